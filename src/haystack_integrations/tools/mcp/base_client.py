@@ -1,0 +1,223 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from haystack import logging
+from pydantic import ValidationError
+
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
+from haystack_integrations.tools.mcp.results import error_text
+from mcp import types
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDetails:
+    """
+    What a server said about itself when the session was opened.
+
+    :param protocol_version: The negotiated revision of the protocol, e.g. "2026-07-28".
+    :param name: Name of the server, if it gave one.
+    :param version: Version of the server, if it gave one.
+    :param capabilities: Its capabilities, as in the protocol.
+    """
+
+    protocol_version: str | None = None
+    name: str | None = None
+    version: str | None = None
+    capabilities: dict[str, Any] | None = None
+
+
+class MCPClient(ABC):
+    """
+    Abstract base class for MCP clients.
+
+    This class defines the common interface and shared functionality for all MCP clients, regardless of the transport
+    mechanism used. One of your own needs `connect` and either a `call_tool` of its own, or an SDK session in the
+    attribute `session`, which `call_tool` then uses, and whose resources are closed with the attribute `exit_stack`.
+    Both are awaited in the same task.
+    """
+
+    session: Any = None
+    exit_stack: AsyncExitStack | None = None
+
+    # Called, in the client's loop, with the reason when the session ends without `aclose`.
+    on_lost: Callable[[str], None] | None = None
+
+    @abstractmethod
+    async def connect(self) -> list[types.Tool]:
+        """
+        Connect to an MCP server.
+
+        :returns: List of available tools on the server.
+        :raises MCPConnectionError: If connection to the server fails.
+        """
+
+    async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+        """
+        Call a tool on the connected MCP server.
+
+        :param tool_name: Name of the tool to call.
+        :param tool_args: Arguments to pass to the tool.
+        :returns: JSON string representation of the tool invocation result.
+        :raises MCPConnectionError: If not connected to an MCP server.
+        :raises MCPInvocationError: If the tool invocation fails.
+        """
+        result = await self._send_call(tool_name, tool_args)
+        raise_tool_error(result, tool_name, tool_args)
+        return result.model_dump_json(by_alias=True)
+
+    async def request_tool(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+        """
+        Call a tool and give its result as the protocol has it, a tool's own error included.
+
+        :param tool_name: Name of the tool to call.
+        :param tool_args: Arguments to pass to the tool.
+        :returns: The result.
+        :raises MCPConnectionError: If not connected to an MCP server.
+        :raises MCPInvocationError: If the tool invocation fails.
+        """
+        if type(self).call_tool is MCPClient.call_tool:
+            return await self._send_call(tool_name, tool_args)
+        answer = await self.call_tool(tool_name, tool_args)
+        try:
+            return types.CallToolResult.model_validate_json(answer, by_name=False)
+        except ValidationError:  # a client of the user's own may answer in plain words
+            return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
+
+    async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+        if self.session is None:
+            raise not_connected()
+        result: types.CallToolResult = await self.session.call_tool(tool_name, tool_args)
+        return result
+
+    async def list_tools(self) -> list[types.Tool] | None:
+        """
+        Ask the connected server for its tools again.
+
+        :returns: The tools, or None if this kind of client cannot ask.
+        """
+        return None
+
+    async def aclose(self) -> None:
+        """
+        Close the connection and clean up resources.
+
+        This method ensures all resources are properly released, even if errors occur.
+        """
+        stack, self.exit_stack, self.session = self.exit_stack, None, None
+        if stack is not None:
+            try:
+                await stack.aclose()
+            except Exception as error:
+                logger.warning("Error during MCP client cleanup: {error}", error=describe_error(error))
+
+    def details(self) -> ServerDetails:
+        """
+        Give what the server said about itself.
+
+        :returns: The details, empty if they are not known.
+        """
+        return ServerDetails()
+
+    def progress(self) -> str:
+        """
+        Say how far `connect` has come, for the message of a timeout.
+
+        :returns: A clause, or the empty string.
+        """
+        return ""
+
+
+def raise_tool_error(
+    result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any], *, shown_name: str | None = None
+) -> None:
+    """
+    Raise what a tool reported as an error of its own.
+
+    :param result: The result of a call.
+    :param tool_name: Name of the tool.
+    :param tool_args: The arguments it was called with.
+    :param shown_name: Name of the tool in the message, if it is another.
+    :raises MCPInvocationError: If the result has `isError`; with the server's own text.
+    """
+    if result.is_error:
+        text = error_text(result.model_dump(by_alias=True, mode="json"))
+        msg = f"Failed to invoke Tool `{shown_name or tool_name}`: {text}"
+        raise MCPInvocationError(msg, shown_name or tool_name, tool_args)
+
+
+def not_connected() -> MCPConnectionError:
+    """
+    Make the error of a client that is used before `connect`.
+
+    :returns: The error.
+    """
+    return MCPConnectionError("Not connected to an MCP server: call connect() first", operation="call_tool")
+
+
+def with_full_stop(text: str) -> str:
+    """
+    Make a sentence of a text that may be one already.
+
+    :param text: The text.
+    :returns: The text with a full stop, if it has no other end.
+    """
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> MCPInvocationError:
+    """
+    Make the error of a call that was sent and never answered.
+
+    :param reason: What happened.
+    :param tool_name: Name of the tool.
+    :param tool_args: The arguments it was called with.
+    :returns: The error.
+    """
+    msg = (
+        f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run, so the call was not repeated; "
+        "the next call opens a new session."
+    )
+    return MCPInvocationError(msg, tool_name, tool_args)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """
+    Take exception groups apart.
+
+    :param error: An exception, perhaps a group.
+    :returns: The exceptions in it that are no groups.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def describe_error(error: BaseException) -> str:
+    """
+    Say what went wrong: the innermost errors, each with its text, or its name where it has none.
+
+    :param error: An exception, perhaps a group of them.
+    :returns: The text, without values that were validated.
+    """
+    texts = []
+    for leaf in leaves(error):
+        if isinstance(leaf, ValidationError):
+            first = leaf.errors(include_input=False, include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            texts.append(f"{leaf.error_count()} fields are invalid, the first is '{place}' ({first['type']})")
+        else:
+            texts.append(str(leaf) or type(leaf).__name__)
+    return "; ".join(dict.fromkeys(texts))

@@ -1,0 +1,394 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from haystack import logging
+
+from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPTimeoutError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.registry import close_in_background, registry, release_from_anywhere
+from haystack_integrations.tools.mcp.server_info import MCPServerInfo
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.supervisor import Supervisor
+    from mcp import types
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Closing is bounded by what the server needs to leave (supervisor.py); this is for a loop that is blocked.
+_CLOSE_TIMEOUT = 20.0
+
+# The timeouts of an operation run in the executor's loop. The caller's own, longer by this, is for a loop that is
+# blocked, e.g. by an in-process server that never gives way.
+_BLOCKED_LOOP_GRACE = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCPConnectionStatus:
+    """
+    What a health check wants to know about a connection.
+
+    :param state: "idle" (never used), "connecting", "ready", "lost" (the next use reconnects) or "closed".
+    :param protocol_version: The negotiated revision of the protocol, e.g. "2026-07-28".
+    :param server_name: Name of the server, if it gave one.
+    :param server_version: Version of the server, if it gave one.
+    :param capabilities: Capabilities of the server, as in the protocol.
+    :param users: How many tools, toolsets and connections share it.
+    :param sessions: How many sessions were opened so far.
+    :param calls: How many tool calls were made so far.
+    :param failed_calls: How many of them failed, a tool's own errors included.
+    :param in_flight: How many are under way.
+    :param last_error: Text of the last error.
+    """
+
+    state: str = "idle"
+    protocol_version: str | None = None
+    server_name: str | None = None
+    server_version: str | None = None
+    capabilities: dict[str, Any] | None = None
+    users: int = 0
+    sessions: int = 0
+    calls: int = 0
+    failed_calls: int = 0
+    in_flight: int = 0
+    last_error: str | None = None
+
+
+class MCPConnection:
+    """
+    The supervised connection to one MCP server.
+
+    All connections of a process whose server infos are equal share one session: one child process, one handshake. It
+    is opened at the first use, reopened after it was lost, and closed when its last user closes. Any thread and any
+    event loop may use it, at the same time.
+
+    A tool call is sent again only if it provably did not run. If the connection breaks while a tool may be running, the
+    call fails with an error that says so.
+
+    ### Usage example
+
+    ```python
+    from mcp.server import MCPServer
+    from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection
+
+    server = MCPServer("calculator")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with MCPConnection(InProcessServerInfo(server)) as connection:
+        print([tool.name for tool in connection.list_tools()])
+        print(connection.call_tool("add", {"a": 5, "b": 3}).structured_content)
+        print(connection.status().state)
+    ```
+    """
+
+    def __init__(
+        self,
+        server_info: MCPServerInfo,
+        *,
+        connection_timeout: float = 30.0,
+        invocation_timeout: float = 30.0,
+        share: bool = True,
+    ) -> None:
+        """
+        Initialize the connection. Nothing is opened yet.
+
+        :param server_info: How to reach the server.
+        :param connection_timeout: How long opening a session may take, and listing the tools, in seconds.
+        :param invocation_timeout: How long a tool call may take, in seconds.
+        :param share: Whether to share the session with every other user of an equal server info. False gives a session
+            of its own, e.g. for a server that keeps state for its client.
+        :raises ValueError: If a parameter is invalid.
+        """
+        if not isinstance(server_info, MCPServerInfo):
+            msg = (
+                "`server_info` must be an MCPServerInfo (StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo, "
+                f"InProcessServerInfo or one of your own), got {type(server_info).__name__}"
+            )
+            raise ValueError(msg)
+        self.server_info = server_info
+        self.connection_timeout = check_timeout("connection_timeout", connection_timeout)
+        self.invocation_timeout = check_timeout("invocation_timeout", invocation_timeout)
+        self.share = share
+        self._supervisor: Supervisor | None = None
+        self._finalizer: weakref.finalize[..., Any] | None = None
+        self._was_used = False
+
+    def _acquire(self) -> Supervisor:
+        supervisor = self._supervisor
+        if supervisor is not None:
+            return supervisor
+        acquired = registry.acquire(self.server_info, share=self.share)
+        with registry.lock:
+            if self._supervisor is None:
+                self._supervisor = acquired
+                self._was_used = True
+                self._finalizer = weakref.finalize(self, release_from_anywhere, acquired)
+                self._finalizer.atexit = False  # everything that is still open then is closed together
+                return acquired
+            supervisor = self._supervisor
+        registry.release(acquired)  # another thread was first, so this is never the last user
+        return supervisor
+
+    def _release(self) -> Supervisor | None:
+        """
+        Stop using the supervisor; give it if it is to be closed.
+        """
+        with registry.lock:
+            supervisor, self._supervisor = self._supervisor, None
+            finalizer, self._finalizer = self._finalizer, None
+        if supervisor is None or finalizer is None or finalizer.detach() is None:
+            return None
+        return supervisor if registry.release(supervisor) else None
+
+    @property
+    def is_ready(self) -> bool:
+        """
+        Whether there is an open session now.
+        """
+        supervisor = self._supervisor
+        return supervisor is not None and supervisor.is_ready()
+
+    @property
+    def generation(self) -> int:
+        """
+        Which session this is, counted from 1; 0 before the first.
+        """
+        supervisor = self._supervisor
+        return supervisor.generation if supervisor is not None else 0
+
+    def _run(self, coro: Coroutine[Any, Any, T], *timeouts: float) -> T:
+        return AsyncExecutor.get_instance().run(coro, sum(timeouts) + _BLOCKED_LOOP_GRACE)
+
+    async def _run_async(self, coro: Coroutine[Any, Any, T], *timeouts: float) -> T:
+        return await AsyncExecutor.get_instance().run_async(coro, sum(timeouts) + _BLOCKED_LOOP_GRACE)
+
+    async def _opened_tools(self, supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
+        session = await supervisor.ready_session(self.connection_timeout)
+        return supervisor.generation, session.tools
+
+    def open(self) -> tuple[int, list[types.Tool]]:
+        """
+        Open the session, if none is open.
+
+        :returns: Its number and the tools that the server had when it was opened.
+        :raises MCPConnectionError: If it cannot be opened.
+        """
+        return self._run(self._opened_tools(self._acquire()), self.connection_timeout)
+
+    async def open_async(self) -> tuple[int, list[types.Tool]]:
+        """
+        Open the session, if none is open.
+
+        :returns: Its number and the tools that the server had when it was opened.
+        :raises MCPConnectionError: If it cannot be opened.
+        """
+        return await self._run_async(self._opened_tools(self._acquire()), self.connection_timeout)
+
+    def list_tools(self) -> list[types.Tool]:
+        """
+        List the tools of the server, all pages of them, as it has them now.
+
+        :returns: The tools.
+        :raises MCPConnectionError: If that fails.
+        """
+        return self._run(self._acquire().list_tools(self.connection_timeout), *self._listing_timeouts())
+
+    async def list_tools_async(self) -> list[types.Tool]:
+        """
+        List the tools of the server, all pages of them, as it has them now.
+
+        :returns: The tools.
+        :raises MCPConnectionError: If that fails.
+        """
+        return await self._run_async(self._acquire().list_tools(self.connection_timeout), *self._listing_timeouts())
+
+    def call_tool(
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, *, shown_name: str | None = None
+    ) -> types.CallToolResult:
+        """
+        Call a tool.
+
+        :param tool_name: Name of the tool at the server.
+        :param tool_args: Arguments to pass to the tool.
+        :param shown_name: Name of the tool in error messages, if it is another.
+        :returns: The result.
+        :raises MCPInvocationError: If the tool reports an error or the call fails.
+        :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
+            MCPInvocationError, too.
+        """
+        try:
+            return self._run(
+                self._call(tool_name, tool_args, shown_name), self.connection_timeout, self.invocation_timeout
+            )
+        except (TimeoutError, RuntimeError) as error:
+            raise _executor_failed(error, shown_name or tool_name, tool_args) from error
+
+    async def call_tool_async(
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, *, shown_name: str | None = None
+    ) -> types.CallToolResult:
+        """
+        Call a tool.
+
+        :param tool_name: Name of the tool at the server.
+        :param tool_args: Arguments to pass to the tool.
+        :param shown_name: Name of the tool in error messages, if it is another.
+        :returns: The result.
+        :raises MCPInvocationError: If the tool reports an error or the call fails.
+        :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
+            MCPInvocationError, too.
+        """
+        try:
+            return await self._run_async(
+                self._call(tool_name, tool_args, shown_name), self.connection_timeout, self.invocation_timeout
+            )
+        except (TimeoutError, RuntimeError) as error:
+            raise _executor_failed(error, shown_name or tool_name, tool_args) from error
+
+    def _call(
+        self, tool_name: str, tool_args: dict[str, Any] | None, shown_name: str | None
+    ) -> Coroutine[Any, Any, types.CallToolResult]:
+        return self._acquire().call(
+            tool_name,
+            tool_args if tool_args is not None else {},
+            shown_name=shown_name or tool_name,
+            connection_timeout=self.connection_timeout,
+            invocation_timeout=self.invocation_timeout,
+        )
+
+    def _listing_timeouts(self) -> tuple[float, ...]:
+        # A listing that loses its session is begun again.
+        return (2 * self.connection_timeout,) * (1 + int(getattr(self.server_info, "max_retries", 3)))
+
+    def status(self) -> MCPConnectionStatus:
+        """
+        Tell how the connection is. Never blocks and never connects.
+
+        :returns: A snapshot.
+        """
+        supervisor = self._supervisor
+        if supervisor is None:
+            return MCPConnectionStatus(state="closed" if self._was_used else "idle")
+        session = supervisor.session
+        details = session.details if session is not None else None
+        return MCPConnectionStatus(
+            state=str(supervisor.state),
+            protocol_version=details.protocol_version if details else None,
+            server_name=details.name if details else None,
+            server_version=details.version if details else None,
+            capabilities=details.capabilities if details else None,
+            users=registry.users(supervisor),
+            sessions=supervisor.generation,
+            calls=supervisor.calls,
+            failed_calls=supervisor.failed_calls,
+            in_flight=session.in_flight if session is not None else 0,
+            last_error=supervisor.last_error,
+        )
+
+    def close(self) -> None:
+        """
+        Stop using the session; it is closed with its last user.
+
+        Idempotent, and callable from any thread. From the executor's own thread, where waiting would block the loop
+        that has to do it, it only sees to it. A later use opens a session again.
+        """
+        supervisor = self._release()
+        if supervisor is None:
+            return
+        executor = AsyncExecutor.get_instance()
+        if executor.in_loop_thread():
+            close_in_background(supervisor)
+            return
+        try:
+            executor.run(supervisor.close(), _CLOSE_TIMEOUT)
+        except (TimeoutError, RuntimeError) as error:
+            logger.warning(
+                "Closing the session with {server} did not end: {error}",
+                server=supervisor.description,
+                error=str(error),
+            )
+
+    async def close_async(self) -> None:
+        """
+        Stop using the session; it is closed with its last user.
+
+        Idempotent, and callable from any loop. A later use opens a session again.
+        """
+        supervisor = self._release()
+        if supervisor is not None:
+            await self._run_async(supervisor.close())
+
+    def __enter__(self) -> Self:
+        """
+        Open the session.
+
+        :returns: The connection.
+        """
+        self.open()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        Close the connection.
+        """
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """
+        Open the session.
+
+        :returns: The connection.
+        """
+        await self.open_async()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        Close the connection.
+        """
+        await self.close_async()
+
+    def __repr__(self) -> str:
+        """
+        Show the server and the state.
+        """
+        return f"MCPConnection({self.server_info!r}, state={self.status().state!r})"
+
+
+def check_timeout(parameter: str, value: float) -> float:
+    """
+    Check a timeout.
+
+    :param parameter: Name of the parameter.
+    :param value: Seconds.
+    :returns: The value.
+    :raises ValueError: If it is not a positive number.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        msg = f"`{parameter}` must be a positive number of seconds, got {value!r}"
+        raise ValueError(msg)
+    return value
+
+
+def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:
+    if isinstance(error, MCPInvocationError):
+        return error
+    kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
+    why = " (its event loop is blocked)" if isinstance(error, TimeoutError) else ""
+    return kind(f"Failed to invoke Tool `{tool_name}`: {error}{why}", tool_name, tool_args)

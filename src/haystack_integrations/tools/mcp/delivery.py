@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What is known about the fate of a request: was it sent, may the tool have run?
+
+The MCP SDK reports every broken connection alike, but whether a tool call may be sent again depends on where it broke.
+So the taps of this module sit where requests leave: on the streams of every transport and, for the HTTP transports, in
+the HTTP client. They write down what they see in the `Delivery` of the request, which they find in a context variable,
+because the SDK writes and posts each request in the context of its caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+
+from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from mcp.client._transport import Transport, TransportStreams
+
+CALL_METHOD = "tools/call"
+
+
+@dataclass(slots=True)
+class Delivery:
+    """
+    The fate of one operation's requests.
+
+    :param sent: How many `tools/call` requests were handed to the transport.
+    :param refused: How many of these provably did not run.
+    :param fault: What broke the connection, in words.
+    :param status: HTTP status of a refusal, with its reason, e.g. "401 Unauthorized".
+    """
+
+    sent: int = 0
+    refused: int = 0
+    fault: str | None = None
+    status: str | None = None
+
+    @property
+    def never_ran(self) -> bool:
+        """
+        Whether no tool can have run because of these requests.
+        """
+        return self.sent == self.refused
+
+
+current_delivery: ContextVar[Delivery | None] = ContextVar("haystack_mcp_delivery", default=None)
+
+
+class CallNotDeliveredError(MCPConnectionError):
+    """
+    Raised when a tool call provably did not run, so that it may be sent again.
+    """
+
+    def __init__(self, message: str, *, session_lost: bool) -> None:
+        """
+        Initialize the CallNotDeliveredError.
+
+        :param message: What went wrong.
+        :param session_lost: Whether a new session is needed.
+        """
+        super().__init__(message, operation="call_tool")
+        self.session_lost = session_lost
+
+
+class _TappedReadStream:
+    """
+    The stream of a session's incoming messages, which tells when it ends.
+    """
+
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except (StopAsyncIteration, anyio.ClosedResourceError):
+            self._ended()
+            raise
+
+    async def receive(self) -> Any:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> bool | None:
+        result: bool | None = await self._stream.__aexit__(*exc_info)
+        return result
+
+
+class _TappedWriteStream:
+    """
+    The stream of a session's outgoing messages, which counts tool calls.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def send(self, message: Any) -> None:
+        delivery = current_delivery.get()
+        if delivery is None or getattr(message.message, "method", None) != CALL_METHOD:
+            await self._stream.send(message)
+            return
+        delivery.sent += 1
+        try:
+            await self._stream.send(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            # The streams of the transports have no buffer: what they refuse was not taken over by anybody.
+            delivery.refused += 1
+            raise
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> bool | None:
+        result: bool | None = await self._stream.__aexit__(*exc_info)
+        return result
+
+
+class TappedTransport:
+    """
+    A transport of the SDK with taps on its streams.
+    """
+
+    def __init__(
+        self, transport: Transport, ended: Callable[[], None], before_close: Callable[[], Awaitable[None]]
+    ) -> None:
+        """
+        Initialize the TappedTransport.
+
+        :param transport: The transport.
+        :param ended: Called when no more message can come in.
+        :param before_close: Awaited before the transport is closed, whatever the reason.
+        """
+        self._transport = transport
+        self._ended = ended
+        self._before_close = before_close
+
+    async def __aenter__(self) -> TransportStreams:
+        """
+        Open the transport.
+
+        :returns: Its streams, tapped.
+        """
+        read, write = await self._transport.__aenter__()
+        return _TappedReadStream(read, self._ended), _TappedWriteStream(write)
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """
+        Close the transport.
+
+        :param exc_type: As in every context manager.
+        :param exc: As in every context manager.
+        :param traceback: As in every context manager.
+        :returns: As the transport.
+        """
+        try:
+            await self._before_close()
+        finally:
+            result = await self._transport.__aexit__(exc_type, exc, traceback)
+        return result
+
+
+async def settled(event: asyncio.Event, timeout: float) -> bool:
+    """
+    Wait for an event for a while.
+
+    :param event: The event.
+    :param timeout: How long, in seconds.
+    :returns: Whether it happened.
+    """
+    try:
+        await asyncio.wait_for(event.wait(), timeout)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,296 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, TypeVar
+
+from haystack import logging
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+THREAD_NAME = "mcp-haystack-executor"
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    # uvloop makes a call some 10 % faster; it comes with the extra `fast` and does not exist on Windows.
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class AsyncExecutor:
+    """
+    Thread-safe event loop executor for running async code from sync contexts.
+
+    Every MCP session of the process lives in the one loop of the singleton, in a daemon thread of its own: a session
+    belongs to the loop that opened it, while its users come from any thread and any loop. The context variables of the
+    caller are visible to the coroutine.
+
+    A forked child process finds no executor and gets a fresh one from `get_instance`, as does everybody after
+    `shutdown`.
+
+    ### Usage example
+
+    ```python
+    import asyncio
+    from haystack_integrations.tools.mcp import AsyncExecutor
+
+    executor = AsyncExecutor.get_instance()
+    assert executor.run(asyncio.sleep(0.01, result="done"), timeout=5) == "done"
+    ```
+    """
+
+    _singleton: ClassVar[AsyncExecutor | None] = None
+    _singleton_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    @classmethod
+    def get_instance(cls) -> AsyncExecutor:
+        """
+        Get or create the global singleton executor instance.
+
+        :returns: The executor of this process, running.
+        """
+        executor = cls._singleton
+        if executor is not None and not executor._closing:
+            return executor
+        with cls._singleton_lock:
+            executor = cls._singleton
+            if executor is None or executor._closing:
+                executor = cls._singleton = cls()
+            return executor
+
+    def __init__(self) -> None:
+        """
+        Initialize a dedicated event loop.
+        """
+        self._closing = False
+        self._loop = _new_event_loop()
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._serve, args=(started,), name=THREAD_NAME, daemon=True)
+        self._thread.start()
+        started.wait()
+
+    def _serve(self, started: threading.Event) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(started.set)
+        try:
+            self._loop.run_forever()
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
+
+    def in_loop_thread(self) -> bool:
+        """
+        Tell whether the caller runs in the executor's own thread, where waiting for the executor would deadlock.
+
+        :returns: True in the executor's thread.
+        """
+        return threading.current_thread() is self._thread
+
+    def _submit(self, coro: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        try:
+            if not self._closing:
+                return asyncio.run_coroutine_threadsafe(coro, self._loop)
+        except RuntimeError:  # the loop was closed by a shutdown() in another thread, just now
+            logger.debug("AsyncExecutor was shut down while a coroutine was handed to it")
+        coro.close()
+        msg = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
+        raise RuntimeError(msg)
+
+    def run(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """
+        Run a coroutine in the event loop and wait for its result.
+
+        :param coro: Coroutine to execute.
+        :param timeout: Optional timeout in seconds; when it is over the coroutine is cancelled.
+        :returns: Result of the coroutine.
+        :raises TimeoutError: If execution exceeds timeout.
+        :raises RuntimeError: If called from the executor's own thread, where it would deadlock, or after `shutdown`.
+        """
+        if self.in_loop_thread():
+            coro.close()
+            msg = (
+                "AsyncExecutor.run() was called from the executor's own event loop, where waiting for the result would "
+                "block the loop that has to produce it. Await the asynchronous counterpart instead "
+                "(ainvoke, warm_up_async, close_async, or AsyncExecutor.run_async)."
+            )
+            raise RuntimeError(msg)
+        future = self._submit(coro)
+        try:
+            return future.result(timeout)
+        except concurrent.futures.CancelledError:
+            raise RuntimeError(self._CANCELLED) from None
+        except TimeoutError:
+            if future.done():  # the coroutine's own TimeoutError, or a result that came in the very last moment
+                return future.result()
+            future.cancel()
+            msg = f"Operation timed out after {timeout} seconds"
+            raise TimeoutError(msg) from None
+        except BaseException:
+            # KeyboardInterrupt and the like: nobody waits any more. On a finished future it does nothing.
+            future.cancel()
+            raise
+
+    async def run_async(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """
+        Run a coroutine in the executor's event loop and await its result in the caller's, whichever that is.
+
+        Cancelling the caller cancels the coroutine.
+
+        :param coro: Coroutine to execute.
+        :param timeout: Optional timeout in seconds; when it is over the coroutine is cancelled.
+        :returns: Result of the coroutine.
+        :raises TimeoutError: If execution exceeds timeout.
+        :raises RuntimeError: After `shutdown`.
+        """
+        if timeout is not None:
+            deadline = asyncio.timeout(timeout)
+            try:
+                async with deadline:
+                    return await self.run_async(coro)
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
+                msg = f"Operation timed out after {timeout} seconds"
+                raise TimeoutError(msg) from None
+        if self.in_loop_thread():
+            return await coro
+        future = self._submit(coro)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if future.cancelled() and task is not None and not task.cancelling():
+                # It was not the caller who was cancelled; a bare CancelledError would end the caller's whole run.
+                raise RuntimeError(self._CANCELLED) from None
+            raise
+
+    _CANCELLED = "The operation was cancelled because the AsyncExecutor was shut down."
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """
+        Get the event loop.
+
+        :returns: The event loop.
+        """
+        return self._loop
+
+    def run_background(
+        self,
+        coro_factory: Callable[[asyncio.Event], Coroutine[Any, Any, Any]],
+        timeout: float | None = None,  # noqa: ARG002
+    ) -> tuple[concurrent.futures.Future[Any], asyncio.Event]:
+        """
+        Schedule `coro_factory` to run in the executor's event loop without blocking the caller thread.
+
+        The factory receives an :class:`asyncio.Event` that can be used to cooperatively shut the coroutine down. The
+        method returns both the concurrent future (to observe completion or failure) and the created `stop_event` so
+        that callers can signal termination: `executor.get_loop().call_soon_threadsafe(stop_event.set)`.
+
+        :param coro_factory: A callable receiving the stop_event and returning the coroutine to execute. It is called
+            in the executor's loop.
+        :param timeout: Kept for compatibility: the stop_event exists at once, so that there is nothing to wait for.
+        :returns: Tuple `(future, stop_event)`.
+        """
+        stop_event = asyncio.Event()
+
+        async def background() -> Any:
+            return await coro_factory(stop_event)
+
+        return self._submit(background()), stop_event
+
+    def post(self, callback: Callable[[], Any]) -> bool:
+        """
+        Have a callback called soon in the executor's thread, without waiting.
+
+        It takes no lock of this package, so that finalisers may call it wherever garbage collection strikes.
+
+        :param callback: What to call.
+        :returns: False if the executor was shut down, so that the callback will not be called.
+        """
+        if self._closing:
+            return False
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # the loop was closed in between
+            return False
+        return True
+
+    def shutdown(self, timeout: float = 2) -> None:
+        """
+        Shut down the background event loop and thread.
+
+        What still runs is cancelled and has `timeout` seconds to clean up. Safe to call repeatedly.
+
+        :param timeout: Timeout in seconds for shutting down the event loop.
+        :raises RuntimeError: If called from the executor's own thread.
+        """
+        if self.in_loop_thread():
+            msg = "AsyncExecutor.shutdown() must be called from another thread than the executor's own."
+            raise RuntimeError(msg)
+        if not self._closing:
+            self._closing = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
+                asyncio.run_coroutine_threadsafe(self._wind_down(timeout), self._loop)
+        self._thread.join(timeout + 1)
+
+    async def _wind_down(self, timeout: float) -> None:
+        try:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                _, pending = await asyncio.wait(tasks, timeout=timeout)
+                if pending:
+                    logger.warning(
+                        "{count} tasks did not end within {timeout} s of the executor's shutdown",
+                        count=len(pending),
+                        timeout=timeout,
+                    )
+            await self._loop.shutdown_asyncgens()
+        finally:
+            self._loop.stop()
+
+    @classmethod
+    def _shutdown_at_exit(cls) -> None:
+        executor = cls._singleton
+        if executor is not None:
+            executor.shutdown()
+
+    @classmethod
+    def _forget_after_fork(cls) -> None:
+        # The thread was not forked, so the loop is dead here. It must also never be finalised: its transports would
+        # kill the parent's server processes, whose handles they hold.
+        executor, cls._singleton = cls._singleton, None
+        cls._singleton_lock = threading.Lock()
+        if executor is not None:
+            keep_forever(executor)
+
+
+def keep_forever(obj: Any) -> None:
+    """
+    Make an object, and what it refers to, outlive everything, interpreter shutdown included.
+
+    :param obj: The object.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(obj))
+
+
+atexit.register(AsyncExecutor._shutdown_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=AsyncExecutor._forget_after_fork)

@@ -1,0 +1,208 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import httpx2
+
+from haystack_integrations.tools.mcp.delivery import Delivery, current_delivery
+
+# The end of a session is worth a short DELETE request, not a wait for a server that is gone.
+_GOODBYE_TIMEOUT = 2.0
+
+# Notifications are answered with an empty 202 at once. Unlike a request, one that is not must not hold up the
+# transport, which posts them one after the other.
+_NOTIFICATION_TIMEOUT = 5.0
+
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+_SESSION_HEADER = "mcp-session-id"
+
+# What a server says about a message that it did not take in: the tool did not run.
+_NOT_TAKEN = frozenset({401, 403, 404, 405, 410})
+
+
+class _WatchedByteStream(httpx2.AsyncByteStream):
+    """
+    The body of an event stream, which notes that it ended although the answer had not come.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, delivery: Delivery) -> None:
+        self._stream = stream
+        self._delivery = delivery
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._stream:
+                yield chunk
+        except httpx2.TransportError as error:
+            self._delivery.fault = f"the connection was cut before the answer came ({_name(error)})"
+            raise
+        self._delivery.fault = "the server closed the response before the answer came"
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _LastByteStream(httpx2.AsyncByteStream):
+    """
+    The event stream of the SSE transport. The SDK logs a broken one with its whole traceback; so it just ends, and the
+    session is lost for a reason.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, lose_session: Callable[[str], None]) -> None:
+        self._stream = stream
+        self._lose_session = lose_session
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._stream:
+                yield chunk
+        except httpx2.TransportError as error:
+            self._lose_session(f"the event stream was cut ({_name(error)})")
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class WatchedHttpClient(httpx2.AsyncClient):
+    """
+    The HTTP client of the HTTP transports.
+
+    What fails is noted in the request's `Delivery`. Over streamable HTTP it also becomes a JSON-RPC error answer to
+    this very request: a raised exception would end the SDK's transport, and with it every other call of the session.
+    """
+
+    def __init__(
+        self, *, headers: dict[str, str], timeout: float, one_stream: bool, lose_session: Callable[[str], None]
+    ) -> None:
+        """
+        Initialize the WatchedHttpClient.
+
+        :param headers: Headers of every request.
+        :param timeout: Seconds that connecting, writing, and waiting for a free connection may take. Reading has no
+            limit of its own, because a tool may take its time; the caller's timeout bounds it.
+        :param one_stream: Whether all answers come over one event stream (the SSE transport), so that a request that
+            cannot be posted means the end of the session.
+        :param lose_session: Called with the reason when the session turns out to be gone.
+        """
+        super().__init__(
+            headers=headers,
+            timeout=httpx2.Timeout(timeout, read=None),
+            transport=httpx2.AsyncHTTPTransport(
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
+                socket_options=_keepalive_options(),
+            ),
+        )
+        self._one_stream = one_stream
+        self._lose_session = lose_session
+
+    async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
+        """
+        Send a request.
+
+        :param request: The request.
+        :param kwargs: As in httpx2.
+        :returns: The response, or one that stands for the failure.
+        """
+        if request.method == "DELETE":
+            return await self._say_goodbye(request, **kwargs)
+        if request.method != "POST":
+            response = await super().send(request, **kwargs)
+            if self._one_stream and _is_event_stream(response):
+                response.stream = _LastByteStream(cast("httpx2.AsyncByteStream", response.stream), self._lose_session)
+            return response
+        delivery = current_delivery.get() or Delivery()
+        if b'"method":"notifications/' in request.content[:100]:
+            request.extensions = {**request.extensions, "timeout": httpx2.Timeout(_NOTIFICATION_TIMEOUT).as_dict()}
+        try:
+            response = await super().send(request, **kwargs)
+            if response.headers.get("content-type", "").lower().startswith("application/json"):
+                await response.aread()
+        except httpx2.TransportError as error:
+            return self._not_answered(request, delivery, error)
+        return await self._inspect(request, delivery, response)
+
+    def _not_answered(
+        self, request: httpx2.Request, delivery: Delivery, error: httpx2.TransportError
+    ) -> httpx2.Response:
+        if isinstance(error, _NOT_SENT):
+            delivery.refused = delivery.sent
+            delivery.fault = f"no connection could be made ({_name(error)}: {error})"
+        else:
+            delivery.fault = f"the connection was cut before the answer came ({_name(error)})"
+        if self._one_stream:
+            self._lose_session(delivery.fault)
+        return _refusal(request, delivery.fault)
+
+    async def _inspect(self, request: httpx2.Request, delivery: Delivery, response: httpx2.Response) -> httpx2.Response:
+        if response.status_code < httpx2.codes.BAD_REQUEST:
+            if _is_event_stream(response):
+                response.stream = _WatchedByteStream(cast("httpx2.AsyncByteStream", response.stream), delivery)
+            return response
+        delivery.status = f"{response.status_code} {response.reason_phrase}".strip()
+        if self._one_stream:
+            fault = f"the server refused a message with HTTP {delivery.status}"
+            if response.status_code in _NOT_TAKEN:
+                delivery.refused = delivery.sent
+            delivery.fault = fault
+            self._lose_session(fault)
+        elif await self._session_is_unknown(request, response):
+            delivery.refused = delivery.sent
+            delivery.fault = "the server does not know the session any more"
+            self._lose_session(delivery.fault)
+        return response
+
+    @staticmethod
+    async def _session_is_unknown(request: httpx2.Request, response: httpx2.Response) -> bool:
+        # 404 to a request with a session id is the protocol's sign (specification 2025-11-25, basic/transports,
+        # "Session Management"). Some servers answer 400 instead, with an error that belongs to no request.
+        if _SESSION_HEADER not in request.headers:
+            return False
+        if response.status_code == httpx2.codes.NOT_FOUND:
+            return True
+        if response.status_code != httpx2.codes.BAD_REQUEST or not response.is_stream_consumed:
+            return False
+        try:
+            answer = response.json()
+            return answer.get("id") is None and "session" in str(answer["error"]["message"]).lower()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return False
+
+    async def _say_goodbye(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
+        request.extensions = {**request.extensions, "timeout": httpx2.Timeout(_GOODBYE_TIMEOUT).as_dict()}
+        try:
+            response = await super().send(request, **kwargs)
+        except httpx2.TransportError:
+            return httpx2.Response(httpx2.codes.NO_CONTENT, request=request)
+        if response.status_code == httpx2.codes.NOT_FOUND:  # it is gone already, which is what was asked for
+            await response.aclose()
+            return httpx2.Response(httpx2.codes.NO_CONTENT, request=request)
+        return response
+
+
+def _is_event_stream(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+def _refusal(request: httpx2.Request, message: str) -> httpx2.Response:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": message}}
+    return httpx2.Response(httpx2.codes.BAD_GATEWAY, request=request, json=error)
+
+
+def _name(error: BaseException) -> str:
+    return type(error).__name__
+
+
+def _keepalive_options() -> list[tuple[int, int, int]]:
+    # A peer that vanished without a word is noticed after two minutes, although reading has no timeout.
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options

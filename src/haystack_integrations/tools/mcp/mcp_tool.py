@@ -1,0 +1,575 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import importlib
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from haystack import logging
+from haystack.core.serialization import generate_qualified_class_name
+from haystack.tools.tool import (
+    Tool,
+    _deserialize_outputs_to_state,
+    _deserialize_outputs_to_string,
+    _serialize_outputs_to_state,
+    _serialize_outputs_to_string,
+)
+
+from haystack_integrations.tools.mcp.connection import MCPConnection
+from haystack_integrations.tools.mcp.errors import (
+    MCPConnectionError,
+    MCPError,
+    MCPInvocationError,
+    MCPTimeoutError,
+    MCPToolNotFoundError,
+)
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.results import result_handler, state_result
+from haystack_integrations.tools.mcp.schemas import (
+    check_prefix,
+    normalize_parameters,
+    permissive_schema,
+    provider_safe_name,
+    without_properties,
+)
+from haystack_integrations.tools.mcp.server_info import (
+    InProcessServerInfo,
+    MCPServerInfo,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+    server_info_from_dict,
+)
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+    from mcp import types
+
+# Stored pipelines and users' code know these names by this module, too.
+__all__ = [
+    "AsyncExecutor",
+    "InProcessServerInfo",
+    "MCPConnectionError",
+    "MCPError",
+    "MCPInvocationError",
+    "MCPServerInfo",
+    "MCPTool",
+    "MCPToolNotFoundError",
+    "SSEServerInfo",
+    "StdioServerInfo",
+    "StreamableHttpServerInfo",
+]
+
+logger = logging.getLogger(__name__)
+
+_CLIENTS = ("MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient")
+
+# Haystack 3 has native asynchronous tools; Haystack 2 does not know the field.
+_HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
+
+
+def __getattr__(name: str) -> Any:
+    # The clients bring the MCP SDK with them, so they are imported by those only who ask for them.
+    if name in _CLIENTS:
+        return getattr(importlib.import_module("haystack_integrations.tools.mcp.client"), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+class MCPTool(Tool):
+    """
+    A Tool that represents a single tool from an MCP server.
+
+    `invoke` returns the result as the JSON string of the MCP result; parse it with `json.loads()`. What a language
+    model sees is the readable content of it (see `result_format`).
+
+    All tools of a process whose server infos are equal share one connection to the server. It is opened at `warm_up` or
+    at the first use, supervised, and reopened when it was lost.
+
+    State-mapping support: `outputs_to_string`, `inputs_from_state` and `outputs_to_state` integrate the tool with the
+    State of an Agent. With `outputs_to_state`, or an `outputs_to_string` that names a `source`, `invoke` returns a
+    dictionary: the structured content of the result if there is any, else the JSON object in its text, else
+    `{"result": <text>}`.
+
+    ### Usage example
+
+    Example using Streamable HTTP:
+
+    ```python
+    import json
+    from haystack_integrations.tools.mcp import MCPTool, StreamableHttpServerInfo
+
+    tool = MCPTool(name="multiply", server_info=StreamableHttpServerInfo(url="http://localhost:8000/mcp"))
+    result = json.loads(tool.invoke(a=5, b=3))
+    ```
+
+    Example using stdio:
+
+    ```python
+    from haystack_integrations.tools.mcp import MCPTool, StdioServerInfo
+
+    with MCPTool(
+        name="get_current_time",
+        server_info=StdioServerInfo(command="uvx", args=["mcp-server-time", "--local-timezone=Europe/Berlin"]),
+    ) as tool:
+        print(tool.invoke(timezone="America/New_York"))
+    ```
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server_info: MCPServerInfo,
+        description: str | None = None,
+        connection_timeout: float = 30,
+        invocation_timeout: float = 30,
+        eager_connect: bool = False,
+        outputs_to_string: dict[str, Any] | None = None,
+        inputs_from_state: dict[str, str] | None = None,
+        outputs_to_state: dict[str, dict[str, Any]] | None = None,
+        *,
+        tool_name_prefix: str | None = None,
+        result_format: str = "text",
+        share: bool = True,
+    ) -> None:
+        """
+        Initialize the MCP tool.
+
+        :param name: Name of the tool to use, as the server has it. The `name` of the Tool is the same, made safe for
+            providers of language models (letters, digits, `_` and `-`, at most 64).
+        :param server_info: Server connection information.
+        :param description: Custom description (if None, server description will be used).
+        :param connection_timeout: Timeout in seconds for server connection.
+        :param invocation_timeout: Default timeout in seconds for tool invocations.
+        :param eager_connect: If True, connect to server during initialization. If False (default), defer connection
+            until warm_up or first tool use, whichever comes first. A tool that is loaded from YAML never connects
+            before that.
+        :param outputs_to_string: Optional dictionary defining how tool outputs should be converted into a string.
+            If the source is provided only the specified output key is sent to the handler. If the source is omitted
+            the whole tool result is sent to the handler.
+            Example: `{"source": "docs", "handler": my_custom_function}`
+        :param inputs_from_state: Optional dictionary mapping state keys to tool parameter names. The model does not see
+            these parameters. Example: `{"repository": "repo"}` maps state's "repository" to tool's "repo" parameter.
+        :param outputs_to_state: Optional dictionary defining how tool outputs map to keys within state as well as
+            optional handlers. If the source is provided only the specified output key is sent to the handler.
+            Example with source: `{"documents": {"source": "docs", "handler": custom_handler}}`
+            Example without source: `{"documents": {"handler": custom_handler}}`
+        :param tool_name_prefix: Optional prefix of the tool's name: `prefix_name`.
+        :param result_format: What a model sees of a result, unless `outputs_to_string` says otherwise: "text" (default)
+            its text, with short notes in the place of images and files; "content" Haystack's content blocks
+            (`TextContent`, `ImageContent`, and `FileContent` where the installed Haystack takes it); "json" the JSON of
+            the MCP result.
+        :param share: Whether to share the connection with all others of an equal `server_info`.
+        :raises MCPConnectionError: If connection to the server fails.
+        :raises MCPToolNotFoundError: If no tools are available or the requested tool is not found.
+        :raises TimeoutError: If connection times out.
+        :raises ValueError: If a parameter is invalid.
+        """
+        connection = MCPConnection(
+            server_info, connection_timeout=connection_timeout, invocation_timeout=invocation_timeout, share=share
+        )
+        if tool_name_prefix is not None:
+            check_prefix(tool_name_prefix)
+        self._set_up(
+            name,
+            provider_safe_name(name, tool_name_prefix),
+            connection,
+            description=description,
+            eager_connect=eager_connect,
+            outputs_to_string=outputs_to_string,
+            inputs_from_state=inputs_from_state,
+            outputs_to_state=outputs_to_state,
+            tool_name_prefix=tool_name_prefix,
+            result_format=result_format,
+        )
+        if eager_connect:
+            self.warm_up()
+
+    @classmethod
+    def _of_toolset(cls, toolset: MCPToolset, remote_name: str, name: str, **parameters: Any) -> Self:
+        """
+        Make the tool of a toolset, whose connection it uses and keeps alive.
+        """
+        tool = cls.__new__(cls)
+        tool._set_up(remote_name, name, toolset._connection, toolset=toolset, **parameters)
+        return tool
+
+    def _set_up(
+        self,
+        remote_name: str,
+        name: str,
+        connection: MCPConnection,
+        *,
+        description: str | None = None,
+        eager_connect: bool = False,
+        outputs_to_string: dict[str, Any] | None = None,
+        inputs_from_state: dict[str, str] | None = None,
+        outputs_to_state: dict[str, dict[str, Any]] | None = None,
+        tool_name_prefix: str | None = None,
+        result_format: str = "text",
+        toolset: MCPToolset | None = None,
+    ) -> None:
+        self.remote_name = remote_name
+        self.server_info = connection.server_info
+        self.eager_connect = eager_connect
+        self.tool_name_prefix = tool_name_prefix
+        self.result_format = result_format
+        self.title: str | None = None
+        self.annotations: types.ToolAnnotations | None = None
+        self.output_schema: dict[str, Any] | None = None
+        self.meta: dict[str, Any] | None = None
+        self._connection = connection
+        self._toolset = toolset
+        self._custom_description = description
+        self._custom_outputs_to_string = outputs_to_string or None
+        self._generation = 0
+        self._valid_inputs: set[str] = set()
+
+        handler = {"handler": result_handler(result_format)}
+        self.name = name
+        self.description = description or ""
+        self.parameters = permissive_schema()
+        self.function = self._invoke
+        self.outputs_to_string = outputs_to_string or handler
+        self.inputs_from_state = inputs_from_state
+        self.outputs_to_state = outputs_to_state
+        if _HAS_ASYNC_FUNCTION:
+            self.async_function = self._invoke_async
+        if outputs_to_string or inputs_from_state or outputs_to_state:
+            self.__post_init__()
+        # Haystack updates its State from dictionaries only.
+        sources = [outputs_to_string or {}, *(outputs_to_string or {}).values()]
+        self._gives_dict = bool(outputs_to_state) or any(
+            isinstance(config, dict) and "source" in config for config in sources
+        )
+
+    def _get_valid_inputs(self) -> set[str]:
+        # Haystack checks nothing while this is empty, that is before the server was asked.
+        return self._valid_inputs
+
+    @property
+    def connection_timeout(self) -> float:
+        """
+        Timeout in seconds for server connection.
+        """
+        return self._connection.connection_timeout
+
+    @property
+    def invocation_timeout(self) -> float:
+        """
+        Timeout in seconds for tool invocations.
+        """
+        return self._connection.invocation_timeout
+
+    def _is_warm(self) -> bool:
+        return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
+
+    def warm_up(self) -> None:
+        """
+        Connect and fetch the tool schema if eager_connect is turned off.
+
+        Idempotent and cheap while the connection is healthy; opens it again if it was closed or lost.
+
+        :raises MCPConnectionError: If connection to the server fails.
+        :raises MCPToolNotFoundError: If the server does not have the tool.
+        :raises ValueError: If the tool's schema is unusable, or `inputs_from_state` names a parameter it does not have.
+        """
+        if self._toolset is not None:
+            self._toolset.warm_up()
+        elif not self._is_warm():
+            self._load(*self._connection.open())
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect and fetch the tool schema if eager_connect is turned off, without blocking the event loop.
+
+        :raises MCPConnectionError: If connection to the server fails.
+        :raises MCPToolNotFoundError: If the server does not have the tool.
+        :raises ValueError: If the tool's schema is unusable, or `inputs_from_state` names a parameter it does not have.
+        """
+        if self._toolset is not None:
+            await self._toolset.warm_up_async()
+        elif not self._is_warm():
+            self._load(*await self._connection.open_async())
+
+    def _load(self, generation: int, definitions: list[types.Tool]) -> None:
+        available = [definition.name for definition in definitions]
+        if not available:
+            msg = "No tools available on server"
+            raise MCPToolNotFoundError(msg, tool_name=self.remote_name)
+        if self.remote_name not in available:
+            msg = f"Tool '{self.remote_name}' not found on server. Available tools: {', '.join(available)}"
+            raise MCPToolNotFoundError(msg, tool_name=self.remote_name, available_tools=available)
+        definition = definitions[available.index(self.remote_name)]
+        try:
+            parameters = normalize_parameters(definition.input_schema)
+        except ValueError as error:
+            msg = f"The schema of tool '{self.remote_name}' is unusable: {error}"
+            raise ValueError(msg) from error
+        self._define(generation, definition, parameters)
+
+    def _define(self, generation: int, definition: types.Tool, parameters: dict[str, Any]) -> None:
+        """
+        Take over what the server says of the tool.
+
+        :param generation: The session in which it said so.
+        :param definition: The server's definition.
+        :param parameters: Its input schema, normalised.
+        """
+        self._valid_inputs = set(parameters["properties"])
+        if self.inputs_from_state:
+            for state_key, parameter in self.inputs_from_state.items():
+                if parameter not in self._valid_inputs:
+                    msg = (
+                        f"inputs_from_state of tool '{self.remote_name}' maps '{state_key}' to unknown parameter "
+                        f"'{parameter}'. Valid parameters are: {', '.join(sorted(self._valid_inputs)) or 'none'}."
+                    )
+                    raise ValueError(msg)
+            parameters = without_properties(parameters, self.inputs_from_state.values())
+        self.parameters = parameters
+        self.description = self._custom_description or definition.description or ""
+        self.title = definition.title
+        self.annotations = definition.annotations
+        self.output_schema = definition.output_schema
+        self.meta = definition.meta
+        self._generation = generation
+
+    def _invoke(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+        # Haystack looks at this signature for what it may inject: `streaming_callback` by name, the State by an
+        # annotation, of which there is none because it would serialise the calls of a step.
+        arguments = self._arguments(streaming_callback, mcp_arguments)
+        try:
+            if not self._generation:
+                self.warm_up()
+            result = self._connection.call_tool(self.remote_name, arguments, shown_name=self.name)
+        except MCPInvocationError:
+            raise
+        except Exception as error:
+            raise self._not_invoked(error, arguments) from error
+        return self._output(result)
+
+    async def _invoke_async(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+        arguments = self._arguments(streaming_callback, mcp_arguments)
+        try:
+            if not self._generation:
+                await self.warm_up_async()
+            result = await self._connection.call_tool_async(self.remote_name, arguments, shown_name=self.name)
+        except MCPInvocationError:
+            raise
+        except Exception as error:
+            raise self._not_invoked(error, arguments) from error
+        return self._output(result)
+
+    def _arguments(self, streaming_callback: Any, mcp_arguments: dict[str, Any]) -> dict[str, Any]:
+        # Should the remote tool itself have a parameter of this name, the model's value is for it.
+        if streaming_callback is not None and not callable(streaming_callback):
+            return {"streaming_callback": streaming_callback, **mcp_arguments}
+        return mcp_arguments
+
+    def _not_invoked(self, error: Exception, arguments: dict[str, Any]) -> MCPInvocationError:
+        kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
+        code, data = getattr(error, "code", None), getattr(error, "data", None)
+        return kind(f"Failed to invoke Tool `{self.name}`: {error}", self.name, arguments, code=code, data=data)
+
+    def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
+        envelope = result.model_dump_json(by_alias=True)
+        return state_result(envelope) if self._gives_dict else envelope
+
+    def invoke(self, /, **kwargs: Any) -> str | dict[str, Any]:
+        """
+        Invoke the tool.
+
+        :param kwargs: Arguments to pass to the tool.
+        :returns: JSON string of the result, or a dictionary where State needs one (see the class).
+        :raises MCPInvocationError: If the tool invocation fails.
+        :raises TimeoutError: If the operation times out; as an MCPTimeoutError, which is an MCPInvocationError, too.
+        """
+        return self._invoke(**kwargs)
+
+    async def ainvoke(self, /, **kwargs: Any) -> str | dict[str, Any]:
+        """
+        Asynchronous tool invocation.
+
+        :param kwargs: Arguments to pass to the tool.
+        :returns: JSON string or dictionary representation of the tool invocation result. Returns a dictionary when
+            outputs_to_state is configured to enable state updates.
+        :raises MCPInvocationError: If the tool invocation fails.
+        :raises TimeoutError: If the operation times out; as an MCPTimeoutError, which is an MCPInvocationError, too.
+        """
+        return await self._invoke_async(**kwargs)
+
+    async def invoke_async(self, /, **kwargs: Any) -> str | dict[str, Any]:
+        """
+        Asynchronous tool invocation, by the name that Haystack 3 uses.
+
+        :param kwargs: Arguments to pass to the tool.
+        :returns: As `ainvoke`.
+        """
+        return await self._invoke_async(**kwargs)
+
+    def close(self) -> None:
+        """
+        Close the tool synchronously. Its connection is closed with the last tool that uses it.
+
+        Safe before warm-up and repeatedly; the next `warm_up` or call connects again. The tool of a toolset closes the
+        toolset.
+        """
+        self._connection.close()
+
+    async def close_async(self) -> None:
+        """
+        Close the tool without blocking the event loop. Its connection is closed with the last tool that uses it.
+        """
+        await self._connection.close_async()
+
+    def __enter__(self) -> Self:
+        """
+        Warm up the tool.
+
+        :returns: The tool.
+        """
+        self.warm_up()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        Close the tool.
+        """
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """
+        Warm up the tool.
+
+        :returns: The tool.
+        """
+        await self.warm_up_async()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        Close the tool.
+        """
+        await self.close_async()
+
+    def _parameters_of_init(self) -> dict[str, Any]:
+        parameters: dict[str, Any] = {
+            "name": self.remote_name,
+            "description": self._custom_description,
+            "server_info": self.server_info,
+            "connection_timeout": self.connection_timeout,
+            "invocation_timeout": self.invocation_timeout,
+            "eager_connect": self.eager_connect,
+            "outputs_to_string": self._custom_outputs_to_string,
+            "inputs_from_state": self.inputs_from_state,
+            "outputs_to_state": self.outputs_to_state,
+        }
+        # Written only where they are set, so that older versions can read what they can do.
+        return {**parameters, **optional_parameters(self.tool_name_prefix, self.result_format, self._connection.share)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serializes the MCPTool to a dictionary.
+
+        The serialization preserves all information needed to recreate the tool, including server connection parameters,
+        timeout settings, and state-mapping parameters with their handlers. Note that the active connection is not
+        maintained.
+
+        :returns: Dictionary with serialized data in the format:
+            `{"type": fully_qualified_class_name, "data": {parameters}}`
+        """
+        data = {**self._parameters_of_init(), "server_info": self.server_info.to_dict()}
+        return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Tool:
+        """
+        Deserializes the MCPTool from a dictionary.
+
+        This method reconstructs an MCPTool instance from a serialized dictionary, including recreating the server_info
+        object and state-mapping parameters. Nothing is started or connected: a tool with `eager_connect` connects at
+        warm-up like every other one.
+
+        :param data: Dictionary containing serialized tool data.
+        :returns: The MCPTool instance.
+        """
+        parameters = dict(data["data"])
+        parameters["server_info"] = server_info_from_dict(parameters["server_info"])
+        if parameters.get("outputs_to_state"):
+            parameters["outputs_to_state"] = _deserialize_outputs_to_state(parameters["outputs_to_state"])
+        if parameters.get("outputs_to_string"):
+            parameters["outputs_to_string"] = _deserialize_outputs_to_string(parameters["outputs_to_string"])
+        tool: Tool = _rebuild(cls, parameters)
+        return tool
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        data = {**self._parameters_of_init(), "server_info": self.server_info._to_trace_dict()}
+        return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
+
+    def __copy__(self) -> Self:
+        """
+        Give the tool itself, as Haystack does with tools: a copy of a connection is the connection.
+        """
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """
+        Give the tool itself, as Haystack does with tools: a copy of a connection is the connection.
+        """
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Pickle the configuration; what is unpickled connects by itself.
+        """
+        return _rebuild, (type(self), self._parameters_of_init())
+
+    def __repr__(self) -> str:
+        """
+        Show the tool without secrets.
+        """
+        return f"{type(self).__name__}(name={self.name!r}, server_info={self.server_info!r})"
+
+
+def optional_parameters(tool_name_prefix: str | None, result_format: str, share: bool) -> dict[str, Any]:
+    """
+    Give the parameters that 2.1 does not have, where they differ from their defaults.
+
+    :param tool_name_prefix: As in MCPTool.
+    :param result_format: As in MCPTool.
+    :param share: As in MCPTool.
+    :returns: The parameters.
+    """
+    values: dict[str, Any] = {}
+    if tool_name_prefix is not None:
+        values["tool_name_prefix"] = tool_name_prefix
+    if result_format != "text":
+        values["result_format"] = result_format
+    if not share:
+        values["share"] = share
+    return values
+
+
+def _serialize_handlers(data: dict[str, Any]) -> dict[str, Any]:
+    if data["outputs_to_state"] is not None:
+        data["outputs_to_state"] = _serialize_outputs_to_state(data["outputs_to_state"])
+    if data["outputs_to_string"] is not None:
+        data["outputs_to_string"] = _serialize_outputs_to_string(data["outputs_to_string"])
+    return data
+
+
+def _rebuild(cls: Any, parameters: dict[str, Any]) -> Any:
+    """
+    Build a tool or toolset from parameters that were stored, without connecting.
+    """
+    eager_connect = parameters.get("eager_connect", False)
+    rebuilt = cls(**{**parameters, "eager_connect": False})
+    rebuilt.eager_connect = eager_connect
+    return rebuilt

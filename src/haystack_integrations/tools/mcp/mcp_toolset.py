@@ -1,0 +1,564 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from haystack import logging
+from haystack.core.serialization import generate_qualified_class_name
+from haystack.tools import toolset as haystack_toolset
+from haystack.tools.tool import (
+    Tool,
+    _deserialize_outputs_to_state,
+    _deserialize_outputs_to_string,
+    _serialize_outputs_to_state,
+    _serialize_outputs_to_string,
+)
+from haystack.tools.toolset import Toolset
+
+from haystack_integrations.tools.mcp.connection import MCPConnection
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool, _rebuild, optional_parameters
+from haystack_integrations.tools.mcp.results import result_handler
+from haystack_integrations.tools.mcp.schemas import (
+    assign_tool_names,
+    check_prefix,
+    normalize_parameters,
+    permissive_schema,
+)
+from haystack_integrations.tools.mcp.server_info import MCPServerInfo, server_info_from_dict
+
+if TYPE_CHECKING:
+    from mcp import types
+
+logger = logging.getLogger(__name__)
+
+
+def _not_connected(**_arguments: Any) -> str:
+    msg = "The toolset is not connected yet: call warm_up() first"
+    raise MCPConnectionError(msg)
+
+
+class MCPToolset(Toolset):
+    """
+    A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.
+
+    MCPToolset dynamically discovers and loads all tools from any MCP-compliant server, over Streamable HTTP, SSE, stdio
+    or in process. The tools share one supervised connection, with each other and with every other tool or toolset of an
+    equal `server_info`.
+
+    While it is cold, iterating over it does not connect: it yields nothing, or a stand-in for every tool of
+    `tool_names`, which gets its description and its schema at warm-up. Agents, pipelines and tool invokers warm it up.
+    A bare chat generator of Haystack 3, and `Agent.run(tools=toolset)` of Haystack 2, do not: call `warm_up()` first.
+
+    ### Usage example
+
+    ```python
+    from haystack.components.agents import Agent
+    from haystack.components.generators.chat import OpenAIChatGenerator
+    from haystack.dataclasses import ChatMessage
+    from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo
+
+    toolset = MCPToolset(
+        server_info=StdioServerInfo(command="uvx", args=["mcp-server-time", "--local-timezone=Europe/Berlin"]),
+        tool_names=["get_current_time"],  # optional: only these tools
+    )
+    agent = Agent(chat_generator=OpenAIChatGenerator(), tools=toolset)
+    result = agent.run(messages=[ChatMessage.from_user("What is the time in New York?")])
+    toolset.close()
+    ```
+
+    With per-tool state configuration, so that tools read from and write to the Agent's State:
+
+    ```python
+    toolset = MCPToolset(
+        server_info=StdioServerInfo(command="uvx", args=["mcp-server-git"]),
+        tool_names=["git_status", "git_diff"],
+        inputs_from_state={"git_status": {"repository": "repo_path"}, "git_diff": {"repository": "repo_path"}},
+        outputs_to_state={"git_status": {"status": {"source": "result"}}},
+    )
+    ```
+    """
+
+    def __init__(
+        self,
+        server_info: MCPServerInfo,
+        tool_names: list[str] | None = None,
+        connection_timeout: float = 30.0,
+        invocation_timeout: float = 30.0,
+        eager_connect: bool = False,
+        inputs_from_state: dict[str, dict[str, str]] | None = None,
+        outputs_to_state: dict[str, dict[str, dict[str, Any]]] | None = None,
+        outputs_to_string: dict[str, dict[str, Any]] | None = None,
+        *,
+        tool_name_prefix: str | None = None,
+        result_format: str = "text",
+        share: bool = True,
+    ) -> None:
+        """
+        Initialize the MCP toolset.
+
+        :param server_info: Connection information for the MCP server.
+        :param tool_names: Optional list of tool names to include, as the server has them. If provided, only tools with
+            matching names will be added to the toolset.
+        :param connection_timeout: Timeout in seconds for server connection.
+        :param invocation_timeout: Default timeout in seconds for tool invocations.
+        :param eager_connect: If True, connect to server and load tools during initialization. If False (default), defer
+            connection to warm_up. A toolset that is loaded from YAML never connects before that.
+        :param inputs_from_state: Optional dictionary mapping tool names to their inputs_from_state config. Each config
+            maps state keys to tool parameter names, which the model then does not see. Tool names should match
+            available tools from the server; a warning is logged for unknown tools.
+            Example: `{"git_status": {"repository": "repo_path"}}`
+        :param outputs_to_state: Optional dictionary mapping tool names to their outputs_to_state config. Each config
+            defines how tool outputs map to state keys with optional handlers. Tool names should match available tools
+            from the server; a warning is logged for unknown tools.
+            Example: `{"git_status": {"status_result": {"source": "status"}}}`
+        :param outputs_to_string: Optional dictionary mapping tool names to their outputs_to_string config. Each config
+            defines how tool outputs are converted to strings. Tool names should match available tools from the server;
+            a warning is logged for unknown tools.
+            Example: `{"git_diff": {"source": "diff", "handler": format_diff}}`
+        :param tool_name_prefix: Optional prefix of the names of all tools: `prefix_name`. For several servers whose
+            tools have the same names.
+        :param result_format: What a model sees of results: "text", "content" or "json"; see MCPTool.
+        :param share: Whether to share the connection with all others of an equal `server_info`.
+        :raises MCPConnectionError: If connection to the server fails.
+        :raises MCPToolNotFoundError: If any of the specified tool names are not found on the server.
+        :raises ValueError: If a parameter is invalid; at warm-up, if parameter names in inputs_from_state are invalid.
+        """
+        self._connection = MCPConnection(
+            server_info, connection_timeout=connection_timeout, invocation_timeout=invocation_timeout, share=share
+        )
+        if tool_names is not None and (
+            isinstance(tool_names, str) or not all(isinstance(name, str) and name for name in tool_names)
+        ):
+            msg = f"MCPToolset: `tool_names` must be a list of non-empty strings or None, got {tool_names!r}"
+            raise ValueError(msg)
+        if tool_name_prefix is not None:
+            check_prefix(tool_name_prefix)
+        result_handler(result_format)
+        self.server_info = server_info
+        self.tool_names = tool_names
+        self.eager_connect = eager_connect
+        self.inputs_from_state = inputs_from_state or {}
+        self.outputs_to_state = outputs_to_state or {}
+        self.outputs_to_string = outputs_to_string or {}
+        self.tool_name_prefix = tool_name_prefix
+        self.result_format = result_format
+        # Decisions only; nothing waits while it is held.
+        self._lock = threading.Lock()
+        self._generation = 0
+        # By the server's names. They stay the same objects for as long as the toolset lives.
+        self._children: dict[str, MCPTool] = {}
+        for remote_name, name in assign_tool_names(tool_names or [], tool_name_prefix).items():
+            self._children[remote_name] = self._make_child(remote_name, name)
+        # Haystack 2 takes a toolset whose list is empty for no tools at all. Iteration never yields it.
+        self._placeholder = Tool(
+            name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
+            description="",
+            parameters=permissive_schema(),
+            function=_not_connected,
+        )
+        super().__init__(tools=[self._placeholder])
+        if eager_connect:
+            self.warm_up()
+
+    @property
+    def connection_timeout(self) -> float:
+        """
+        Timeout in seconds for server connection.
+        """
+        return self._connection.connection_timeout
+
+    @property
+    def invocation_timeout(self) -> float:
+        """
+        Timeout in seconds for tool invocations.
+        """
+        return self._connection.invocation_timeout
+
+    @property
+    def connection(self) -> MCPConnection:
+        """
+        The connection to the server, e.g. for its `status()`.
+        """
+        return self._connection
+
+    def _make_child(self, remote_name: str, name: str) -> MCPTool:
+        return MCPTool._of_toolset(
+            self,
+            remote_name,
+            name,
+            inputs_from_state=self.inputs_from_state.get(remote_name),
+            outputs_to_state=self.outputs_to_state.get(remote_name),
+            outputs_to_string=self.outputs_to_string.get(remote_name),
+            tool_name_prefix=self.tool_name_prefix,
+            result_format=self.result_format,
+        )
+
+    def _is_warm(self) -> bool:
+        return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
+
+    def warm_up(self) -> None:
+        """
+        Connect and load tools when eager_connect is turned off.
+
+        This method is automatically called by ToolInvoker.warm_up(), Agent and Pipeline.warm_up(). You can also call it
+        directly before using the toolset to ensure all tool schemas are available without performing a real invocation.
+        Idempotent and cheap while the connection is healthy; opens it again if it was closed or lost.
+
+        :raises MCPConnectionError: If connection to the server fails.
+        :raises MCPToolNotFoundError: If any of the specified tool names are not found on the server.
+        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
+            name, or the schema of a tool in `tool_names` is unusable.
+        """
+        if not self._is_warm():
+            self._load(*self._connection.open())
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect and load tools without blocking the event loop.
+
+        :raises MCPConnectionError: If connection to the server fails.
+        :raises MCPToolNotFoundError: If any of the specified tool names are not found on the server.
+        :raises ValueError: As `warm_up`.
+        """
+        if not self._is_warm():
+            self._load(*await self._connection.open_async())
+
+    def _load(self, generation: int, definitions: list[types.Tool]) -> None:
+        with self._lock:
+            # Of two listings that come in out of order the newer one stays.
+            if generation <= self._generation and self._connection.generation == self._generation:
+                return
+            by_name: dict[str, types.Tool] = {}
+            for definition in definitions:
+                if by_name.setdefault(definition.name, definition) is not definition:
+                    logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
+            if self.tool_names:
+                self._check_found(by_name)
+                by_name = {name: definition for name, definition in by_name.items() if name in self.tool_names}
+            self._warn_of_unknown(by_name)
+            schemas = {name: self._parameters(definition) for name, definition in by_name.items()}
+            usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
+            children: dict[str, MCPTool] = {}
+            for remote_name, name in assign_tool_names(usable, self.tool_name_prefix).items():
+                child = self._children.get(remote_name) or self._make_child(remote_name, name)
+                child._define(generation, by_name[remote_name], usable[remote_name])
+                children[remote_name] = child
+            others = [tool for tool in self.tools if tool is not self._placeholder and not self._is_child(tool)]
+            # One assignment: an Agent that reads the list meanwhile sees the old tools or the new ones.
+            self.tools = [*children.values(), *others]
+            self._children = {**self._children, **children}
+            self._generation = generation
+
+    def _is_child(self, tool: Tool) -> bool:
+        return isinstance(tool, MCPTool) and tool._toolset is self
+
+    def _check_found(self, by_name: dict[str, types.Tool]) -> None:
+        missing = [name for name in self.tool_names or [] if name not in by_name]
+        if missing:
+            msg = (
+                f"The following tools were not found: {', '.join(missing)}. "
+                f"Available tools: {', '.join(by_name) or 'none'}"
+            )
+            raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))
+
+    def _warn_of_unknown(self, by_name: dict[str, types.Tool]) -> None:
+        for parameter in ("inputs_from_state", "outputs_to_state", "outputs_to_string"):
+            for name in getattr(self, parameter):
+                if name not in by_name:
+                    logger.warning(
+                        "{parameter} has a configuration for '{tool}', which is no tool of this toolset",
+                        parameter=parameter,
+                        tool=name,
+                    )
+
+    def _parameters(self, definition: types.Tool) -> dict[str, Any] | None:
+        try:
+            return normalize_parameters(definition.input_schema)
+        except ValueError as error:
+            if self.tool_names:
+                msg = f"The schema of tool '{definition.name}' is unusable: {error}"
+                raise ValueError(msg) from error
+            logger.warning(
+                "Left out tool '{tool}', whose schema is unusable: {error}", tool=definition.name, error=str(error)
+            )
+            return None
+
+    def __iter__(self) -> Iterator[Tool]:
+        """
+        Iterate over the tools, without connecting.
+
+        :returns: The tools of the server as they were loaded. Before that, stand-ins for those of `tool_names`.
+        """
+        tools = self.tools
+        if self._placeholder in tools:
+            return iter([*self._children.values(), *(tool for tool in tools if tool is not self._placeholder)])
+        return iter(list(tools))
+
+    def __len__(self) -> int:
+        """
+        Count the tools that iteration yields.
+        """
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        """
+        A toolset is always something, even while it is cold and has no tools yet.
+        """
+        return True
+
+    def __getitem__(self, index: int) -> Tool:
+        """
+        Get a tool by index.
+
+        :param index: Index of the tool to get.
+        :returns: The tool at the specified index.
+        """
+        return list(self)[index]
+
+    def __contains__(self, item: Any) -> bool:
+        """
+        Check if a tool is in this toolset.
+
+        :param item: Tool instance or tool name.
+        :returns: True if contained, False otherwise.
+        """
+        return any(tool is item or tool.name == item for tool in self)
+
+    def get_selectable_tools(self) -> list[Tool]:
+        """
+        Return the tools available for selection by name, as in `Agent.run(tools=["tool_name"])`.
+
+        :returns: The tools that iteration yields.
+        """
+        return list(self)
+
+    def add(self, tool: Tool | Toolset) -> None:
+        """
+        Add a tool that is none of the server's.
+
+        :param tool: A Tool, or a Toolset whose tools are added.
+        :raises ValueError: If adding the tool would result in duplicate tool names.
+        :raises TypeError: If it is neither.
+        """
+        added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
+        if added is None:
+            msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
+            raise TypeError(msg)
+        with self._lock:
+            names = {present.name for present in self}
+            for one in added:
+                if one.name in names:
+                    msg = f"Duplicate tool names found: {one.name}"
+                    raise ValueError(msg)
+                names.add(one.name)
+            self.tools = [*self.tools, *added]
+
+    def __add__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine this toolset with other tools, on Haystack 2.
+
+        The toolset itself becomes part of the combination, not a snapshot of the tools it has at the moment.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination.
+        """
+        if _Combination is None:
+            return NotImplemented
+        if isinstance(other, Tool):
+            other = Toolset(tools=[other])
+        elif isinstance(other, list):
+            other = Toolset(tools=other)
+        if not isinstance(other, Toolset):
+            return NotImplemented
+        combination: Toolset = _Combination([self, other])
+        return combination
+
+    def close(self) -> None:
+        """
+        Close the underlying MCP client safely.
+
+        The connection is closed with the last toolset or tool that uses it. Safe before warm-up and repeatedly; the
+        next `warm_up`, or call of a tool, connects again.
+        """
+        self._connection.close()
+
+    async def close_async(self) -> None:
+        """
+        Close the underlying MCP client without blocking the event loop.
+        """
+        await self._connection.close_async()
+
+    def __enter__(self) -> Self:
+        """
+        Warm up the toolset.
+
+        :returns: The toolset.
+        """
+        self.warm_up()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        Close the toolset.
+        """
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """
+        Warm up the toolset.
+
+        :returns: The toolset.
+        """
+        await self.warm_up_async()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        Close the toolset.
+        """
+        await self.close_async()
+
+    def _parameters_of_init(self) -> dict[str, Any]:
+        parameters: dict[str, Any] = {
+            "server_info": self.server_info,
+            "tool_names": self.tool_names,
+            "connection_timeout": self.connection_timeout,
+            "invocation_timeout": self.invocation_timeout,
+            "eager_connect": self.eager_connect,
+            "inputs_from_state": self.inputs_from_state or None,
+            "outputs_to_state": self.outputs_to_state or None,
+            "outputs_to_string": self.outputs_to_string or None,
+        }
+        return {**parameters, **optional_parameters(self.tool_name_prefix, self.result_format, self._connection.share)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the MCPToolset to a dictionary.
+
+        :returns: A dictionary representation of the MCPToolset.
+        """
+        data = {**self._parameters_of_init(), "server_info": self.server_info.to_dict()}
+        return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> MCPToolset:
+        """
+        Deserialize an MCPToolset from a dictionary.
+
+        Nothing is started or connected: a toolset with `eager_connect` connects at warm-up like every other one.
+
+        :param data: Dictionary representation of the MCPToolset.
+        :returns: A new MCPToolset instance.
+        """
+        parameters = dict(data["data"])
+        parameters["server_info"] = server_info_from_dict(parameters["server_info"])
+        for name, deserialize in (
+            ("outputs_to_state", _deserialize_outputs_to_state),
+            ("outputs_to_string", _deserialize_outputs_to_string),
+        ):
+            if parameters.get(name):
+                parameters[name] = {
+                    tool: deserialize(config) for tool, config in parameters[name].items() if config is not None
+                }
+        toolset: MCPToolset = _rebuild(cls, parameters)
+        return toolset
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        data = {**self._parameters_of_init(), "server_info": self.server_info._to_trace_dict()}
+        return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
+
+    def __copy__(self) -> Self:
+        """
+        Give the toolset itself, as Haystack does with tools: a copy of a connection is the connection.
+        """
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """
+        Give the toolset itself, as Haystack does with tools: a copy of a connection is the connection.
+        """
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Pickle the configuration; what is unpickled connects by itself.
+        """
+        return _rebuild, (type(self), self._parameters_of_init())
+
+    def __repr__(self) -> str:
+        """
+        Show the toolset without secrets.
+        """
+        names = [tool.name for tool in self]
+        return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r})"
+
+
+def _serialize_handlers(data: dict[str, Any]) -> dict[str, Any]:
+    for name, serialize in (
+        ("outputs_to_state", _serialize_outputs_to_state),
+        ("outputs_to_string", _serialize_outputs_to_string),
+    ):
+        if data[name] is not None:
+            data[name] = {tool: serialize(config) for tool, config in data[name].items() if config}
+    return data
+
+
+# Haystack 2 only.
+_Wrapper: Any = getattr(haystack_toolset, "_ToolsetWrapper", None)
+_Combination: Any = None
+if _Wrapper is not None:
+
+    class _MCPCombination(_Wrapper):  # type: ignore[misc]
+        """
+        A combination of toolsets that counts as something while all of them are cold.
+        """
+
+        def __bool__(self) -> bool:
+            return True
+
+    _Combination = _MCPCombination
+
+
+async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
+    """
+    Warm up several toolsets or tools together, in about the time of the slowest one.
+
+    Haystack warms them up one after the other.
+
+    :param toolsets: MCPToolsets and MCPTools.
+    :raises MCPConnectionError: If a server could not be connected to, after all others were tried.
+    """
+    outcomes = await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
+        raise failures[0]
+    if failures:
+        texts = "; ".join(map(str, failures))
+        msg = f"{len(failures)} of {len(toolsets)} toolsets could not be warmed up: {texts}"
+        raise MCPConnectionError(msg, operation="warm_up")
+
+
+def warm_up_toolsets(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
+    """
+    Warm up several toolsets or tools together, in about the time of the slowest one.
+
+    Haystack warms them up one after the other.
+
+    :param toolsets: MCPToolsets and MCPTools.
+    :raises MCPConnectionError: If a server could not be connected to, after all others were tried.
+    """
+    AsyncExecutor.get_instance().run(warm_up_toolsets_async(toolsets))

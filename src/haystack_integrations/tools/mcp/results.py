@@ -1,0 +1,377 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a tool call gave, in the forms that Haystack takes.
+
+The *envelope* is the JSON string of an MCP `CallToolResult`, dumped by alias. `MCPTool.invoke()` returns it as it is,
+or as a `StateResult` where Haystack needs a dict; one of `RESULT_HANDLERS` turns it into what the model reads. It was
+written by a foreign server, in a call that has run already, so nothing in it makes these functions raise.
+"""
+
+import json
+import reprlib
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, TypeAlias, get_type_hints
+from urllib.parse import unquote
+
+from haystack.dataclasses import FileContent, ImageContent, TextContent
+from haystack.dataclasses.chat_message import ToolCallResult
+
+ContentPart: TypeAlias = TextContent | ImageContent | FileContent
+
+_NO_CONTENT: Final = "[no content]"
+_NO_ERROR_TEXT: Final = "the server gave no error text"
+# Stands for any data URI: the rest of one is the very bytes that a note is there to keep out.
+_DATA_URI: Final = "data:…"
+_KILO: Final = 1000
+# JSON integers have no bound, and one that no float holds cannot be divided.
+_ABSURD_SIZE: Final = 1e18
+
+# Two of these make an envelope. One alone is not enough: `content` is a common key in a tool's own JSON.
+_ENVELOPE_KEYS: Final = frozenset({"content", "structuredContent", "isError"})
+
+# Haystack 2 refuses to serialise a tool message with a FileContent in it.
+_TOOL_MESSAGES_TAKE_FILES: bool = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])
+
+
+class StateResult(dict[str, Any]):
+    """
+    A tool result as a dict, for Haystack's `outputs_to_state` and the `source` of `outputs_to_string`.
+
+    It remembers the envelope it was made from, so that a handler that is given the dict can still tell the model what
+    the server said. In everything else it is a plain dict; two of them are equal if their items are.
+
+    :param values: The items of the dict.
+    :param envelope: The JSON string of the MCP `CallToolResult`.
+    """
+
+    def __init__(self, values: dict[str, Any], *, envelope: str) -> None:
+        super().__init__(values)
+        self.envelope = envelope
+
+
+def state_result(envelope: str) -> StateResult:
+    """
+    Make the dict from which Haystack fills its State.
+
+    The dict is the structured content if that is an object, else the JSON object in the text if there is one, else
+    `{"result": ...}` with the text, or with the content blocks if there is more than text. Blocks for the user only are
+    included: State belongs to the application, not to the model.
+
+    :param envelope: The JSON string of the MCP `CallToolResult`.
+    :returns: The dict, which carries the envelope.
+    """
+    parsed = _parse_envelope(envelope)
+    if parsed is None:
+        parsed = {"content": [{"type": "text", "text": envelope}]}
+    return StateResult(_state_values(parsed), envelope=envelope)
+
+
+def model_text(result: Any) -> str:
+    """
+    Say in plain text what the tool gave. The default handler.
+
+    Text is taken as it is, everything else is described in a line without its bytes. Structured content is shown only
+    if there is no other content, because servers repeat it as text. Blocks that the server marks as meant for the user
+    only are left out, unless there is nothing else.
+
+    :param result: The envelope or a `StateResult`. A string that is no envelope is returned as it is, and any other
+        value as JSON.
+    :returns: The text for the model.
+    """
+    envelope = _parse_envelope(result)
+    if envelope is None:
+        return _plain_text(result)
+    return _envelope_text(envelope) or _NO_CONTENT
+
+
+def model_content(result: Any) -> str | list[ContentPart]:
+    """
+    Give the model images and files as content blocks, in the order in which the server gave them.
+
+    What cannot be a block is described in text: a file if this Haystack's tool messages take none, data that is not
+    base64, a MIME type that is neither given nor recognised.
+
+    :param result: Whatever `model_text` takes.
+    :returns: A plain string if all is text, which every chat generator accepts, else a list of content blocks.
+    """
+    envelope = _parse_envelope(result)
+    if envelope is None:
+        return list(result) if _are_content_parts(result) else _plain_text(result)
+    parts = _content_parts(_blocks_for_model(envelope))
+    if all(isinstance(part, TextContent) for part in parts):
+        return _envelope_text(envelope) or _NO_CONTENT
+    # Some providers refuse an empty text part.
+    return [part for part in parts if not (isinstance(part, TextContent) and _is_empty(part.text))]
+
+
+def model_json(result: Any) -> str:
+    """
+    Give the model the whole MCP result as JSON.
+
+    :param result: Whatever `model_text` takes.
+    :returns: The envelope as it is, or JSON of a value that has none.
+    """
+    if isinstance(result, StateResult):
+        return result.envelope
+    return result if isinstance(result, str) else _as_json(result)
+
+
+def error_text(envelope: str | dict[str, Any]) -> str:
+    """
+    Say what the server said about a call that failed.
+
+    :param envelope: The envelope of a result with `isError`, as JSON string or parsed.
+    :returns: The server's own text, or a remark that it gave none.
+    """
+    parsed = _parse_envelope(envelope)
+    text = _plain_text(envelope) if parsed is None else _envelope_text(parsed)
+    return _NO_ERROR_TEXT if _is_empty(text) else text
+
+
+RESULT_HANDLERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "text": model_text,
+    "content": model_content,
+    "json": model_json,
+}
+
+
+def result_handler(result_format: str) -> Callable[[Any], Any]:
+    """
+    Give the function that makes the model's view of a result.
+
+    :param result_format: `"text"`, `"content"` or `"json"`.
+    :returns: The function; Haystack serialises it by its import path.
+    :raises ValueError: If there is no such format.
+    """
+    # Membership in a tuple, because YAML can hold an unhashable value here.
+    if result_format not in tuple(RESULT_HANDLERS):
+        choices = ", ".join(repr(name) for name in RESULT_HANDLERS)
+        message = f"result_format must be one of {choices}, not {result_format!r}."
+        raise ValueError(message)
+    return RESULT_HANDLERS[result_format]
+
+
+# The envelope
+
+
+def _parse_envelope(result: Any) -> dict[str, Any] | None:
+    if isinstance(result, StateResult):
+        result = result.envelope
+    parsed = _json_object(result) if isinstance(result, str) else result
+    return parsed if isinstance(parsed, dict) and len(_ENVELOPE_KEYS & parsed.keys()) > 1 else None
+
+
+def _json_object(text: str) -> dict[str, Any] | None:
+    # The look at the first character spares a parse of the usual prose.
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _blocks(envelope: dict[str, Any]) -> list[Any]:
+    content = envelope.get("content")
+    if content is None:
+        return []
+    return content if isinstance(content, list) else [content]
+
+
+def _blocks_for_model(envelope: dict[str, Any]) -> list[Any]:
+    """No block means that the structured content, if there is any, has to speak for itself."""
+    blocks = _blocks(envelope)
+    for_model = [block for block in blocks if not _is_for_user_only(block)]
+    if not _are_empty(for_model):
+        return for_model
+    if envelope.get("structuredContent") is not None or _are_empty(blocks):
+        return []
+    return blocks
+
+
+def _is_for_user_only(block: Any) -> bool:
+    # https://modelcontextprotocol.io/specification/2025-06-18/server/resources#annotations
+    annotations = block.get("annotations") if isinstance(block, dict) else None
+    return isinstance(annotations, dict) and annotations.get("audience") == ["user"]
+
+
+def _are_empty(blocks: Iterable[Any]) -> bool:
+    return all((text := _text(block)) is not None and _is_empty(text) for block in blocks)
+
+
+def _is_empty(text: str) -> bool:
+    return not text or text.isspace()
+
+
+def _text(block: Any) -> str | None:
+    text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+    return text if isinstance(text, str) else None
+
+
+def _envelope_text(envelope: dict[str, Any]) -> str:
+    blocks = _blocks_for_model(envelope)
+    if blocks:
+        return "\n".join(map(_block_text, blocks))
+    structured = envelope.get("structuredContent")
+    return "" if structured is None else _as_json(structured)
+
+
+def _state_values(envelope: dict[str, Any]) -> dict[str, Any]:
+    structured = envelope.get("structuredContent")
+    if isinstance(structured, dict):
+        return structured
+    blocks = _blocks(envelope)
+    # Since protocol revision 2026-07-28 structured content may be any JSON value.
+    if structured is not None and _are_empty(blocks):
+        return {"result": structured}
+    texts = [text for block in blocks if (text := _text(block)) is not None]
+    joined = "\n".join(texts)
+    for text in dict.fromkeys((joined, *texts)):
+        parsed = _json_object(text)
+        if parsed is not None:
+            return parsed
+    return {"result": joined if len(texts) == len(blocks) else _content_parts(blocks)}
+
+
+# One block as text
+
+
+def _block_text(block: Any) -> str:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "image" | "audio" as kind}:
+            return _note(kind, _mime_type(block) or "unknown type", _decoded_size(block.get("data")))
+        case {"type": "resource", "resource": {"text": str(text)} as resource}:
+            return f"{_note('resource', _uri(resource), _mime_type(resource))}\n{text}"
+        case {"type": "resource", "resource": dict(resource)}:
+            mime_type = _mime_type(resource) or "unknown type"
+            return _note("resource", _uri(resource), mime_type, _decoded_size(resource.get("blob")))
+        case {"type": "resource_link"}:
+            name = block.get("title") or block.get("name")
+            size = _readable_size(block.get("size"))
+            return _note("resource link", name, _uri(block), _mime_type(block), size, block.get("description"))
+        case {"type": "text" | "resource" as kind}:
+            return f"[malformed content of type '{kind}']"
+        case {"type": kind}:
+            return f"[unsupported content of type {reprlib.repr(kind)}]"
+        case dict():
+            return "[unsupported content without a type]"
+        case _:
+            return f"[unsupported content of type '{type(block).__name__}']"
+
+
+def _note(kind: str, *facts: Any) -> str:
+    # A note is one line, whatever white space the server has put into a description.
+    given = ", ".join(" ".join(fact.split()) for fact in facts if isinstance(fact, str) and not _is_empty(fact))
+    return f"[{kind}: {given}]" if given else f"[{kind}]"
+
+
+def _mime_type(fields: dict[str, Any]) -> str | None:
+    mime_type = fields.get("mimeType")
+    if not isinstance(mime_type, str):
+        return None
+    return mime_type.partition(";")[0].strip().lower() or None
+
+
+def _uri(fields: dict[str, Any]) -> str | None:
+    uri = fields.get("uri")
+    if not isinstance(uri, str):
+        return None
+    return _DATA_URI if uri.lstrip()[:5].lower() == "data:" else uri
+
+
+def _decoded_size(data: Any) -> str | None:
+    if not isinstance(data, str):
+        return None
+    return _readable_size(len(data) * 3 // 4 - data[-2:].count("="))
+
+
+def _readable_size(size: Any) -> str | None:
+    if not isinstance(size, int | float) or isinstance(size, bool) or not 0 <= size < _ABSURD_SIZE:
+        return None
+    if size < _KILO:
+        return f"{size:.0f} B"
+    for unit in ("kB", "MB"):
+        size /= _KILO
+        if round(size, 1) < _KILO:
+            return f"{size:.1f} {unit}"
+    return f"{size / _KILO:.1f} GB"
+
+
+# One block as a Haystack content part
+
+
+def _content_parts(blocks: Iterable[Any]) -> list[ContentPart]:
+    return [_media_part(block) or TextContent(_block_text(block)) for block in blocks]
+
+
+def _media_part(block: Any) -> ImageContent | FileContent | None:
+    filename: str | None = None
+    is_image = False
+    match block:
+        case {"type": "image" | "audio" as kind, "data": str(data)} if data:
+            mime_type, is_image = _mime_type(block), kind == "image"
+        case {"type": "resource", "resource": {"blob": str(data)} as resource} if data:
+            mime_type, filename = _mime_type(resource), _filename(resource)
+        case _:
+            return None
+    if mime_type:
+        is_image = mime_type.startswith("image/")
+    # Haystack's classes check the base64 and guess a missing MIME type. No provider takes a part without one.
+    if is_image:
+        with suppress(ValueError):
+            image = ImageContent(base64_image=data, mime_type=mime_type)
+            # A guess may be PDF, which Haystack counts as an image type.
+            if image.mime_type and image.mime_type.startswith("image/"):
+                return image
+    if _TOOL_MESSAGES_TAKE_FILES:
+        with suppress(ValueError):
+            file = FileContent(base64_data=data, mime_type=mime_type, filename=filename)
+            return file if file.mime_type else None
+    return None
+
+
+def _filename(resource: dict[str, Any]) -> str | None:
+    uri = _uri(resource)
+    if uri is None or uri == _DATA_URI:
+        return None
+    path = uri.partition("?")[0].partition("#")[0]
+    return unquote(path).rstrip("/").rpartition("/")[2] or None
+
+
+# A value that is no envelope: the `source` of an `outputs_to_string` picked it out of a StateResult
+
+
+def _plain_text(value: Any) -> str:
+    if isinstance(value, StateResult):
+        return value.envelope
+    if isinstance(value, str):
+        return value
+    return "\n".join(map(_part_text, value)) if _are_content_parts(value) else _as_json(value)
+
+
+def _are_content_parts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(part, ContentPart) for part in value)
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, TextContent):
+        return part.text
+    if isinstance(part, ImageContent):
+        return _note("image", part.mime_type or "unknown type", _decoded_size(part.base64_image))
+    if isinstance(part, FileContent):
+        return _note("file", part.filename, part.mime_type or "unknown type", _decoded_size(part.base64_data))
+    return str(part)
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_part_text)
+    except (TypeError, ValueError, RecursionError):
+        # Keys that JSON has not, a circle, or a depth that only reprlib bounds.
+        return reprlib.repr(value)

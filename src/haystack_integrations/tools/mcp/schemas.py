@@ -1,0 +1,561 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+"""
+JSON Schemas and names as the model sees them.
+
+MCP servers describe their tools in every draft of JSON Schema since 04; Haystack accepts draft 2020-12 only. One walk
+over a schema translates, copies and verifies it, so the metaschema (milliseconds a tool) is consulted only for the few
+keywords the walk does not verify itself.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from math import isfinite
+from typing import Any, Final, NoReturn
+from urllib.parse import quote, unquote
+
+PERMISSIVE_SCHEMA: Final[dict[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": True}
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+# `Draft202012Validator.check_schema` spends up to eight Python frames on a level of JSON: deeper schemas would end in a
+# RecursionError in Haystack's Tool when the caller's own stack is already some hundred frames deep.
+_MAX_NESTING: Final = 64
+_MAX_NAME_LENGTH: Final = 64
+_MAX_POINTER_LENGTH: Final = 200
+
+_TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+# Only these can call for a translation of the schema object they stand in.
+_TRANSLATED: Final = frozenset(
+    "items additionalItems exclusiveMinimum exclusiveMaximum dependencies id $id $recursiveRef $recursiveAnchor".split()
+)
+# What the metaschema constrains and the walk leaves to it. Any other unknown keyword is legal in 2020-12.
+_UNVERIFIED: Final = frozenset(
+    "$id $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $vocabulary".split()
+)
+# Every character of a URI fragment: with others, it depends on the installed format checkers whether the check passes.
+_LOCAL_REF: Final = re.compile(r"#(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
+_LOCAL_NAME: Final = re.compile(r"#[A-Za-z_][-A-Za-z0-9._]*")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_DROP: Final = object()
+
+_Path = tuple[str, ...]
+
+
+def permissive_schema() -> dict[str, Any]:
+    """
+    Make a schema that accepts any arguments, for a tool whose own schema is not known yet.
+
+    :returns: A fresh copy of `PERMISSIVE_SCHEMA`.
+    """
+    return {**PERMISSIVE_SCHEMA, "properties": {}}
+
+
+def normalize_parameters(schema: Any) -> dict[str, Any]:
+    """
+    Turn the `inputSchema` of an MCP tool, of whatever draft, into parameters that Haystack and LLM providers accept.
+
+    The result passes the 2020-12 metaschema and means the same, but for two things that are widened: a `pattern` that
+    Python cannot compile is dropped (with what would turn stricter for lack of it, such as a `not` around it), and
+    `null` as the value of a keyword counts as its absence. References are never resolved or fetched.
+
+    :param schema: The schema as the server sent it. It is not changed, and the result shares no mutable part with it.
+    :returns: A 2020-12 schema with a top-level `type: object` and `properties`.
+    :raises ValueError: If the schema is not an object schema, is nested too deeply, or is not valid. The message names
+        the place as a JSON pointer.
+    """
+    if not isinstance(schema, dict):
+        msg = f"#: must be a JSON object, not {type(schema).__name__}"
+        raise ValueError(msg)
+    declared = schema.get("type", "object")
+    if declared != "object" and not (isinstance(declared, list) and "object" in declared):
+        msg = f"#/type: must be 'object', because tools take named arguments, not {_brief(declared)}"
+        raise ValueError(msg)
+    walk = _Walk()
+    result: dict[str, Any] = walk.schema(schema)
+    result["type"] = "object"
+    result.setdefault("properties", {})
+    if walk.moved:
+        walk.redirect_references()
+    if walk.unverified:
+        walk.check(result)
+    return result
+
+
+def without_properties(schema: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """
+    Hide top-level properties from the model, for arguments that something else supplies.
+
+    The names also disappear from what is required of the same object (`required`, `dependentRequired`,
+    `dependentSchemas`, the branches of `allOf`, `anyOf`, `oneOf`, `then` and `else`).
+
+    :param schema: A schema that `normalize_parameters` returned. It is not changed.
+    :param names: The properties to hide. Names the schema does not have are ignored.
+    :returns: A copy without these properties. A hidden property that another one refers to lives on in `$defs`.
+    """
+    hidden = frozenset(names)
+    properties = schema.get("properties", {})
+    removed = {name: properties[name] for name in properties if name in hidden}
+    stripped = _strip(schema, hidden)
+    if removed and "minProperties" in stripped:
+        stripped["minProperties"] = max(0, stripped["minProperties"] - len(removed))
+    walk = _Walk()
+    result: dict[str, Any] = walk.schema(stripped)
+    targets = {_segments(holder["$ref"])[:2] for holder in walk.refs}
+    if not any(("properties", name) in targets for name in removed):
+        return result
+
+    definitions = dict(stripped.get("$defs", {}))
+    moved: dict[_Path, _Path] = {}
+    for name, definition in removed.items():
+        free = name
+        while free in definitions:
+            free += "_"
+        definitions[free] = definition
+        moved["properties", name] = ("$defs", free)
+    walk = _Walk()
+    result = walk.schema({**stripped, "$defs": definitions})
+    walk.moved = moved
+    walk.redirect_references()
+    return result
+
+
+def check_prefix(prefix: object) -> None:
+    """
+    Check a tool name prefix.
+
+    :param prefix: The prefix, without the underscore that will join it to a tool's name.
+    :raises ValueError: If it is not 1 to 32 ASCII letters, digits, underscores or hyphens.
+    """
+    if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
+        msg = f"tool_name_prefix must be 1 to 32 characters out of A-Z, a-z, 0-9, '_' and '-', not {_brief(prefix)}"
+        raise ValueError(msg)
+
+
+def provider_safe_name(remote_name: str, prefix: str | None = None) -> str:
+    """
+    Make the name under which the model sees a tool: `^[A-Za-z0-9_-]{1,64}$`, depending on nothing but the arguments.
+
+    A name that is already safe stays as it is. Other characters become underscores. A name that is too long keeps its
+    head and ends in a hash of the whole, so that names that differ only in their tails stay apart.
+
+    :param remote_name: The name the server gave the tool.
+    :param prefix: Put before the name, joined by an underscore.
+    :returns: The safe name.
+    :raises ValueError: If the name is empty or the prefix not valid.
+    """
+    if not remote_name:
+        msg = "a tool's name must not be empty"
+        raise ValueError(msg)
+    full = remote_name
+    if prefix is not None:
+        check_prefix(prefix)
+        full = f"{prefix}_{remote_name}"
+    safe = _UNSAFE.sub("_", full)
+    if len(safe) <= _MAX_NAME_LENGTH:
+        return safe
+    # JSON can carry lone surrogates, which plain UTF-8 cannot.
+    digest = hashlib.sha256(full.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{safe[: _MAX_NAME_LENGTH - 1 - len(digest)]}_{digest}"
+
+
+def assign_tool_names(remote_names: Iterable[str], prefix: str | None = None) -> dict[str, str]:
+    """
+    Give every tool of a server the name under which the model sees it.
+
+    :param remote_names: The names the server gave its tools.
+    :param prefix: Put before each name, joined by an underscore.
+    :returns: The safe name of each remote name, in their order.
+    :raises ValueError: If a remote name occurs twice, or two of them have the same safe name.
+    """
+    assigned: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for remote_name in remote_names:
+        if remote_name in assigned:
+            msg = f"the server lists two tools named {_brief(remote_name)}"
+            raise ValueError(msg)
+        safe = provider_safe_name(remote_name, prefix)
+        if safe in owners:
+            msg = (
+                f"the tools {_brief(owners[safe])} and {_brief(remote_name)} would both be called {safe!r}: "
+                "pass tool_names=... to choose one of them, or tool_name_prefix=... to change the names"
+            )
+            raise ValueError(msg)
+        owners[safe] = remote_name
+        assigned[remote_name] = safe
+    return assigned
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, str):
+        return repr(value if len(value) <= _MAX_POINTER_LENGTH else f"{value[:_MAX_POINTER_LENGTH]}...")
+    return type(value).__name__
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    # Warning: `[[a]` warns of future syntax, and under -W error Haystack's own check would raise it.
+    except (re.error, OverflowError, RecursionError, Warning):
+        return False
+    return True
+
+
+def _segments(ref: str) -> _Path:
+    if not ref.startswith("#/"):
+        return ()
+    return tuple(unquote(part).replace("~1", "/").replace("~0", "~") for part in ref.split("/")[1:])
+
+
+def _pointer(path: Iterable[str]) -> str:
+    return "/".join(["#", *(part.replace("~", "~0").replace("/", "~1") for part in path)])
+
+
+def _strip(schema: Any, hidden: frozenset[str]) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    out: dict[str, Any] = {}
+    for key, value in schema.items():
+        kept = value
+        if key == "properties":
+            kept = {name: sub for name, sub in value.items() if name not in hidden}
+        elif key == "required":
+            kept = [name for name in value if name not in hidden] or _DROP
+        elif key == "dependentRequired":
+            left = {name: [n for n in needs if n not in hidden] for name, needs in value.items() if name not in hidden}
+            kept = {name: needs for name, needs in left.items() if needs} or _DROP
+        elif key == "dependentSchemas":
+            kept = {name: _strip(sub, hidden) for name, sub in value.items() if name not in hidden} or _DROP
+        elif key in ("allOf", "anyOf", "oneOf"):
+            kept = [_strip(sub, hidden) for sub in value]
+        elif key in ("then", "else"):
+            kept = _strip(value, hidden)
+        if kept is not _DROP:
+            out[key] = kept
+    return out
+
+
+class _Walk:
+    """
+    One pass over a schema.
+
+    Invariant: what `schema` returns is valid 2020-12 by construction, unless `unverified` is set.
+    """
+
+    __slots__ = ("draft3_flags", "moved", "path", "refs", "unverified", "widened")
+
+    def __init__(self) -> None:
+        self.path: list[str] = []
+        self.unverified = False
+        # Where `required: true` stood, and where a pattern was dropped.
+        self.draft3_flags: list[_Path] = []
+        self.widened: list[_Path] = []
+        # The schema objects that hold a `$ref`, and the old places (below new parents) that it may still point to.
+        self.refs: list[dict[str, Any]] = []
+        self.moved: dict[_Path, _Path] = {}
+
+    def fail(self, reason: str) -> NoReturn:
+        old_places = {new: old for old, new in self.moved.items()}
+        place = [old_places.get(tuple(self.path[: i + 1]), (part,))[-1] for i, part in enumerate(self.path)]
+        pointer = _pointer(place)
+        if len(pointer) > _MAX_POINTER_LENGTH:
+            pointer = f"{pointer[:_MAX_POINTER_LENGTH]}..."
+        msg = f"{pointer}: {reason}"
+        raise ValueError(msg)
+
+    def check(self, result: dict[str, Any]) -> None:
+        # Costs more than all else here, and is rarely needed.
+        from jsonschema import (  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415
+            Draft202012Validator,
+            SchemaError,
+        )
+
+        try:
+            Draft202012Validator.check_schema(result)
+        except SchemaError as error:
+            self.path = [str(part) for part in error.absolute_path]
+            reason = f"is not valid in JSON Schema 2020-12 ({error.validator})"
+        else:
+            return
+        self.fail(reason)
+
+    def redirect_references(self) -> None:
+        for holder in self.refs:
+            target: _Path = ()
+            redirected = False
+            for part in _segments(holder["$ref"]):
+                target = (*target, part)
+                if target in self.moved:
+                    target = self.moved[target]
+                    redirected = True
+            if redirected:
+                holder["$ref"] = quote(_pointer(target), safe="#/~!$&'()*+,;=:@?", errors="surrogatepass")
+
+    # Schema objects
+
+    def schema(self, node: Any) -> Any:
+        if node is True or node is False:
+            return node
+        if not isinstance(node, dict):
+            # PHP writes an empty object as an empty list.
+            return {} if node == [] else self.fail(f"must be a schema, not {_brief(node)}")
+        path = self.path
+        self.check_nesting()
+        first_flag, first_widened = len(self.draft3_flags), len(self.widened)
+        if not _TRANSLATED.isdisjoint(node):
+            node = self.translate(node)
+        out: dict[str, Any] = {}
+        for key, value in node.items():
+            verify = _VERIFIED.get(key)
+            if verify is None:
+                out[key] = self.copy_member(key, value)
+                if key in _UNVERIFIED:
+                    self.unverified = True
+            elif value is not None or key == "type":
+                path.append(key)
+                verified = verify(self, value)
+                if verified is not _DROP:
+                    out[key] = verified
+                path.pop()
+        if "$ref" in out:
+            self.refs.append(out)
+        if len(self.draft3_flags) > first_flag:
+            self.require_flagged(out, first_flag)
+        if len(self.widened) > first_widened:
+            self.widen(out, first_widened)
+        return out
+
+    def translate(self, node: dict[str, Any]) -> dict[str, Any]:
+        out = dict(node)
+        here = tuple(self.path)
+        items, rest = out.get("items"), out.pop("additionalItems", None)
+        if isinstance(items, list) and "prefixItems" not in out:
+            del out["items"]
+            if items:
+                out["prefixItems"] = items
+                self.moved[*here, "items"] = (*here, "prefixItems")
+            if rest is not None:
+                out["items"] = rest
+                self.moved[*here, "additionalItems"] = (*here, "items")
+        for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+            if isinstance(out.get(exclusive), bool):
+                is_exclusive = out.pop(exclusive)
+                if is_exclusive and limit in out:
+                    out[exclusive] = out.pop(limit)
+        dependencies = out.pop("dependencies", None)
+        if dependencies is not None and dependencies != []:
+            if not isinstance(dependencies, dict):
+                self.path.append("dependencies")
+                self.fail(f"must be an object, not {_brief(dependencies)}")
+            lists = {
+                name: [v] if isinstance(v, str) else v for name, v in dependencies.items() if isinstance(v, (str, list))
+            }
+            for key, found in (
+                ("dependentRequired", lists),
+                ("dependentSchemas", {name: v for name, v in dependencies.items() if name not in lists}),
+            ):
+                known = out.get(key)
+                if found and (known is None or isinstance(known, dict)):
+                    out[key] = {**found, **(known or {})}
+            self.moved[*here, "dependencies"] = (*here, "dependentSchemas")
+        for key in ("id", "$id"):
+            name = out.get(key)
+            if isinstance(name, str) and (key == "id" or name.startswith("#")):
+                del out[key]
+                if _LOCAL_NAME.fullmatch(name):
+                    out.setdefault("$anchor", name[1:])
+        # Without embedded resources, the outermost recursive anchor is the root.
+        if isinstance(out.get("$recursiveAnchor"), bool):
+            del out["$recursiveAnchor"]
+        if out.get("$recursiveRef") == "#" and "$ref" not in out:
+            out["$ref"] = out.pop("$recursiveRef")
+        return out
+
+    def require_flagged(self, schema: dict[str, Any], first: int) -> None:
+        depth = len(self.path)
+        flags = self.draft3_flags[first:]
+        names = [flag[-2] for flag in flags if len(flag) == depth + 3 and flag[depth] == "properties"]
+        if names:
+            schema["required"] = list(dict.fromkeys([*schema.get("required", ()), *names]))
+        self.draft3_flags[first:] = [flag for flag in flags if len(flag) == depth + 1]
+
+    def widen(self, schema: dict[str, Any], first: int) -> None:
+        # A wider subschema makes these keywords, or what stands beside them, stricter.
+        here = tuple(self.path)
+        for place in self.widened[first:]:
+            keyword = place[len(here)]
+            if keyword == "not":
+                schema.pop("not", None)
+            elif keyword == "if":
+                for key in ("if", "then", "else", "unevaluatedProperties", "unevaluatedItems"):
+                    schema.pop(key, None)
+            elif keyword == "oneOf" and "oneOf" in schema:
+                branches = schema.pop("oneOf")
+                if "anyOf" not in schema:
+                    schema["anyOf"] = branches
+                    self.moved[*here, "oneOf"] = (*here, "anyOf")
+            elif keyword == "contains":
+                schema.pop("maxContains", None)
+            elif keyword == "patternProperties" and len(place) == len(here) + 1:
+                schema.pop("additionalProperties", None)
+                schema.pop("unevaluatedProperties", None)
+
+    def check_nesting(self) -> None:
+        if len(self.path) > _MAX_NESTING:
+            self.fail(f"is nested more than {_MAX_NESTING} levels deep, or contains itself")
+
+    def copy_member(self, key: Any, value: Any) -> Any:
+        if not isinstance(key, str):
+            self.fail(f"must have strings as keys, not {_brief(key)}")
+        if type(value) in _SCALARS:
+            return value
+        self.path.append(key)
+        copied = self.copy(value)
+        self.path.pop()
+        return copied
+
+    def copy(self, value: Any) -> Any:
+        self.check_nesting()
+        if isinstance(value, dict):
+            return {key: self.copy_member(key, member) for key, member in value.items()}
+        if isinstance(value, list):
+            return [v if type(v) in _SCALARS else self.copy_member(str(i), v) for i, v in enumerate(value)]
+        if isinstance(value, (str, int, float)):
+            return value
+        self.fail(f"is not a JSON value but {_brief(value)}")
+
+    # Values of keywords: each returns what to write, or _DROP
+
+    def schemas(self, value: Any) -> list[Any]:
+        if not isinstance(value, list) or not value:
+            self.fail("must be a non-empty list of schemas")
+        return list(self.schema_map({str(i): node for i, node in enumerate(value)}).values())
+
+    def schema_map(self, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            return {} if value == [] else self.fail(f"must be an object of schemas, not {_brief(value)}")
+        path = self.path
+        out: dict[str, Any] = {}
+        for name, node in value.items():
+            if not isinstance(name, str):
+                self.fail(f"must have strings as keys, not {_brief(name)}")
+            path.append(name)
+            out[name] = self.schema(node)
+            path.pop()
+        return out
+
+    def pattern_map(self, value: Any) -> Any:
+        schemas = self.schema_map(value)
+        kept = {pattern: schema for pattern, schema in schemas.items() if _compiles(pattern)}
+        if len(kept) == len(schemas):
+            return schemas
+        self.widened.append(tuple(self.path))
+        return kept or _DROP
+
+    def pattern(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            self.fail(f"must be a string, not {_brief(value)}")
+        if _compiles(value):
+            return value
+        self.widened.append(tuple(self.path))
+        return _DROP
+
+    def types(self, value: Any) -> Any:
+        if isinstance(value, str):
+            if value in _TYPES:
+                return value
+            return _DROP if value == "any" else self.fail(f"{_brief(value)} is not a JSON type")
+        if isinstance(value, list) and value and all(isinstance(name, str) and name in _TYPES for name in value):
+            return list(dict.fromkeys(value))
+        self.fail("must be a JSON type, or a list of them")
+
+    def strings(self, value: Any) -> list[str]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            self.fail("must be a list of strings")
+        return list(dict.fromkeys(value))
+
+    def required(self, value: Any) -> Any:
+        if not isinstance(value, bool):
+            return self.strings(value)
+        if value:
+            self.draft3_flags.append(tuple(self.path))
+        return _DROP
+
+    def string_lists(self, value: Any) -> dict[str, list[str]]:
+        if not isinstance(value, dict):
+            return {} if value == [] else self.fail(f"must be an object, not {_brief(value)}")
+        copied: dict[str, Any] = self.copy(value)
+        for name, names in copied.items():
+            self.path.append(name)
+            copied[name] = self.strings(names)
+            self.path.pop()
+        return copied
+
+    def values(self, value: Any) -> Any:
+        return self.copy(value) if isinstance(value, list) else self.fail(f"must be a list, not {_brief(value)}")
+
+    def examples(self, value: Any) -> Any:
+        return self.copy(value) if isinstance(value, list) else _DROP
+
+    def number(self, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, float) and isfinite(value):
+            return value
+        self.fail(f"must be a finite number, not {_brief(value)}")
+
+    def positive(self, value: Any) -> Any:
+        return value if self.number(value) > 0 else self.fail("must be greater than 0")
+
+    def count(self, value: Any) -> int:
+        number = self.number(value)
+        return int(number) if number >= 0 and number == int(number) else self.fail("must be a whole number, 0 or more")
+
+    def boolean(self, value: Any) -> Any:
+        return value if isinstance(value, bool) else self.fail(f"must be a boolean, not {_brief(value)}")
+
+    def note(self, value: Any) -> Any:
+        return value if isinstance(value, str) else _DROP
+
+    def mark(self, value: Any) -> Any:
+        return value if isinstance(value, bool) else _DROP
+
+    def dialect(self, value: Any) -> Any:
+        return _DIALECT if isinstance(value, str) and value.removesuffix("#") == _DIALECT else _DROP
+
+    def reference(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            self.fail(f"must be a string, not {_brief(value)}")
+        if not _LOCAL_REF.fullmatch(value):
+            self.unverified = True
+        return value
+
+
+_VERIFIED: Final[dict[str, Callable[[_Walk, Any], Any]]] = {
+    keyword: verify
+    for verify, keywords in (
+        (_Walk.schema, "additionalProperties contains contentSchema else if items not propertyNames then"),
+        (_Walk.schema, "unevaluatedItems unevaluatedProperties"),
+        (_Walk.schemas, "allOf anyOf oneOf prefixItems"),
+        (_Walk.schema_map, "$defs definitions dependentSchemas properties"),
+        (_Walk.pattern_map, "patternProperties"),
+        (_Walk.pattern, "pattern"),
+        (_Walk.types, "type"),
+        (_Walk.required, "required"),
+        (_Walk.string_lists, "dependentRequired"),
+        (_Walk.values, "enum"),
+        (_Walk.examples, "examples"),
+        (_Walk.number, "exclusiveMaximum exclusiveMinimum maximum minimum"),
+        (_Walk.positive, "multipleOf"),
+        (_Walk.count, "maxContains maxItems maxLength maxProperties minContains minItems minLength minProperties"),
+        (_Walk.boolean, "uniqueItems"),
+        (_Walk.note, "$comment contentEncoding contentMediaType description format title"),
+        (_Walk.mark, "deprecated readOnly writeOnly"),
+        (_Walk.dialect, "$schema"),
+        (_Walk.reference, "$ref"),
+    )
+    for keyword in keywords.split()
+}

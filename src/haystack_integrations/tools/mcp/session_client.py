@@ -1,0 +1,337 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from abc import abstractmethod
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+import mcp
+from haystack_integrations.tools.mcp.base_client import (
+    MCPClient,
+    ServerDetails,
+    describe_error,
+    leaves,
+    not_connected,
+    outcome_unknown,
+    with_full_stop,
+)
+from haystack_integrations.tools.mcp.delivery import (
+    CallNotDeliveredError,
+    Delivery,
+    TappedTransport,
+    current_delivery,
+    settled,
+)
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
+from mcp import MCPError as ProtocolError
+from mcp import types
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from haystack_integrations.tools.mcp.server_info import MCPServerInfo
+    from mcp.client._transport import Transport
+
+# A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
+_MAX_PAGES = 1_000
+
+# How long a failed call waits to learn what became of the server process (exit code, last words).
+_POST_MORTEM = 2.0
+
+# What the SDK says in place of the server when the answer is an HTTP error without a JSON-RPC error in it.
+_SDK_STAND_INS = ("Server returned an error response", "Not Found")
+
+
+@cache
+def client_info() -> types.Implementation:
+    """
+    Say who this client is.
+
+    :returns: Name and version of this package.
+    """
+    try:
+        version = importlib.metadata.version("mcp-haystack")
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        version = "unknown"
+    return types.Implementation(name="mcp-haystack", version=version)
+
+
+class SessionClient(MCPClient):
+    """
+    A client whose session lives in a task of its own.
+
+    The task opens and closes the SDK's client, whose cancel scopes must not cross tasks; everybody else only asks and
+    waits. So `connect`, `call_tool` and `aclose` may come from different tasks. States:
+
+    idle -> connecting -> open -> ended (by `aclose`, or lost: then `on_lost` is told why); ended -> connecting
+    """
+
+    def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
+        super().__init__()
+        self.max_retries = max_retries
+        self.base_delay = base_delay
+        self.max_delay = max_delay
+        self._sdk: mcp.Client | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._closing = False
+        self._lost_because: str | None = None
+        self._failure: str | None = None
+        self._epitaph: str | None = None
+
+    @abstractmethod
+    def _describe(self) -> str:
+        """Name the server in messages."""
+
+    @abstractmethod
+    def _server_info(self) -> MCPServerInfo | None:
+        """Give the server info for errors."""
+
+    @abstractmethod
+    async def _open_transport(self) -> mcp.Client:
+        """Build the SDK client over the transport, not yet entered."""
+
+    async def _opened(self) -> None:
+        """Run when the session is open."""
+
+    async def _post_mortem(self) -> str | None:
+        """Say more about the end of a session, before the transport is closed."""
+        return None
+
+    def _explain(self, error: BaseException) -> str:
+        """Say what an exception of the connect means."""
+        return describe_error(error)
+
+    async def _before_close(self) -> None:
+        if self._sdk is None and self._ending.is_set():  # the session ended before it was open
+            self._epitaph = await self._post_mortem()
+
+    def _release(self) -> None:
+        """Release what the transport does not own."""
+
+    async def _advice(self) -> str | None:
+        """Say what to do about a failed connect."""
+        return None
+
+    async def connect(self) -> list[types.Tool]:
+        """
+        Connect to an MCP server.
+
+        :returns: List of available tools on the server.
+        :raises MCPConnectionError: If connection to the server fails.
+        """
+        if self._life is not None:
+            await self.aclose()
+        self._ending = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._closing = False
+        self._lost_because = self._failure = self._epitaph = None
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        life = self._life = asyncio.create_task(self._live(opened))
+        try:
+            await opened
+            return await self._list_all()
+        except asyncio.CancelledError:
+            life.cancel()
+            raise
+        except MCPConnectionError:
+            raise
+        except Exception as error:
+            raise await self._connect_error(error, Delivery()) from error
+
+    async def _live(self, opened: asyncio.Future[None]) -> None:
+        delivery = Delivery()
+        current_delivery.set(delivery)
+        try:
+            client = await self._open_transport()
+            async with client:
+                await self._opened()
+                self._sdk = client
+                if not opened.done():
+                    opened.set_result(None)
+                await self._ending.wait()
+                if not self._closing:
+                    self._lose(await self._post_mortem() or "the server closed the connection")
+        except Exception as error:
+            if not opened.done():
+                opened.set_exception(await self._connect_error(error, delivery))
+            elif not self._closing:
+                self._lose(describe_error(error))
+        finally:
+            self._sdk = None
+            self._ended.set()
+            self._release()
+            opened.cancel()  # nothing to do with one that is done
+
+    async def _connect_error(self, error: BaseException, delivery: Delivery) -> MCPConnectionError:
+        if isinstance(error, MCPConnectionError):
+            return error
+        what = delivery.fault or (f"it answered with HTTP {delivery.status}" if delivery.status else None)
+        what = what or self._epitaph or self._explain(error)
+        self._failure = what
+        advice = await self._advice()
+        msg = f"Failed to connect to {self._describe()}: {with_full_stop(what)}{f' {advice}' if advice else ''}"
+        protocol = _find_protocol_error(error)
+        return MCPConnectionError(
+            msg,
+            server_info=self._server_info(),
+            operation="connect",
+            code=protocol.code if protocol is not None and delivery.fault is None else None,
+            data=protocol.data if protocol is not None and delivery.fault is None else None,
+        )
+
+    def _lose(self, reason: str) -> None:
+        if self._lost_because is None and not self._closing:
+            self._lost_because = reason
+            self._ending.set()
+            if self.on_lost is not None:
+                self.on_lost(reason)
+
+    def _stream_ended(self) -> None:
+        self._ending.set()
+
+    async def _list_all(self) -> list[types.Tool]:
+        if self._sdk is None:
+            raise not_connected()
+        tools: list[types.Tool] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(_MAX_PAGES):
+            try:
+                page = await self._sdk.list_tools(cursor=cursor, cache_mode="refresh")
+            except ProtocolError as error:
+                if error.code == types.METHOD_NOT_FOUND and not tools:
+                    return []  # a server of resources or prompts only
+                raise
+            tools.extend(page.tools)
+            cursor = page.next_cursor
+            if cursor is None:
+                return tools
+            if cursor in seen:
+                msg = f"{self._describe()} repeats a page of its tools, so that the listing would never end"
+                raise MCPConnectionError(msg, server_info=self._server_info(), operation="list_tools")
+            seen.add(cursor)
+        msg = f"{self._describe()} has more than {_MAX_PAGES} pages of tools"
+        raise MCPConnectionError(msg, server_info=self._server_info(), operation="list_tools")
+
+    async def list_tools(self) -> list[types.Tool] | None:
+        """
+        Ask the connected server for its tools again, all pages of them.
+
+        :returns: The tools.
+        :raises MCPConnectionError: If that fails.
+        """
+        try:
+            return await self._list_all()
+        except (ProtocolError, ValidationError) as error:
+            msg = f"Failed to list the tools of {self._describe()}: {self._lost_because or describe_error(error)}"
+            code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
+            raise MCPConnectionError(msg, self._server_info(), "list_tools", code=code, data=data) from error
+
+    async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+        sdk = self._sdk
+        if sdk is None:
+            if self._life is None:
+                raise not_connected()
+            raise CallNotDeliveredError(self._lost_because or "the session has ended", session_lost=True)
+        delivery = Delivery()
+        token = current_delivery.set(delivery)
+        try:
+            return await sdk.call_tool(tool_name, tool_args)
+        except ProtocolError as error:
+            raise await self._call_error(error, delivery, tool_name, tool_args) from error
+        except ValidationError as error:
+            msg = (
+                f"Failed to invoke Tool `{tool_name}`: the server's answer is no valid result: {describe_error(error)}"
+            )
+            raise MCPInvocationError(msg, tool_name, tool_args) from error
+        except RuntimeError as error:
+            msg = f"Failed to invoke Tool `{tool_name}`: {_describe_runtime_error(error)}"
+            raise MCPInvocationError(msg, tool_name, tool_args) from error
+        finally:
+            current_delivery.reset(token)
+
+    async def _call_error(
+        self, error: ProtocolError, delivery: Delivery, tool_name: str, tool_args: dict[str, Any]
+    ) -> Exception:
+        ending = self._ending.is_set()
+        broken = delivery.fault is not None or (ending and error.code == types.CONNECTION_CLOSED)
+        if broken and ending:
+            await settled(self._ended, _POST_MORTEM)
+        if broken:
+            reason = self._lost_because or delivery.fault or "the connection was closed while the tool was running"
+            if delivery.never_ran and self._counts_calls():
+                return CallNotDeliveredError(reason, session_lost=ending)
+            return outcome_unknown(reason, tool_name, tool_args)
+        if delivery.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
+            text = f"the server answered with HTTP {delivery.status}"
+            text = text if error.message in _SDK_STAND_INS else f"{text}: {error.message}"
+        else:
+            text = error.message or f"protocol error {error.code}"
+        msg = f"Failed to invoke Tool `{tool_name}`: {text}"
+        return MCPInvocationError(msg, tool_name, tool_args, code=error.code, data=error.data)
+
+    def _counts_calls(self) -> bool:
+        return True
+
+    async def aclose(self) -> None:
+        """
+        Close the connection and clean up resources.
+
+        This method ensures all resources are properly released, even if errors occur.
+        """
+        self._closing = True
+        self._ending.set()
+        life = self._life
+        if life is not None and life is not asyncio.current_task():
+            await asyncio.wait({life})
+
+    def details(self) -> ServerDetails:
+        """
+        Give what the server said about itself.
+
+        :returns: The details, empty while there is no session.
+        """
+        if self._sdk is None:
+            return ServerDetails()
+        info = self._sdk.server_info
+        return ServerDetails(
+            protocol_version=self._sdk.protocol_version,
+            name=info.name if info else None,
+            version=info.version if info else None,
+            capabilities=self._sdk.server_capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
+        )
+
+    def progress(self) -> str:
+        """
+        Say how far `connect` has come, for the message of a timeout.
+
+        :returns: A clause, or the empty string.
+        """
+        return self._failure or ""
+
+    def _client(self, transport: Transport) -> mcp.Client:
+        return mcp.Client(TappedTransport(transport, self._stream_ended, self._before_close), client_info=client_info())
+
+
+def _find_protocol_error(error: BaseException) -> ProtocolError | None:
+    return next((leaf for leaf in leaves(error) if isinstance(leaf, ProtocolError)), None)
+
+
+def _describe_runtime_error(error: RuntimeError) -> str:
+    # The SDK's message for structured content that breaks the tool's output schema quotes the content.
+    cause = error.__cause__
+    if cause is not None and hasattr(cause, "json_path") and hasattr(cause, "validator"):
+        return (
+            "the server's structured content does not conform to the tool's output schema "
+            f"(at {cause.json_path}: '{cause.validator}' is violated)"
+        )
+    return describe_error(error)

@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TextIO
+
+import anyio
+from haystack import logging
+
+from haystack_integrations.tools.mcp.redaction import REDACTED
+from mcp.client._transport import TransportStreams
+
+logger = logging.getLogger(__name__)
+
+_TAIL_LINES = 20
+_LINE_LENGTH = 500
+
+# Shorter values of environment variables (a port, "true") are words of every log line.
+_SHORTEST_SECRET = 6
+
+
+class StderrTail:
+    """
+    Reads the standard error of a server process, logs it at debug level and keeps its last lines for error messages.
+
+    The values of the server's environment variables are blotted out, since they may be secrets.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        """
+        Initialize the StderrTail.
+
+        :param secrets: What must not show.
+        """
+        self._secrets = sorted({value for value in secrets if len(value) >= _SHORTEST_SECRET}, key=len, reverse=True)
+        self._lines: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._rest = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._read_fd: int | None = None
+        self._write_end: TextIO | None = None
+
+    def open(self) -> TextIO:
+        """
+        Open the pipe and start reading it in the running loop.
+
+        :returns: The file to start the process with; close it here with `started` once the process has it.
+        """
+        read_fd, write_fd = os.pipe()
+        os.set_blocking(read_fd, False)
+        try:
+            asyncio.get_running_loop().add_reader(read_fd, self._read)
+        except NotImplementedError:  # the event loop of Windows: the server's lines go to the terminal, unread
+            os.close(read_fd)
+            os.close(write_fd)
+            return sys.stderr
+        self._read_fd = read_fd
+        self._write_end = os.fdopen(write_fd, "w")
+        return self._write_end
+
+    def started(self) -> None:
+        """
+        Close this process' copy of the writing end, so that the end of the server's is noticed.
+        """
+        if self._write_end is not None:
+            self._write_end.close()
+            self._write_end = None
+
+    def _read(self) -> None:
+        if self._read_fd is None:
+            return
+        try:
+            data = os.read(self._read_fd, 65536)
+        except BlockingIOError:
+            return
+        if not data:
+            self._stop_reading()
+            return
+        *lines, self._rest = (self._rest + self._decoder.decode(data)).split("\n")
+        self._rest = self._rest[-_LINE_LENGTH * 4 :]
+        for line in lines:
+            self._keep(line)
+
+    def _keep(self, line: str) -> None:
+        text = line.rstrip()[:_LINE_LENGTH]
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
+        if text:
+            self._lines.append(text)
+            logger.debug("MCP server: {line}", line=text)
+
+    def _stop_reading(self) -> None:
+        if self._read_fd is not None:
+            asyncio.get_running_loop().remove_reader(self._read_fd)
+            os.close(self._read_fd)
+            self._read_fd = None
+        self._keep(self._rest)
+        self._rest = ""
+
+    def text(self) -> str:
+        """
+        Give what was read last.
+
+        :returns: The last lines on one line, or the empty string.
+        """
+        return " | ".join([*self._lines, self._rest] if self._rest else self._lines)
+
+    def close(self) -> None:
+        """
+        Stop reading.
+        """
+        if self._read_fd is not None:
+            self._read()  # what the process said last may still be in the pipe
+        self._stop_reading()
+        self.started()
+
+
+async def exit_code(transport: AbstractAsyncContextManager[TransportStreams], timeout: float = 1.0) -> int | None:
+    """
+    Find out with which code the process of an SDK stdio transport ended, before the transport is closed.
+
+    :param transport: What the SDK's `stdio_client` returned, entered.
+    :param timeout: How long to wait for the end, in seconds.
+    :returns: The exit code (negative: the signal that killed it), or None if it still runs or cannot be known.
+    """
+    # The SDK has no accessor for the process; its generator's local variable is the one place that knows it.
+    frame = getattr(getattr(transport, "gen", None), "ag_frame", None)
+    process: Any = frame.f_locals.get("process") if frame is not None else None
+    if process is None:
+        return None
+    with anyio.move_on_after(timeout):
+        # Not process.wait(), which also waits for the pipes, and a grandchild may hold these.
+        while process.returncode is None:
+            await anyio.sleep(0.01)
+    code: int | None = process.returncode
+    return code

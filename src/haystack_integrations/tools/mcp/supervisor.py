@@ -1,0 +1,369 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The life of one server's sessions, in the executor's loop.
+
+.. code-block:: text
+
+    IDLE ──use──> CONNECTING ──opened──> READY ──lost──> LOST ──use──> CONNECTING …
+      ^               │ failed: back to IDLE or LOST        │
+      └───────────────┴───────── close() ───────────────────┴──> CLOSED ──use──> CONNECTING …
+
+One `Session` is one generation: its owner task opens the client, waits for its end and closes it. Everybody else posts
+requests and waits for results. All state is touched in the loop only, so there is no lock; other threads only read
+single attributes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from haystack import logging
+
+from haystack_integrations.tools.mcp.base_client import (
+    describe_error,
+    raise_tool_error,
+    with_full_stop,
+)
+from haystack_integrations.tools.mcp.delivery import CallNotDeliveredError
+from haystack_integrations.tools.mcp.errors import (
+    MCPConnectionError,
+    MCPConnectionTimeoutError,
+    MCPInvocationError,
+    MCPTimeoutError,
+)
+from haystack_integrations.tools.mcp.session import Session
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.server_info import MCPServerInfo
+    from mcp import types
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class ConnectionState(StrEnum):
+    """
+    State of a connection.
+    """
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    READY = "ready"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+class _SharedTask(Generic[T]):
+    """
+    A task that several callers wait for, each as long as it likes. It is cancelled when the last one leaves.
+    """
+
+    def __init__(self, coro: Coroutine[Any, Any, T]) -> None:
+        self._task = asyncio.create_task(coro)
+        self._task.add_done_callback(_retrieve)
+        self._waiters = 0
+
+    @property
+    def joinable(self) -> bool:
+        return not self._task.done() and not self._task.cancelling()
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    async def result(self, timeout: float) -> T:
+        self._waiters += 1
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._task.cancelled() and caller is not None and not caller.cancelling():
+                raise MCPConnectionError(_CLOSED) from None
+            raise
+        finally:
+            self._waiters -= 1
+            if not self._waiters:
+                self._task.cancel()  # nothing to do with one that is done
+
+
+class Supervisor:
+    """
+    Opens, shares, watches and reopens the sessions with one server.
+    """
+
+    def __init__(self, server_info: MCPServerInfo) -> None:
+        """
+        Initialize the Supervisor.
+
+        :param server_info: How to reach the server.
+        """
+        self.server_info = server_info
+        self.description = server_info.describe()
+        self.max_retries: int = getattr(server_info, "max_retries", 3)
+        self._base_delay: float = getattr(server_info, "base_delay", 1.0)
+        self._max_delay: float = getattr(server_info, "max_delay", 30.0)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: _SharedTask[Session] | None = None
+        self._listing: _SharedTask[list[types.Tool]] | None = None
+        self._newest: Session | None = None
+        self._closed = False
+        self.session: Session | None = None
+        self.generation = 0
+        self.calls = 0
+        self.failed_calls = 0
+        self.last_error: str | None = None
+
+    @property
+    def state(self) -> ConnectionState:
+        """
+        The state, derived. From any thread.
+        """
+        if self._closed:
+            return ConnectionState.CLOSED
+        if self.is_ready():
+            return ConnectionState.READY
+        opening, loop = self._opening, self._loop
+        if opening is not None and opening.joinable and loop is not None and loop.is_running():
+            return ConnectionState.CONNECTING
+        return ConnectionState.LOST if self.generation else ConnectionState.IDLE
+
+    def is_ready(self) -> bool:
+        """
+        Tell whether calls can be sent at once. From any thread.
+
+        :returns: True with an open session in a loop that runs.
+        """
+        session, loop = self.session, self._loop
+        return session is not None and session.ended_because is None and loop is not None and loop.is_running()
+
+    def session_lost(self, session: Session, reason: str) -> None:
+        """
+        Note that a session ended by itself.
+
+        :param session: The session.
+        :param reason: Why.
+        """
+        if self.session is session:
+            self.session = None
+            self.last_error = reason
+            logger.warning("Lost the session with {server}: {reason}", server=self.description, reason=reason)
+
+    def _bind(self) -> None:
+        # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            self._opening = self._listing = self.session = self._newest = None
+
+    async def ready_session(self, timeout: float) -> Session:
+        """
+        Give the open session, opening one if there is none; concurrent callers share one opening.
+
+        :param timeout: How long this caller waits, in seconds.
+        :returns: The session.
+        :raises MCPConnectionError: If it cannot be opened.
+        """
+        self._bind()
+        if self.session is not None and self.session.ended_because is None:
+            return self.session
+        if self._closed:
+            raise self._connect_error(_CLOSED)
+        if self._opening is None or not self._opening.joinable:
+            self._opening = _SharedTask(self._open())
+        try:
+            return await self._opening.result(timeout)
+        except TimeoutError as error:
+            if isinstance(error, MCPConnectionError):  # it is the opening that timed out, not the waiting for it
+                raise
+            progress = self._newest.progress() if self._newest is not None else ""
+            msg = f"timed out after {timeout:g} seconds"
+            raise self._connect_error(f"{msg}: {progress}" if progress else msg, MCPConnectionTimeoutError) from None
+
+    def _connect_error(self, text: str, kind: type[MCPConnectionError] = MCPConnectionError) -> MCPConnectionError:
+        self.last_error = f"Failed to connect to {self.description}: {text}"
+        return kind(self.last_error, server_info=self.server_info, operation="connect")
+
+    def _delay(self, attempt: int) -> float:
+        # Half of it is jitter, so that many clients do not come back to a restarted server all at once.
+        longest: float = min(self._max_delay, self._base_delay * 2**attempt)
+        return longest * random.uniform(0.5, 1)  # noqa: S311
+
+    async def _open(self) -> Session:
+        # A first session that cannot be opened is most likely a mistake, which the user wants to hear of at once. A
+        # session that was lost is worth waiting for.
+        retries = self.max_retries if self.generation else 0
+        for attempt in range(retries + 1):
+            if attempt:
+                await asyncio.sleep(self._delay(attempt - 1))
+            try:
+                return await self._open_once()
+            except MCPConnectionError as error:
+                self.last_error = str(error)
+                if attempt == retries:
+                    raise
+                logger.info("Reopening the session with {server} failed, trying again", server=self.description)
+        raise AssertionError  # the loop returns or raises
+
+    async def _open_once(self) -> Session:
+        try:
+            session = self._newest = Session(self.server_info.create_client(), owner=self)
+            await session.open()
+        except MCPConnectionError:
+            raise
+        except Exception as error:
+            raise self._connect_error(describe_error(error)) from error
+        if session.ended_because is not None:
+            raise self._connect_error(session.ended_because)
+        self.session = session
+        self.generation += 1
+        return session
+
+    async def list_tools(self, timeout: float) -> list[types.Tool]:
+        """
+        List the tools of the server, as it has them now; concurrent callers share one listing.
+
+        :param timeout: How long opening a session may take, and how long the listing, in seconds.
+        :returns: The tools.
+        :raises MCPConnectionError: If that fails.
+        """
+        for attempt in range(self.max_retries + 1):
+            if attempt:
+                await asyncio.sleep(self._delay(attempt - 1))
+            session = await self.ready_session(timeout)
+            if self._listing is None or not self._listing.joinable:
+                self._listing = _SharedTask(session.list_tools())
+            try:
+                return list(await self._listing.result(timeout))
+            except TimeoutError:
+                self.last_error = f"Failed to list the tools of {self.description}: timed out after {timeout:g} seconds"
+                raise MCPConnectionTimeoutError(self.last_error, self.server_info, "list_tools") from None
+            except MCPConnectionError as error:
+                self.last_error = str(error)
+                # Reading is safe to repeat, but only a session that was lost makes it worth while.
+                if attempt == self.max_retries or session.ended_because is None:
+                    raise
+        raise AssertionError  # the loop returns or raises
+
+    async def call(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        *,
+        shown_name: str,
+        connection_timeout: float,
+        invocation_timeout: float,
+    ) -> types.CallToolResult:
+        """
+        Call a tool; send it again only if it provably did not run.
+
+        :param tool_name: Its name at the server.
+        :param tool_args: The arguments.
+        :param shown_name: Its name in messages.
+        :param connection_timeout: How long to wait for sessions altogether, in seconds.
+        :param invocation_timeout: How long the call may take, in seconds.
+        :returns: The result.
+        :raises MCPInvocationError: If there is none.
+        """
+        self.calls += 1
+        try:
+            result = await self._deliver(tool_name, tool_args, connection_timeout, invocation_timeout)
+            raise_tool_error(result, tool_name, tool_args)
+            return result
+        except _DeadlineError:
+            msg = (
+                f"Failed to invoke Tool `{shown_name}`: timed out after {invocation_timeout:g} seconds. The request "
+                "was cancelled; the tool may have run."
+            )
+            raise self._failed(MCPTimeoutError(msg, shown_name, tool_args)) from None
+        except MCPInvocationError as error:
+            if error.tool_name == shown_name:
+                raise self._failed(error)  # noqa: B904
+            raise self._failed(_renamed(error, shown_name)) from error.__cause__
+        except MCPConnectionError as error:
+            kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
+            msg = f"Failed to invoke Tool `{shown_name}`: {with_full_stop(str(error))} The tool did not run."
+            raise self._failed(kind(msg, shown_name, tool_args, code=error.code, data=error.data)) from error
+        except Exception as error:
+            # From a client of the user's own: ours translate what they meet.
+            msg = f"Failed to invoke Tool `{shown_name}`: {describe_error(error)}"
+            raise self._failed(MCPInvocationError(msg, shown_name, tool_args)) from error
+
+    async def _deliver(
+        self, tool_name: str, tool_args: dict[str, Any], connection_timeout: float, invocation_timeout: float
+    ) -> types.CallToolResult:
+        self._bind()
+        now = asyncio.get_running_loop().time
+        started, calling = now(), 0.0
+        for attempt in range(self.max_retries + 1):
+            if attempt > 1 or (attempt and self.is_ready()):
+                # A session that was lost is reopened at once, and then with a back-off of its own.
+                await asyncio.sleep(self._delay(attempt - 1))
+            session = self.session
+            if session is None or session.ended_because is not None:
+                waited = now() - started - calling
+                session = await self.ready_session(max(connection_timeout - waited, 0.0))
+            sent = now()
+            deadline = asyncio.timeout(invocation_timeout - calling)
+            try:
+                async with deadline:
+                    return await session.call(tool_name, tool_args)
+            except TimeoutError:
+                if deadline.expired():
+                    raise _DeadlineError from None
+                raise
+            except CallNotDeliveredError as error:
+                if error.session_lost:
+                    session.lose(str(error))
+                if attempt == self.max_retries:
+                    raise
+                calling += now() - sent
+                logger.info(
+                    "A call did not reach {server} ({reason}); sending it again",
+                    server=self.description,
+                    reason=str(error),
+                )
+        raise AssertionError  # the loop returns or raises
+
+    def _failed(self, error: MCPInvocationError) -> MCPInvocationError:
+        self.failed_calls += 1
+        self.last_error = str(error)
+        return error
+
+    async def close(self) -> None:
+        """
+        Close everything, for good.
+        """
+        self._bind()
+        self._closed = True
+        self.session = None
+        if self._opening is not None:
+            self._opening.cancel()
+        await asyncio.gather(*(session.close() for session in list(Session.live) if session.belongs_to(self)))
+
+
+class _DeadlineError(Exception):
+    """
+    The call's own deadline has passed, as opposed to a TimeoutError that came out of it.
+    """
+
+
+_CLOSED = "the connection was closed"
+
+
+def _renamed(error: MCPInvocationError, shown_name: str) -> MCPInvocationError:
+    message = error.message.replace(f"`{error.tool_name}`", f"`{shown_name}`", 1)
+    return type(error)(message, shown_name, error.tool_args, code=error.code, data=error.data)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    # Whoever waited has the error; if everybody left, nobody wants it.
+    if not task.cancelled():
+        task.exception()
