@@ -185,8 +185,8 @@ def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> M
     :returns: The error.
     """
     msg = (
-        f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run, so the call was not repeated; "
-        "the next call opens a new session."
+        f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run, so the call was "
+        "not repeated; the next call opens a new session if it must."
     )
     return MCPInvocationError(msg, tool_name, tool_args)
 

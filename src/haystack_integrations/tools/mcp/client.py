@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from haystack.utils import Secret
 
@@ -146,6 +146,8 @@ class _HttpClient(SessionClient):
     What the two HTTP transports have in common.
     """
 
+    _kind: ClassVar[Literal["sse", "streamable-http"]]
+
     def __init__(self, info: SSEServerInfo | StreamableHttpServerInfo, *retries: Any) -> None:
         super().__init__(*retries)
         self._info = info
@@ -160,8 +162,7 @@ class _HttpClient(SessionClient):
         return self._info.describe()
 
     async def _advice(self) -> str | None:
-        transport: Literal[sse, streamable - http] = "sse" if isinstance(self, SSEClient) else "streamable-http"
-        return await diagnose(self.url, self._headers, transport=transport, timeout=min(5.0, float(self.timeout)))
+        return await diagnose(self.url, self._headers, transport=self._kind, timeout=min(5.0, float(self.timeout)))
 
     def _http_client(self, *, one_stream: bool) -> WatchedHttpClient:
         return WatchedHttpClient(
@@ -173,6 +174,8 @@ class SSEClient(_HttpClient):
     """
     MCP client that connects to servers using SSE transport.
     """
+
+    _kind = "sse"
 
     def __init__(
         self, server_info: SSEServerInfo, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0
@@ -209,6 +212,8 @@ class StreamableHttpClient(_HttpClient):
     """
     MCP client that connects to servers using streamable HTTP transport.
     """
+
+    _kind = "streamable-http"
 
     def __init__(
         self,

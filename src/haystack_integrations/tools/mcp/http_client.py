@@ -51,8 +51,9 @@ class _WatchedByteStream(httpx2.AsyncByteStream):
 
 class _LastByteStream(httpx2.AsyncByteStream):
     """
-    The event stream of the SSE transport. The SDK logs a broken one with its whole traceback; so it just ends, and the
-    session is lost for a reason.
+    The event stream of the SSE transport.
+
+    The SDK logs a broken one with its whole traceback; so it just ends, and the session is lost for a reason.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, lose_session: Callable[[str], None]) -> None:
