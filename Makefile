@@ -1,0 +1,105 @@
+# `make demo` and `make test` need a Python >= 3.11 and nothing else: they set up what they run in.
+# The environments are built once, and again when pyproject.toml changes.
+
+# The first of these that is a Python >= 3.11 with venv and pip; `make PYTHON=/path/to/python ...` overrides it.
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& { command -v "$$python"; break; }; done)
+
+# How `make demo` reaches the MCP server: inprocess, stdio or http.
+SERVER ?= inprocess
+# What pytest is started with in both environments.
+PYTEST_ARGS ?= -n 2 --dist loadfile
+# What the two majors' tests must cover together, in percent.
+COVERAGE_FLOOR ?= 95
+
+DEMO := .venv
+HAYSTACK2 := .venv-haystack2
+HAYSTACK3 := .venv-haystack3
+
+export HAYSTACK_TELEMETRY_ENABLED := False
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo setup test test-haystack2 test-haystack3 lint format types examples coverage coverage-report bench clean
+
+help:
+	@echo "make demo [SERVER=inprocess|stdio|http]  run a pipeline that calls the tools of a real MCP server"
+	@echo "make test [PYTEST_ARGS=...]              run every test on Haystack 2.31 and on Haystack 3"
+	@echo "make lint | format | types               ruff, ruff's fixes, mypy (strict, on both majors)"
+	@echo "make examples                            run every example on both majors"
+	@echo "make coverage                            the tests, and the branches that both runs reach together"
+	@echo "make bench [BENCH_ARGS=...]              run the benchmarks"
+	@echo "make clean                               remove the environments and caches"
+
+# $(call environment,FOLDER,PACKAGES): a virtual environment with this package (editable) and PACKAGES.
+# uv installs quickly; where it cannot, pip does the same.
+define environment
+	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 with venv and pip was found. Install one, or name it: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@echo "Setting up $(1) with $(PYTHON)"
+	@"$(PYTHON)" -m venv --clear $(1)
+	@$(1)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@{ $(1)/bin/python -m pip install --quiet uv \
+		&& $(1)/bin/python -m uv pip install --quiet --python $(1)/bin/python --editable . $(2); } \
+		|| $(1)/bin/python -m pip install --quiet --editable . $(2)
+	@touch $@
+endef
+
+$(DEMO)/.ready: pyproject.toml
+	$(call environment,$(DEMO),"haystack-ai==3.*")
+
+$(HAYSTACK2)/.ready: pyproject.toml
+	$(call environment,$(HAYSTACK2),"haystack-ai==2.31.*" --group dev)
+
+$(HAYSTACK3)/.ready: pyproject.toml
+	$(call environment,$(HAYSTACK3),"haystack-ai==3.*" --group dev)
+
+setup: $(HAYSTACK2)/.ready $(HAYSTACK3)/.ready
+
+demo: $(DEMO)/.ready
+	$(DEMO)/bin/python examples/demo.py --server $(SERVER)
+
+test: test-haystack2 test-haystack3
+
+test-haystack2: $(HAYSTACK2)/.ready
+	COVERAGE_FILE=.coverage.haystack2 $(HAYSTACK2)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-haystack3: $(HAYSTACK3)/.ready
+	COVERAGE_FILE=.coverage.haystack3 $(HAYSTACK3)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: $(HAYSTACK3)/.ready
+	$(HAYSTACK3)/bin/ruff check .
+	$(HAYSTACK3)/bin/ruff format --check .
+
+format: $(HAYSTACK3)/.ready
+	$(HAYSTACK3)/bin/ruff check --fix .
+	$(HAYSTACK3)/bin/ruff format .
+
+types: setup
+	$(HAYSTACK2)/bin/mypy --cache-dir .mypy_cache/haystack2 -p haystack_integrations.tools.mcp
+	$(HAYSTACK3)/bin/mypy --cache-dir .mypy_cache/haystack3 -p haystack_integrations.tools.mcp
+
+# An example that needs the other major says so and ends well.
+examples: setup
+	@for environment in $(HAYSTACK2) $(HAYSTACK3); do \
+		for example in examples/*.py; do \
+			echo "== $$environment $$example"; \
+			$$environment/bin/python "$$example" || exit 1; \
+		done; \
+	done
+
+coverage: override PYTEST_ARGS += --cov --cov-report=
+coverage: test coverage-report
+
+coverage-report:
+	$(HAYSTACK3)/bin/coverage combine --keep --data-file .coverage .coverage.haystack2 .coverage.haystack3
+	$(HAYSTACK3)/bin/coverage report --data-file .coverage --fail-under $(COVERAGE_FLOOR)
+
+# The benchmarks build what they compare with.
+bench: $(HAYSTACK3)/.ready
+	$(HAYSTACK3)/bin/python benchmarks/run.py $(BENCH_ARGS)
+
+clean:
+	rm -rf $(DEMO) $(HAYSTACK2) $(HAYSTACK3) .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,276 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The fixtures that start real MCP servers, and the watch over what tests leave behind.
+
+Fixtures named `*_server` are factories: call them as often as needed; what they start ends with the fixture's scope.
+"""
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+# Before Haystack is imported: tests send no telemetry.
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+
+from tests.support import external
+from tests.support.cutting_proxy import CuttingProxy
+from tests.support.leaks import Footprint, adopt_orphans, assert_nothing_left
+from tests.support.processes import (
+    COUNTER_SERVER,
+    FASTMCP_SERVER,
+    SERVERS,
+    CallLog,
+    HttpServer,
+    StdioServer,
+    python_script,
+)
+
+HttpServerFactory = Callable[..., HttpServer]
+StdioServerFactory = Callable[..., StdioServer]
+ProxyFactory = Callable[[str], CuttingProxy]
+
+_PATHS = {"sse": "/sse", "streamable-http": "/mcp"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The first start of a server from outside downloads it.
+    for item in items:
+        if item.get_closest_marker("integration") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """
+    At the end of the run, this process has no more children, threads and listening sockets than at its start.
+    """
+    adopt_orphans()
+    before = Footprint.take()
+    yield
+    assert_nothing_left(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def test_modules_are_trusted() -> Iterator[None]:
+    """
+    Haystack 3 may load classes and functions that are defined in tests.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests,tests.*,test_*")
+        yield
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """
+    A folder that all processes of this test run share.
+    """
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+class _Started:
+    """Starts HTTP servers and ends them all."""
+
+    def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        self._folders = tmp_path_factory
+        self._servers: list[HttpServer] = []
+
+    def counter(self, transport: str = "streamable-http", *options: str, env: dict[str, str] | None = None):
+        folder = self._folders.mktemp("server")
+        log = CallLog(folder / "calls.txt")
+        command = python_script(COUNTER_SERVER, "--transport", transport, "--calls-file", str(log.path), *options)
+        return self.start(HttpServer(command, _PATHS[transport], folder, log, env=env or {}))
+
+    def fastmcp(self, transport: str = "streamable-http") -> HttpServer:
+        folder = self._folders.mktemp("server")
+        command = python_script(FASTMCP_SERVER, "--transport", transport)
+        return self.start(HttpServer(command, _PATHS[transport], folder, CallLog(folder / "calls.txt")))
+
+    def everything(self, transport: str) -> HttpServer:
+        folder = self._folders.mktemp("everything")
+        program, arguments = external.everything({"sse": "sse", "streamable-http": "streamableHttp"}[transport])
+        server = HttpServer(
+            [program, *arguments],
+            _PATHS[transport],
+            folder,
+            CallLog(folder / "calls.txt"),
+            env={"NODE_OPTIONS": f"--require {SERVERS / 'listen_on_loopback.cjs'}"},
+            port_option=None,
+        )
+        return self.start(server)
+
+    def start(self, server: HttpServer) -> HttpServer:
+        self._servers.append(server)
+        return server.start()
+
+    def end(self) -> None:
+        for server in self._servers:
+            server.close()
+
+
+@pytest.fixture
+def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerFactory]:
+    """
+    Starts counter servers over HTTP for one test: `http_server(transport="streamable-http", *options, env=None)`.
+
+    The transport is `"streamable-http"` or `"sse"`; the options are those of `tests/servers/counter_server.py`.
+    """
+    started = _Started(tmp_path_factory)
+    yield started.counter
+    started.end()
+
+
+@pytest.fixture(scope="module")
+def shared_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerFactory]:
+    """
+    The same as `http_server` for the tests of a module that do not break their server; equal requests share one.
+    """
+    started = _Started(tmp_path_factory)
+    servers: dict[tuple[str, ...], HttpServer] = {}
+
+    def get(transport: str = "streamable-http", *options: str) -> HttpServer:
+        key = (transport, *options)
+        if key not in servers:
+            servers[key] = started.counter(*key)
+        return servers[key]
+
+    yield get
+    started.end()
+
+
+@pytest.fixture
+def stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
+    """
+    Says how to start counter servers over stdio: `stdio_server(*options, env=None, cwd=None)`.
+
+    The test fails if a process of theirs outlives it.
+    """
+    servers: list[StdioServer] = []
+
+    def prepare(*options: str, env: dict[str, str] | None = None, cwd: str | None = None) -> StdioServer:
+        log = CallLog(tmp_path_factory.mktemp("server") / "calls.txt")
+        command, *arguments = python_script(COUNTER_SERVER, "--transport", "stdio", "--calls-file", str(log.path))
+        servers.append(StdioServer(command, [*arguments, *options], log, env, cwd))
+        return servers[-1]
+
+    yield prepare
+    gc.collect()
+    try:
+        for server in servers:
+            server.wait_until_gone(limit=15)
+    finally:
+        for server in servers:
+            server.thaw()
+            server.kill()
+
+
+@pytest.fixture
+def cutting_proxy() -> Iterator[ProxyFactory]:
+    """
+    Puts a proxy that can break connections before a server: `cutting_proxy(server.url)`.
+    """
+    proxies: list[CuttingProxy] = []
+
+    def start(url: str) -> CuttingProxy:
+        proxies.append(CuttingProxy(url).__enter__())
+        return proxies[-1]
+
+    yield start
+    for proxy in proxies:
+        proxy.__exit__()
+
+
+@pytest.fixture(scope="session")
+def fastmcp_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    """
+    A FastMCP 4 server over Streamable HTTP.
+    """
+    started = _Started(tmp_path_factory)
+    yield started.fastmcp()
+    started.end()
+
+
+@pytest.fixture
+def fastmcp_stdio(tmp_path: Path) -> StdioServer:
+    """
+    How to start a FastMCP 4 server over stdio.
+    """
+    command, *arguments = python_script(FASTMCP_SERVER, "--transport", "stdio")
+    return StdioServer(command, arguments, CallLog(tmp_path / "calls.txt"))
+
+
+@pytest.fixture(scope="session")
+def everything_stdio(run_folder: Path) -> StdioServer:
+    """
+    How to start `@modelcontextprotocol/server-everything` over stdio, downloaded already.
+    """
+    command, arguments = external.everything("stdio")
+    external.once("everything", run_folder, lambda: external.download(command, arguments))
+    return StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
+
+
+@pytest.fixture(scope="session")
+def everything_http(everything_stdio: StdioServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    """
+    `@modelcontextprotocol/server-everything` over Streamable HTTP.
+    """
+    started = _Started(tmp_path_factory)
+    yield started.everything("streamable-http")
+    started.end()
+
+
+@pytest.fixture(scope="session")
+def everything_sse(everything_stdio: StdioServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    """
+    `@modelcontextprotocol/server-everything` over SSE.
+    """
+    started = _Started(tmp_path_factory)
+    yield started.everything("sse")
+    started.end()
+
+
+def _from_pypi(run_folder: Path, name: str, requirement: str, *options: str) -> StdioServer:
+    command, arguments = external.uvx(requirement, *options)
+    external.once(name, run_folder, lambda: external.download(command, [*arguments, "--help"]))
+    # Everything is in uv's cache now: no start waits for the network.
+    command, arguments = external.uvx(requirement, "--offline", *options)
+    return StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
+
+
+@pytest.fixture(scope="session")
+def time_server(run_folder: Path) -> StdioServer:
+    """
+    How to start `mcp-server-time` (a server of the MCP SDK 2.x) over stdio.
+    """
+    return _from_pypi(run_folder, "time", external.TIME)
+
+
+@pytest.fixture(scope="session")
+def old_time_server(run_folder: Path) -> StdioServer:
+    """
+    How to start an earlier `mcp-server-time`, one of the MCP SDK 1.x, over stdio.
+    """
+    return _from_pypi(run_folder, "old-time", external.OLD_TIME, "--with", "mcp<2")
+
+
+@pytest.fixture
+def git_server(run_folder: Path, tmp_path: Path) -> StdioServer:
+    """
+    How to start `mcp-server-git` over stdio, for a repository with one commit; `cwd` is the repository.
+    """
+    server = _from_pypi(run_folder, "git", external.GIT)
+    repository = external.make_repository(tmp_path / "repository")
+    return StdioServer(
+        server.command,
+        [*server.args, "--repository", str(repository)],
+        server.log,
+        env=server.env,
+        cwd=str(repository),
+    )

@@ -1,0 +1,450 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A real MCP server, written with the MCP SDK, that keeps a record of what it did.
+
+Run it over any transport; over HTTP it prints `PORT <n>` on stdout once it listens:
+
+    python counter_server.py --transport stdio|sse|streamable-http [--calls-file PATH] [...]
+
+`--calls-file` collects one line per event, the event's name and its details as JSON. A tool writes its own name when it
+is executed, so that a test can prove how often it really ran. Lines starting with `@` are about the server itself:
+`@start` for the process, and `@<method>` for every MCP request that arrives.
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import anyio
+import uvicorn
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import Audio, Context, Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.runner import serve_loop
+from mcp.types import (
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic import Field
+
+PDF = b"%PDF-1.4\n%%EOF\n"
+WAV = b"RIFF" + struct.pack("<I", 36) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 8000, 8000, 1, 8)
+WAV += b"data" + struct.pack("<I", 0)
+
+
+def _png() -> bytes:
+    """A picture of one red pixel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(b"\x00\xff\x00\x00")
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+PNG = _png()
+
+Record = Callable[..., None]
+
+
+def record_to(path: Path | None) -> Record:
+    """A function that appends one event to the file at once, whichever thread or process calls it."""
+
+    def record(event: str, **details: Any) -> None:
+        if path is None:
+            return
+        line = f"{event} {json.dumps(details, sort_keys=True)}\n".encode()
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+    return record
+
+
+class Weather(TypedDict):
+    city: str
+    temperature: float
+    conditions: list[str]
+
+
+def build_server(record: Record, *, name: str = "counter", in_process: bool = False) -> MCPServer[Any]:
+    """
+    A server with every kind of tool the tests need.
+
+    :param record: Called with the tool's name and arguments at each execution.
+    :param name: The server's name.
+    :param in_process: Leaves out the tools that are about the server's own process.
+    """
+    server: MCPServer[Any] = MCPServer(name, version="1.2.3", instructions="Counts what it does.", log_level="WARNING")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        """Add two integers."""
+        record("add", a=a, b=b)
+        return a + b
+
+    @server.tool()
+    def echo(text: Annotated[str, Field(description="What to say back")]) -> str:
+        """Say the same text back."""
+        record("echo", text=text)
+        return text
+
+    @server.tool()
+    async def sleep(seconds: float) -> str:
+        """Take a while; `sleep-finished` or `sleep-cancelled` is recorded at the end."""
+        record("sleep", seconds=seconds)
+        try:
+            await anyio.sleep(seconds)
+        except anyio.get_cancelled_exc_class():
+            record("sleep-cancelled", seconds=seconds)
+            raise
+        record("sleep-finished", seconds=seconds)
+        return f"slept {seconds} s"
+
+    @server.tool()
+    async def progress(steps: int, ctx: Context[Any, Any]) -> str:
+        """Report each of the steps."""
+        record("progress", steps=steps)
+        for step in range(1, steps + 1):
+            await ctx.report_progress(step, steps, f"step {step}")
+        return "done"
+
+    @server.tool()
+    def fail(message: str) -> str:
+        """Fail with the message."""
+        record("fail", message=message)
+        raise ToolError(message)
+
+    @server.tool()
+    def image() -> Image:
+        """A picture of one red pixel."""
+        record("image")
+        return Image(data=PNG, format="png")
+
+    @server.tool()
+    def audio() -> Audio:
+        """A sound of no length."""
+        record("audio")
+        return Audio(data=WAV, format="wav")
+
+    @server.tool()
+    def resource() -> EmbeddedResource:
+        """An embedded text."""
+        record("resource")
+        contents = TextResourceContents(uri="memo://note", text="a note", mime_type="text/plain")
+        return EmbeddedResource(type="resource", resource=contents)
+
+    @server.tool()
+    def blob() -> EmbeddedResource:
+        """An embedded file."""
+        record("blob")
+        data = base64.b64encode(PDF).decode()
+        contents = BlobResourceContents(uri="file:///report.pdf", blob=data, mime_type="application/pdf")
+        return EmbeddedResource(type="resource", resource=contents)
+
+    @server.tool()
+    def link() -> ResourceLink:
+        """A link to a resource."""
+        record("link")
+        return ResourceLink(
+            type="resource_link",
+            uri="memo://hello",
+            name="hello",
+            description="A greeting",
+            mime_type="text/plain",
+        )
+
+    @server.tool()
+    def mixed() -> CallToolResult:
+        """A text, a picture, and a text."""
+        record("mixed")
+        picture = Image(data=PNG, format="png").to_image_content()
+        return CallToolResult(
+            content=[TextContent(type="text", text="before"), picture, TextContent(type="text", text="after")]
+        )
+
+    @server.tool()
+    def structured(city: str = "Berlin") -> Weather:
+        """The weather, with an output schema."""
+        record("structured", city=city)
+        return Weather(city=city, temperature=21.5, conditions=["sunny", "windy"])
+
+    @server.tool()
+    def structured_only() -> CallToolResult:
+        """A structured result without any content."""
+        record("structured_only")
+        return CallToolResult(content=[], structured_content={"answer": 42})
+
+    @server.tool()
+    def json_text() -> CallToolResult:
+        """A JSON object as text, without structured content."""
+        record("json_text")
+        return CallToolResult(content=[TextContent(type="text", text='{"answer": 42}')])
+
+    @server.tool()
+    def nothing() -> CallToolResult:
+        """An empty result."""
+        record("nothing")
+        return CallToolResult(content=[])
+
+    @server.tool()
+    def big(size: int) -> CallToolResult:
+        """A text of that many characters."""
+        record("big", size=size)
+        return CallToolResult(content=[TextContent(type="text", text="x" * size)])
+
+    @server.tool()
+    def secret_echo(text: str, token: str, refuse: bool = False) -> str:
+        """Say the text back, and of the token only how long it is."""
+        record("secret_echo", text=text, token_length=len(token))
+        if refuse:
+            message = "the token was refused"
+            raise ToolError(message)
+        return f"{text} (with a token of {len(token)} characters)"
+
+    @server.tool(title="Read-only echo", annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True))
+    def readonly_echo(text: str) -> str:
+        """Say the same text back, changing nothing."""
+        record("readonly_echo", text=text)
+        return text
+
+    @server.tool()
+    def header(name: str, ctx: Context[Any, Any]) -> str | None:
+        """An HTTP header of the request."""
+        record("header", name=name)
+        return (ctx.headers or {}).get(name.lower())
+
+    @server.tool()
+    def pid() -> int:
+        """The server's process."""
+        record("pid")
+        return os.getpid()
+
+    if not in_process:
+
+        @server.tool()
+        def env(name: str) -> str | None:
+            """An environment variable of the server."""
+            record("env", name=name)
+            return os.environ.get(name)
+
+        @server.tool()
+        def cwd() -> str:
+            """The server's working directory."""
+            record("cwd")
+            return str(Path.cwd())
+
+        @server.tool()
+        def die() -> str:
+            """End the server's process at once."""
+            record("die")
+            os._exit(3)
+
+    @server.resource("memo://hello", mime_type="text/plain")
+    def hello() -> str:
+        """A greeting."""
+        return "hello"
+
+    @server.prompt()
+    def greet(name: str) -> str:
+        """Ask for a greeting."""
+        return f"Please greet {name}."
+
+    async def note_requests(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        record(f"@{ctx.method}", protocol_version=ctx.protocol_version)
+        return await call_next(ctx)
+
+    server.middleware.append(note_requests)
+    return server
+
+
+def add_numbered_tools(server: MCPServer[Any], count: int) -> None:
+    """`tool_0000`, `tool_0001`, …: each takes a text and says it back."""
+
+    def numbered(text: str = "") -> str:
+        return text
+
+    for number in range(count):
+        server.add_tool(numbered, name=f"tool_{number:04}", description=f"Tool number {number}")
+
+
+def change_listing(server: MCPServer[Any], *, page_size: int | None, seconds: float, repeat_cursor: bool) -> None:
+    """Make `tools/list` answer in pages, late, or with the same cursor for ever."""
+
+    async def list_tools(_ctx: Any, params: PaginatedRequestParams) -> ListToolsResult:
+        await anyio.sleep(seconds)
+        tools = await server.list_tools()
+        size = page_size or max(len(tools), 1)
+        start = int(params.cursor or 0)
+        following = start if repeat_cursor else start + size
+        more = repeat_cursor or following < len(tools)
+        return ListToolsResult(tools=tools[start : start + size], next_cursor=str(following) if more else None)
+
+    _lowlevel(server).add_request_handler("tools/list", PaginatedRequestParams, list_tools)
+
+
+def serve_handshake_era_only(server: MCPServer[Any]) -> None:
+    """Make the stream transports (stdio, SSE) speak only the protocol revisions that begin with `initialize`."""
+    lowlevel = _lowlevel(server)
+
+    async def run(read_stream: Any, write_stream: Any, options: Any, raise_exceptions: bool = False) -> None:
+        async with lowlevel.lifespan(lowlevel) as state:
+            await serve_loop(
+                lowlevel,
+                read_stream,
+                write_stream,
+                lifespan_state=state,
+                init_options=options,
+                raise_exceptions=raise_exceptions,
+            )
+
+    lowlevel.run = run  # type: ignore[method-assign]
+
+
+def _lowlevel(server: MCPServer[Any]) -> Server[Any]:
+    return server._lowlevel_server
+
+
+class HandshakeEraOnly:
+    """Answers HTTP requests of later protocol revisions as servers do that do not know them: with 400."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        version = dict(scope.get("headers") or ()).get(b"mcp-protocol-version", b"").decode()
+        if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            message = f"Bad Request: Unsupported protocol version: {version}"
+            error = {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": message}}
+            await _respond(send, 400, error)
+            return
+        await self._app(scope, receive, send)
+
+
+class TokenRequired:
+    """Answers with 401 what does not carry the bearer token."""
+
+    def __init__(self, app: Any, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and dict(scope["headers"]).get(b"authorization") != self._expected:
+            challenge = (b"www-authenticate", b'Bearer realm="counter", error="invalid_token"')
+            await _respond(send, 401, {"error": "invalid_token"}, challenge)
+            return
+        await self._app(scope, receive, send)
+
+
+async def _respond(send: Any, status: int, body: dict[str, Any], *headers: tuple[bytes, bytes]) -> None:
+    start = {"type": "http.response.start", "status": status}
+    await send({**start, "headers": [(b"content-type", b"application/json"), *headers]})
+    await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+
+
+def listen(port: int) -> socket.socket:
+    """Listen on the loopback interface and say so on stdout."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Whoever started us keeps the port bound (not listening), so that a restart finds it free.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(128)
+    print(f"PORT {listener.getsockname()[1]}", flush=True)
+    return listener
+
+
+def serve_http(app: Any, port: int) -> None:
+    config = uvicorn.Config(app, log_level="warning", timeout_keep_alive=60, timeout_graceful_shutdown=1)
+    listener = listen(port)
+    asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+
+
+def hang(transport: str, port: int) -> None:
+    """Be there and never answer."""
+    listener = listen(port) if transport != "stdio" else None
+    while True:
+        time.sleep(3600)
+    del listener
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--calls-file", type=Path)
+    parser.add_argument("--stateless", action="store_true", help="streamable HTTP without sessions")
+    parser.add_argument("--json", action="store_true", help="streamable HTTP with JSON responses instead of SSE")
+    parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
+    parser.add_argument("--page-size", type=int, help="tools per page of tools/list")
+    parser.add_argument("--repeat-cursor", action="store_true", help="tools/list never comes to its last page")
+    parser.add_argument("--tools", type=int, default=0, help="how many numbered tools to add")
+    parser.add_argument("--slow-list", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--token", help="over HTTP, answer 401 without this bearer token")
+    parser.add_argument("--hang-at-start", action="store_true", help="be there and never answer")
+    parser.add_argument("--stubborn", action="store_true", help="ignore SIGTERM")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
+    record = record_to(options.calls_file)
+    record("@start", pid=os.getpid(), transport=options.transport)
+    print("counter server: starting", file=sys.stderr)
+    print(f"counter server: {options.transport}, protocol {options.protocol}", file=sys.stderr, flush=True)
+    if options.stubborn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if options.hang_at_start:
+        hang(options.transport, options.port)
+
+    server = build_server(record)
+    add_numbered_tools(server, options.tools)
+    if options.page_size or options.slow_list or options.repeat_cursor:
+        change_listing(
+            server, page_size=options.page_size, seconds=options.slow_list, repeat_cursor=options.repeat_cursor
+        )
+    if options.protocol == "legacy":
+        serve_handshake_era_only(server)
+
+    if options.transport == "stdio":
+        server.run("stdio")
+        return
+    app: Any
+    if options.transport == "sse":
+        app = server.sse_app()
+    else:
+        app = server.streamable_http_app(json_response=options.json, stateless_http=options.stateless)
+    if options.protocol == "legacy":
+        app = HandshakeEraOnly(app)
+    if options.token:
+        app = TokenRequired(app, options.token)
+    serve_http(app, options.port)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Work that goes on while the test does something else.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# What fails "at once" fails within this, even on a busy machine; the timeouts that it must not wait for are far longer.
+AT_ONCE = 10.0
+
+
+def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> "Future[T]":
+    """
+    Run the function in a daemon thread of its own, so that one that hangs does not hold up the end of the test run.
+    """
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the future
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="test-background", daemon=True).start()
+    return future
+
+
+def together(functions: Iterable[Callable[[], T]]) -> "list[Future[T]]":
+    """
+    Run each function in a thread of its own, all of them starting at the same moment.
+    """
+    functions = list(functions)
+    barrier = threading.Barrier(len(functions))
+
+    def start(function: Callable[[], T]) -> T:
+        barrier.wait(30)
+        return function()
+
+    return [in_thread(start, function) for function in functions]
+
+
+def in_loop_of_its_own(function: Callable[[], Any]) -> "Future[Any]":
+    """
+    Run the coroutine function in a new event loop in a thread of its own.
+    """
+    return in_thread(lambda: asyncio.run(function()))
+
+
+class Stopwatch:
+    """
+    How long a `with` block took, in seconds.
+    """
+
+    def __enter__(self) -> "Stopwatch":
+        self._started = time.monotonic()
+        self.seconds = 0.0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.monotonic() - self._started
+
+
+def text(result: Any) -> str:
+    """
+    The text of a tool's result.
+    """
+    return "".join(block.text for block in result.content)

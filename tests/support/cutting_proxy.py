@@ -1,0 +1,300 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A TCP proxy between a client and an HTTP server that breaks connections when a test wants it to.
+
+It runs in a thread of its own; every method may be called from any thread and has taken effect when it returns.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class _Link:
+    """One client's connection and the one to the server behind it."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter | None = None
+    # The end of what the client sent, in case the marker is split between two chunks.
+    tail: bytes = b""
+    # The client was cut off, and the server is not to notice.
+    hidden: bool = False
+
+
+@dataclass
+class Trap:
+    """
+    An armed cut. `sprung` is set once connections were cut because of it.
+    """
+
+    marker: bytes
+    when: Literal["forwarded", "before"]
+    server_sees: bool
+    sprung: threading.Event = field(default_factory=threading.Event)
+
+
+class CuttingProxy:
+    """
+    Forwards to the server at the URL; `url` is its own.
+
+    ### Usage example
+
+    ```python
+    with CuttingProxy(server.url) as proxy:
+        trap = proxy.cut_when(b'"tools/call"')
+        ...  # a call through proxy.url
+        assert trap.sprung.wait(10)
+    ```
+
+    :param url: The server's URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname and parts.port
+        self._parts = parts
+        self._target = (parts.hostname, parts.port)
+        self._links: set[_Link] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._trap: Trap | None = None
+        self._listener: asyncio.Server | None = None
+        self._flowing = asyncio.Event()
+        self._sent = bytearray()
+        self._accepted = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="cutting-proxy", daemon=True)
+        # Bound but not listening: keeps the port for `accept` while `refuse` holds.
+        self._keeper = _bind(0)
+        self.port: int = self._keeper.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return urlunsplit(self._parts._replace(netloc=f"127.0.0.1:{self.port}"))
+
+    @property
+    def accepted(self) -> int:
+        """
+        How many connections clients have opened so far.
+        """
+        return self._accepted
+
+    @property
+    def sent(self) -> bytes:
+        """
+        Everything that clients have sent so far.
+        """
+        return bytes(self._sent)
+
+    def __enter__(self) -> "CuttingProxy":
+        self._thread.start()
+        self._flowing.set()
+        self.accept()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._keeper.close()
+
+    def cut(self) -> int:
+        """
+        Break every connection now (with a reset, on both sides), and return how many clients had one.
+        """
+        return self._run(self._cut(server_sees=True))
+
+    def cut_when(
+        self, marker: bytes, *, when: Literal["forwarded", "before"] = "forwarded", server_sees: bool = False
+    ) -> Trap:
+        """
+        Break the connections of all clients once, at the next request that contains the marker.
+
+        :param marker: Looked for in what clients send, such as `b'"tools/call"'`.
+        :param when: `"forwarded"`: the server gets the request, and the client no response. `"before"`: the server
+            does not get it.
+        :param server_sees: Whether the server's connections are broken too. By default they stay open, so the server
+            carries the request out and talks to nobody.
+        :returns: The trap; its event `sprung` says that it happened.
+        """
+        trap = Trap(marker, when, server_sees)
+
+        async def arm() -> None:
+            self._trap = trap
+
+        self._run(arm())
+        return trap
+
+    def refuse(self) -> None:
+        """
+        Refuse new connections. Those that are open stay.
+        """
+
+        async def close_listener() -> None:
+            if self._listener is not None:
+                self._listener.close()
+                self._listener = None
+
+        self._run(close_listener())
+
+    def accept(self) -> None:
+        """
+        Accept new connections (again), on the same port.
+        """
+
+        async def open_listener() -> None:
+            if self._listener is None:
+                self._listener = await asyncio.start_server(self._serve, sock=_bind(self.port))
+
+        self._run(open_listener())
+
+    def hold(self) -> None:
+        """
+        Swallow nothing and pass nothing on: connections stay open, new ones are accepted, no byte moves.
+        """
+
+        async def stop_flow() -> None:
+            self._flowing.clear()
+
+        self._run(stop_flow())
+
+    def release(self) -> None:
+        """
+        Let the bytes that `hold` held move again.
+        """
+
+        async def start_flow() -> None:
+            self._flowing.set()
+
+        self._run(start_flow())
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=30)
+
+    async def _close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        await self._cut(server_sees=True)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # One more turn of the loop: aborted transports close their sockets in it.
+        await asyncio.sleep(0)
+
+    async def _cut(self, *, server_sees: bool) -> int:
+        count = 0
+        for link in list(self._links):
+            if not link.client.transport.is_closing():
+                count += 1
+                link.hidden = not server_sees
+                _abort(link.client)
+            if server_sees and link.server is not None:
+                _abort(link.server)
+        return count
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._accepted += 1
+        link = _Link(writer)
+        self._links.add(link)
+        try:
+            server_reader, link.server = await asyncio.open_connection(*self._target)
+            await asyncio.gather(self._upstream(link, reader), self._downstream(link, server_reader))
+        except (OSError, asyncio.CancelledError):
+            # The server is not there, or the proxy closes; the client sees its connection break.
+            pass
+        finally:
+            _abort(link.client)
+            if link.server is not None:
+                _abort(link.server)
+            self._links.discard(link)
+            self._tasks.discard(task)
+
+    async def _upstream(self, link: _Link, reader: asyncio.StreamReader) -> None:
+        """From the client to the server. What is held back has been read, and so is in `sent`."""
+        assert link.server is not None
+        chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        reading = asyncio.ensure_future(self._read(reader, chunks))
+        try:
+            while chunk := await chunks.get():
+                await self._flowing.wait()
+                trap = self._match(link, chunk)
+                if trap is None or trap.when == "forwarded":
+                    link.server.write(chunk)
+                    await link.server.drain()
+                if trap is not None:
+                    await self._cut(server_sees=trap.server_sees)
+                    trap.sprung.set()
+            await self._flowing.wait()
+            if not link.hidden and not link.server.transport.is_closing():
+                link.server.write_eof()
+        except OSError:
+            pass  # The server has gone.
+        finally:
+            reading.cancel()
+
+    async def _read(self, reader: asyncio.StreamReader, chunks: "asyncio.Queue[bytes]") -> None:
+        """All that the client sends, then an empty chunk."""
+        try:
+            while chunk := await reader.read(65536):
+                self._sent += chunk
+                chunks.put_nowait(chunk)
+        except OSError:
+            pass  # The client has gone.
+        chunks.put_nowait(b"")
+
+    async def _downstream(self, link: _Link, reader: asyncio.StreamReader) -> None:
+        """From the server to the client, or to nobody once the client was cut off."""
+        try:
+            while chunk := await reader.read(65536):
+                await self._flowing.wait()
+                if not link.client.transport.is_closing():
+                    link.client.write(chunk)
+                    await link.client.drain()
+        except OSError:
+            pass  # The server has gone, or the client has.
+        await self._flowing.wait()
+        # After what is still to be sent.
+        link.client.close()
+
+    def _match(self, link: _Link, chunk: bytes) -> Trap | None:
+        trap = self._trap
+        if trap is None:
+            return None
+        seen = link.tail + chunk
+        if trap.marker not in seen:
+            link.tail = seen[-len(trap.marker) :]
+            return None
+        self._trap = None
+        return trap
+
+
+def _bind(port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind(("127.0.0.1", port))
+    return bound
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """Close with a reset rather than a farewell, dropping what is still to be sent."""
+    if writer.transport.is_closing():
+        return
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    writer.transport.abort()

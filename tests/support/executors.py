@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Everything in Haystack that executes tool calls, behind one function; and a tracer that keeps what it is told.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from haystack import tracing
+from haystack.components.agents import Agent
+from haystack.components.agents.state import State
+from haystack.dataclasses import ChatMessage
+from haystack.dataclasses.chat_message import ToolCallResult
+from haystack.tools import ToolsType
+from haystack.tracing.utils import coerce_tag_value
+
+from tests.support.scripted_chat import ScriptedChatGenerator, Turn, calls, say
+
+try:
+    from haystack.components.tools import ToolInvoker
+except ImportError:  # Haystack 3
+    ToolInvoker = None
+
+HAS_TOOL_INVOKER = ToolInvoker is not None
+
+ToolCalls = list[tuple[str, dict[str, Any]]]
+
+
+@dataclass
+class Outcome:
+    """
+    What came of a step of tool calls: the tool messages' contents, the State after them, and what the model was shown.
+    """
+
+    results: list[ToolCallResult]
+    state: dict[str, Any] = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
+
+    @property
+    def result(self) -> Any:
+        """
+        What the model sees of the only call, which has not failed.
+        """
+        assert [each.error for each in self.results] == [False], self.results
+        return self.results[0].result
+
+    @property
+    def error(self) -> str:
+        """
+        What the model sees of the only call, which has failed.
+        """
+        assert [each.error for each in self.results] == [True], self.results
+        text = self.results[0].result
+        assert isinstance(text, str)
+        return text
+
+
+Executor = Callable[..., Outcome]
+
+
+def _agent(tools: ToolsType, state_schema: dict[str, Any] | None, tool_calls: ToolCalls) -> Agent:
+    generator = ScriptedChatGenerator([calls(*tool_calls), say("done")])
+    return Agent(chat_generator=generator, tools=tools, state_schema=state_schema)
+
+
+def _agent_outcome(agent: Agent, result: dict[str, Any], state_schema: dict[str, Any] | None) -> Outcome:
+    results = [each for message in result["messages"] for each in message.tool_call_results]
+    return Outcome(results, {key: result.get(key) for key in state_schema or {}}, agent.chat_generator.turns)
+
+
+def by_agent(
+    tools: ToolsType, *tool_calls: tuple[str, dict[str, Any]], state_schema: Any = None, state: Any = None
+) -> Outcome:
+    """
+    Have an Agent make the calls in one step.
+    """
+    agent = _agent(tools, state_schema, list(tool_calls))
+    result = agent.run(messages=[ChatMessage.from_user("go")], **(state or {}))
+    return _agent_outcome(agent, result, state_schema)
+
+
+def by_agent_async(
+    tools: ToolsType, *tool_calls: tuple[str, dict[str, Any]], state_schema: Any = None, state: Any = None
+) -> Outcome:
+    """
+    Have `Agent.run_async` make the calls in one step, in an event loop of its own.
+    """
+    agent = _agent(tools, state_schema, list(tool_calls))
+    result = asyncio.run(agent.run_async(messages=[ChatMessage.from_user("go")], **(state or {})))
+    return _agent_outcome(agent, result, state_schema)
+
+
+def _invoker_outcome(result: dict[str, Any], state_schema: dict[str, Any] | None) -> Outcome:
+    results = [each for message in result["tool_messages"] for each in message.tool_call_results]
+    return Outcome(results, {key: result["state"].get(key) for key in state_schema or {}})
+
+
+def by_tool_invoker(
+    tools: ToolsType, *tool_calls: tuple[str, dict[str, Any]], state_schema: Any = None, state: Any = None
+) -> Outcome:
+    """
+    Have a ToolInvoker make the calls.
+    """
+    invoker = ToolInvoker(tools=tools, raise_on_failure=False)
+    result = invoker.run(messages=[calls(*tool_calls)], state=State(schema=state_schema or {}, data=state))
+    return _invoker_outcome(result, state_schema)
+
+
+def by_tool_invoker_async(
+    tools: ToolsType, *tool_calls: tuple[str, dict[str, Any]], state_schema: Any = None, state: Any = None
+) -> Outcome:
+    """
+    Have `ToolInvoker.run_async` make the calls, in an event loop of its own.
+    """
+    invoker = ToolInvoker(tools=tools, raise_on_failure=False)
+    started = invoker.run_async(messages=[calls(*tool_calls)], state=State(schema=state_schema or {}, data=state))
+    return _invoker_outcome(asyncio.run(started), state_schema)
+
+
+_needs_invoker = pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
+
+EXECUTORS = [
+    pytest.param(by_agent, id="Agent.run"),
+    pytest.param(by_agent_async, id="Agent.run_async"),
+    pytest.param(by_tool_invoker, id="ToolInvoker.run", marks=_needs_invoker),
+    pytest.param(by_tool_invoker_async, id="ToolInvoker.run_async", marks=_needs_invoker),
+]
+
+every_executor = pytest.mark.parametrize("execute", EXECUTORS)
+
+
+class _RecordingSpan(tracing.Span):
+    def __init__(self, recorded: list[str]) -> None:
+        self._recorded = recorded
+
+    def set_tag(self, key: str, value: Any) -> None:
+        self._recorded.append(f"{key}={coerce_tag_value(value)}")
+
+
+class RecordingTracer(tracing.Tracer):
+    """
+    Keeps every tag of every span in `recorded`, as text: `operation` or `key=value`.
+    """
+
+    def __init__(self) -> None:
+        self.recorded: list[str] = []
+
+    @contextlib.contextmanager
+    def trace(
+        self, operation_name: str, tags: dict[str, Any] | None = None, parent_span: tracing.Span | None = None
+    ) -> Iterator[tracing.Span]:
+        self.recorded.append(operation_name)
+        span = _RecordingSpan(self.recorded)
+        span.set_tags(tags or {})
+        yield span
+
+    def current_span(self) -> tracing.Span | None:
+        return None
+
+    @property
+    def text(self) -> str:
+        """
+        Everything that was recorded.
+        """
+        return "\n".join(self.recorded)
+
+
+@contextlib.contextmanager
+def recorded_traces(*, content: bool) -> Iterator[RecordingTracer]:
+    """
+    Record Haystack's traces.
+
+    :param content: Whether to trace inputs and outputs, too, as `HAYSTACK_CONTENT_TRACING_ENABLED` does.
+    """
+    tracer = RecordingTracer()
+    before = tracing.tracer.is_content_tracing_enabled
+    tracing.enable_tracing(tracer)
+    tracing.tracer.is_content_tracing_enabled = content
+    try:
+        yield tracer
+    finally:
+        tracing.disable_tracing()
+        tracing.tracer.is_content_tracing_enabled = before

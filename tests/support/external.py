@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The commands of MCP servers that were written elsewhere, at fixed versions.
+
+Where Node or uv is missing, the tests that need them are skipped; in CI (the environment has `CI=true`) they fail.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
+TIME = "mcp-server-time==2026.10.19"
+OLD_TIME = "mcp-server-time==2025.9.25"
+GIT = "mcp-server-git==2026.10.19"
+
+# What a first start may take, with everything still to be downloaded.
+DOWNLOAD_LIMIT = 240.0
+
+
+def unavailable(reason: str) -> NoReturn:
+    """
+    Skip the test, or fail it in CI.
+    """
+    if os.environ.get("CI", "").lower() in ("1", "true"):
+        pytest.fail(f"{reason} (in CI this is a failure)", pytrace=False)
+    pytest.skip(reason)
+
+
+def npx() -> str:
+    """
+    The path of `npx`.
+    """
+    return shutil.which("npx") or unavailable("Node's npx was not found: install Node 20 or later")
+
+
+def uv() -> str:
+    """
+    The path of `uv`: the one of this environment if it has it, else the one on the PATH.
+    """
+    own = Path(sys.executable).parent / "uv"
+    if own.exists():
+        return str(own)
+    return shutil.which("uv") or unavailable("uv was not found: install the dependency group `test`")
+
+
+def git() -> str:
+    """
+    The path of `git`.
+    """
+    return shutil.which("git") or unavailable("git was not found")
+
+
+def everything(transport: str) -> tuple[str, list[str]]:
+    """
+    The command and its arguments for `server-everything` over stdio, sse or streamableHttp.
+    """
+    return npx(), ["-y", EVERYTHING, transport]
+
+
+def uvx(requirement: str, *options: str) -> tuple[str, list[str]]:
+    """
+    The command and its arguments for a server that is published on PyPI.
+    """
+    return uv(), ["tool", "run", "--quiet", *options, "--python", sys.executable, requirement]
+
+
+def runner_environment() -> dict[str, str]:
+    """
+    What the package runners may need beyond the few variables that MCP clients pass on: registries, proxies, caches.
+    """
+    prefixes = ("UV_", "NPM_CONFIG_", "SSL_CERT_", "NODE_EXTRA_CA_CERTS", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    return {name: value for name, value in os.environ.items() if name.upper().startswith(prefixes)}
+
+
+def once(name: str, folder: Path, action: Callable[[], None]) -> None:
+    """
+    Do something once in this test run, whichever of pytest's processes comes first; the others wait for it.
+
+    :param name: Names the action.
+    :param folder: A folder that all processes of the run share, and no other run.
+    :param action: What to do.
+    """
+    done = folder / f"{name}.done"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            action()
+            done.touch()
+
+
+def download(command: str, arguments: list[str]) -> None:
+    """
+    Run the command to its end, so that it has downloaded what it needs.
+    """
+    try:
+        finished = subprocess.run(
+            [command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=DOWNLOAD_LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        unavailable(f"{arguments} could not be downloaded within {DOWNLOAD_LIMIT} s")
+    if finished.returncode != 0:
+        unavailable(f"{arguments} could not be run: {finished.stderr.decode(errors='replace')[-2000:]}")
+
+
+def make_repository(folder: Path) -> Path:
+    """
+    A git repository with one commit, `first`, of one file, `README.md`.
+    """
+    program = git()
+    folder.mkdir()
+    (folder / "README.md").write_text("hello\n")
+    who = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
+    for arguments in (["init", "--quiet"], ["add", "."], [*who, "commit", "--quiet", "--message", "first"]):
+        subprocess.run([program, "-C", str(folder), *arguments], check=True, capture_output=True)
+    return folder

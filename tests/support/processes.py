@@ -1,0 +1,331 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+MCP servers as processes: started for a test, killed and restarted by it, and gone at its end.
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.support.waiting import LIMIT, wait_until, wait_until_async
+
+SERVERS = Path(__file__).parent.parent / "servers"
+COUNTER_SERVER = SERVERS / "counter_server.py"
+FASTMCP_SERVER = SERVERS / "fastmcp_server.py"
+
+
+def is_alive(pid: int) -> bool:
+    """
+    Whether the process runs. One that has ended and that nobody has waited for (a zombie) does not.
+    """
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def kill_group(pid: int) -> None:
+    """
+    Kill the process and all it started, given that it leads a process group.
+    """
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+class CallLog:
+    """
+    What a counter server has recorded: one line per event, `<event> <details as JSON>`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def events(self, name: str | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """
+        Everything that was recorded, or all events of that name.
+        """
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        parsed = [(event, json.loads(details)) for event, _, details in (line.partition(" ") for line in lines)]
+        return [event for event in parsed if name in (None, event[0])]
+
+    def calls(self, name: str | None = None) -> list[str]:
+        """
+        The names of the tools in the order in which they were executed, or those of that name.
+        """
+        return [event for event, _ in self.events(name) if not event.startswith("@")]
+
+    def requests(self, method: str | None = None) -> list[str]:
+        """
+        The methods of the MCP requests that arrived, in order, or those of that method.
+        """
+        methods = [event[1:] for event, _ in self.events() if event.startswith("@") and event != "@start"]
+        return [seen for seen in methods if method in (None, seen)]
+
+    def pids(self) -> list[int]:
+        """
+        The processes in which this server was started, in order.
+        """
+        return [details["pid"] for _, details in self.events("@start")]
+
+    def wait_for(self, event: str, count: int = 1, *, limit: float = LIMIT) -> None:
+        """
+        Wait until the event was recorded that many times.
+        """
+        wait_until(lambda: len(self.events(event)) >= count, lambda: self._missing(event, count), limit=limit)
+
+    async def wait_for_async(self, event: str, count: int = 1, *, limit: float = LIMIT) -> None:
+        """
+        `wait_for` for a coroutine.
+        """
+        await wait_until_async(
+            lambda: len(self.events(event)) >= count, lambda: self._missing(event, count), limit=limit
+        )
+
+    def _missing(self, event: str, count: int) -> str:
+        return f"{count} x {event!r} in {[name for name, _ in self.events()]}"
+
+
+class _Recorded:
+    """The call log's methods, on the server itself."""
+
+    log: CallLog
+
+    def calls(self, name: str | None = None) -> list[str]:
+        return self.log.calls(name)
+
+    def requests(self, method: str | None = None) -> list[str]:
+        return self.log.requests(method)
+
+    def pids(self) -> list[int]:
+        return self.log.pids()
+
+    def wait_for(self, event: str, count: int = 1, *, limit: float = LIMIT) -> None:
+        self.log.wait_for(event, count, limit=limit)
+
+    async def wait_for_async(self, event: str, count: int = 1, *, limit: float = LIMIT) -> None:
+        await self.log.wait_for_async(event, count, limit=limit)
+
+
+@dataclass
+class StdioServer(_Recorded):
+    """
+    How to start a server over stdio; the client under test starts it.
+    """
+
+    command: str
+    args: list[str]
+    log: CallLog
+    env: dict[str, str] | None = None
+    cwd: str | None = None
+
+    def parameters(self) -> Any:
+        """
+        The same for the MCP SDK.
+        """
+        from mcp import StdioServerParameters
+
+        return StdioServerParameters(command=self.command, args=self.args, env=self.env, cwd=self.cwd)
+
+    def alive(self) -> list[int]:
+        """
+        The processes of this server that still run.
+        """
+        return [pid for pid in self.pids() if is_alive(pid)]
+
+    def kill(self) -> None:
+        """
+        Kill those that run, and wait until they are gone.
+        """
+        for pid in self.alive():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.wait_until_gone()
+
+    def freeze(self) -> None:
+        """
+        Stop the processes without ending them: the server hangs.
+        """
+        for pid in self.alive():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """
+        Let frozen processes go on.
+        """
+        for pid in self.alive():
+            os.kill(pid, signal.SIGCONT)
+
+    def wait_until_gone(self, *, limit: float = LIMIT) -> None:
+        """
+        Wait until none of this server's processes runs any more.
+        """
+        wait_until(lambda: not self.alive(), lambda: f"the end of server processes {self.alive()}", limit=limit)
+
+
+@dataclass
+class HttpServer(_Recorded):
+    """
+    A server process that listens on the loopback interface and has printed `PORT <n>`.
+
+    The process leads a group, so that all it started ends with it. The port is kept for it until `close`.
+    """
+
+    command: Sequence[str]
+    path: str
+    folder: Path
+    log: CallLog
+    env: Mapping[str, str] = field(default_factory=dict)
+    # How the command is told which port to take: by an option, or by the environment's PORT.
+    port_option: str | None = "--port"
+    limit: float = LIMIT
+
+    port: int = field(init=False, default=0)
+    _process: "subprocess.Popen[bytes] | None" = field(init=False, default=None)
+    _keeper: socket.socket | None = field(init=False, default=None)
+
+    def start(self) -> "HttpServer":
+        """
+        Start the process, on the port it had before if there was one, and wait until it listens.
+        """
+        assert not self.running, "the server runs already"
+        environment = {**os.environ, **self.env}
+        command = list(self.command)
+        if self.port_option is None:
+            environment["PORT"] = str(self.port)
+        else:
+            command += [self.port_option, str(self.port)]
+        with self._stdout.open("wb") as stdout, self._stderr.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=environment,
+                start_new_session=True,
+            )
+        try:
+            self.port = wait_until(self._announced_port, f"PORT line of {command}", limit=self.limit)
+        except AssertionError as error:
+            self.kill()
+            raise AssertionError(f"{error}\nstderr of the server:\n{self.stderr()}") from None
+        if self._keeper is None and self.port_option is not None:
+            self._keeper = _keep(self.port)
+        return self
+
+    @cached_property
+    def _stdout(self) -> Path:
+        return self.folder / "stdout.txt"
+
+    @cached_property
+    def _stderr(self) -> Path:
+        return self.folder / "stderr.txt"
+
+    def _announced_port(self) -> int:
+        assert self._process is not None
+        status = self._process.poll()
+        if status is not None:
+            raise AssertionError(f"the server ended with status {status} before it listened")
+        match = re.search(rb"^PORT (\d+)$", self._stdout.read_bytes(), re.MULTILINE)
+        return int(match[1]) if match else 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{self.path}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stderr(self) -> str:
+        """
+        What the server has written to stderr since its first start.
+        """
+        return self._stderr.read_text(errors="replace") if self._stderr.exists() else ""
+
+    def kill(self) -> None:
+        """
+        Kill the process and all it started; connections break, and new ones are refused.
+        """
+        if self._process is not None:
+            kill_group(self._process.pid)
+            self._process.wait()
+
+    def stop(self) -> None:
+        """
+        Ask the process to end (SIGTERM), and wait until it has.
+        """
+        if self.running:
+            assert self._process is not None
+            self._process.terminate()
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+
+    def restart(self) -> None:
+        """
+        End the process if it runs, and start a new one on the same port.
+        """
+        self.kill()
+        self.start()
+
+    def freeze(self) -> None:
+        """
+        Stop the process without ending it: connections stay, nothing answers.
+        """
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """
+        Let a frozen process go on.
+        """
+        os.killpg(self.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """
+        Kill the process and give the port up.
+        """
+        self.kill()
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+
+
+def _keep(port: int) -> socket.socket:
+    """A socket bound to the port but not listening: it refuses connections, and nobody else is given the port."""
+    keeper = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    keeper.bind(("127.0.0.1", port))
+    return keeper
+
+
+def python_script(script: Path, *arguments: str) -> list[str]:
+    """
+    The command that runs a script with the tests' own Python.
+    """
+    return [sys.executable, "-u", str(script), *arguments]

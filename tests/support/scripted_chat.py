@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A chat generator without a model: it says what it was told to say, and remembers what it was shown.
+"""
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from haystack import component, default_from_dict, default_to_dict
+from haystack.dataclasses import ChatMessage, StreamingCallbackT, ToolCall
+from haystack.tools import ToolsType, flatten_tools_or_toolsets
+
+
+def say(text: str) -> ChatMessage:
+    """
+    A reply of text.
+    """
+    return ChatMessage.from_assistant(text)
+
+
+def call(tool_name: str, /, **arguments: Any) -> ChatMessage:
+    """
+    A reply that calls one tool.
+    """
+    return calls((tool_name, arguments))
+
+
+def calls(*tool_calls: tuple[str, dict[str, Any]]) -> ChatMessage:
+    """
+    A reply that calls several tools at once, each given as its name and arguments.
+    """
+    prepared = [
+        ToolCall(tool_name=name, arguments=arguments, id=f"call_{number}")
+        for number, (name, arguments) in enumerate(tool_calls)
+    ]
+    return ChatMessage.from_assistant(tool_calls=prepared)
+
+
+@dataclass
+class Turn:
+    """
+    What the generator was given once. The tools are those that a model would have been shown, one by one.
+    """
+
+    messages: list[ChatMessage]
+    tool_names: list[str]
+    tool_specs: list[dict[str, Any]]
+
+    @property
+    def tool_results(self) -> list[Any]:
+        """
+        What tools have answered so far, as the model sees it.
+        """
+        return [result.result for message in self.messages for result in message.tool_call_results]
+
+
+@component
+class ScriptedChatGenerator:
+    """
+    Plays the replies in order, one a run, and keeps in `turns` the messages and tools it saw.
+
+    :param replies: The replies, or their dictionaries.
+    """
+
+    def __init__(self, replies: list[ChatMessage]) -> None:
+        self.replies = [ChatMessage.from_dict(reply) if isinstance(reply, dict) else reply for reply in replies]
+        self.turns: list[Turn] = []
+        self._lock = threading.Lock()
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(
+        self,
+        messages: list[ChatMessage],
+        streaming_callback: StreamingCallbackT | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+        *,
+        tools: ToolsType | None = None,
+    ) -> dict[str, list[ChatMessage]]:
+        return {"replies": [self._next(messages, tools)]}
+
+    @component.output_types(replies=list[ChatMessage])
+    async def run_async(
+        self,
+        messages: list[ChatMessage],
+        streaming_callback: StreamingCallbackT | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+        *,
+        tools: ToolsType | None = None,
+    ) -> dict[str, list[ChatMessage]]:
+        return {"replies": [self._next(messages, tools)]}
+
+    def _next(self, messages: list[ChatMessage], tools: ToolsType | None) -> ChatMessage:
+        shown = flatten_tools_or_toolsets(tools)
+        turn = Turn(list(messages), [tool.name for tool in shown], [tool.tool_spec for tool in shown])
+        with self._lock:
+            self.turns.append(turn)
+            if len(self.turns) > len(self.replies):
+                raise RuntimeError(f"the script has only {len(self.replies)} replies")
+            return self.replies[len(self.turns) - 1]
+
+    def to_dict(self) -> dict[str, Any]:
+        return default_to_dict(self, replies=[reply.to_dict() for reply in self.replies])
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "ScriptedChatGenerator":
+        return default_from_dict(cls, data)

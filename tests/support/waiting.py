@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Waiting for a real condition, with a limit that only a broken program reaches.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+LIMIT = 30.0
+_INTERVAL = 0.01
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], what: str | Callable[[], str], *, limit: float = LIMIT) -> T:
+    """
+    Wait until the condition is truthy, and return its value.
+
+    :param condition: Asked again and again.
+    :param what: What is being waited for, for the error's text.
+    :param limit: After how many seconds to give up.
+    :raises AssertionError: When the limit is reached.
+    """
+    deadline = time.monotonic() + limit
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {limit} s: {what if isinstance(what, str) else what()}")
+        time.sleep(_INTERVAL)
+    return value
+
+
+async def wait_until_async(condition: Callable[[], T], what: str | Callable[[], str], *, limit: float = LIMIT) -> T:
+    """
+    `wait_until` for a coroutine: the event loop goes on meanwhile.
+    """
+    deadline = time.monotonic() + limit
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {limit} s: {what if isinstance(what, str) else what()}")
+        await asyncio.sleep(_INTERVAL)
+    return value

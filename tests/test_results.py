@@ -1,0 +1,541 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+import base64
+import copy
+import json
+import pickle
+import subprocess
+import sys
+import timeit
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from haystack import component
+from haystack.components.agents import Agent, State
+from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
+from haystack.tools import Tool
+from mcp import types
+
+from haystack_integrations.tools.mcp import results
+from haystack_integrations.tools.mcp.results import (
+    RESULT_HANDLERS,
+    StateResult,
+    error_text,
+    model_content,
+    model_json,
+    model_text,
+    result_handler,
+    state_result,
+)
+
+try:
+    from haystack.components.tools import ToolInvoker
+except ImportError:
+    ToolInvoker = None
+
+PNG_BYTES = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PNG = base64.b64encode(PNG_BYTES).decode()
+PNG_NOTE = f"[image: image/png, {len(PNG_BYTES)} B]"
+WAV = base64.b64encode(b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(12_000)).decode()
+PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(1_500_000)).decode()
+NO_BASE64 = "*** not base64 ***"
+
+USER_ONLY = types.Annotations(audience=["user"])
+
+
+def text(value: str, **kwargs: Any) -> types.TextContent:
+    return types.TextContent(type="text", text=value, **kwargs)
+
+
+def image(data: str = PNG, mime_type: str = "image/png", **kwargs: Any) -> types.ImageContent:
+    return types.ImageContent(type="image", data=data, mime_type=mime_type, **kwargs)
+
+
+def audio(data: str = WAV, mime_type: str = "audio/wav") -> types.AudioContent:
+    return types.AudioContent(type="audio", data=data, mime_type=mime_type)
+
+
+def blob(data: str, mime_type: str | None, uri: str = "file:///docs/a%20report.pdf?v=2#p1") -> types.EmbeddedResource:
+    contents = types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=data)
+    return types.EmbeddedResource(type="resource", resource=contents)
+
+
+def document(value: str, mime_type: str | None = "text/markdown") -> types.EmbeddedResource:
+    contents = types.TextResourceContents(uri="file:///readme.md", mime_type=mime_type, text=value)
+    return types.EmbeddedResource(type="resource", resource=contents)
+
+
+def link(**kwargs: Any) -> types.ResourceLink:
+    return types.ResourceLink(type="resource_link", name="report.pdf", uri="file:///report.pdf", **kwargs)
+
+
+def envelope(*content: Any, structured: Any = None, is_error: bool = False) -> str:
+    result = types.CallToolResult(content=list(content), structured_content=structured, is_error=is_error)
+    return result.model_dump_json(by_alias=True)
+
+
+def handwritten(*content: Any, **fields: Any) -> str:
+    return json.dumps({"content": list(content), "isError": False, **fields})
+
+
+@pytest.fixture
+def files_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_TOOL_MESSAGES_TAKE_FILES", True)
+
+
+@pytest.fixture
+def files_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_TOOL_MESSAGES_TAKE_FILES", False)
+
+
+class TestModelText:
+    @pytest.mark.parametrize(
+        ("content", "expected"),
+        [
+            ([text("3")], "3"),
+            ([text("first"), text(""), text("zweite Zeile: ü")], "first\n\nzweite Zeile: ü"),
+            ([text('{"a": 1}')], '{"a": 1}'),
+            ([text("see"), image()], f"see\n{PNG_NOTE}"),
+            ([image(mime_type="Image/PNG; charset=binary")], PNG_NOTE),
+            ([audio()], "[audio: audio/wav, 12.0 kB]"),
+            ([document("# Hi\nthere")], "[resource: file:///readme.md, text/markdown]\n# Hi\nthere"),
+            ([document("# Hi", mime_type=None)], "[resource: file:///readme.md]\n# Hi"),
+            (
+                [blob(PDF, "application/pdf", uri="file:///r.pdf")],
+                "[resource: file:///r.pdf, application/pdf, 1.5 MB]",
+            ),
+            ([blob("AAAA", None, uri="x://y")], "[resource: x://y, unknown type, 3 B]"),
+            ([link()], "[resource link: report.pdf, file:///report.pdf]"),
+            (
+                [link(title="Report", mime_type="application/pdf", size=3_210_000_000, description="Two\n lines")],
+                "[resource link: Report, file:///report.pdf, application/pdf, 3.2 GB, Two lines]",
+            ),
+        ],
+    )
+    def test_describes_every_kind_of_content(self, content: list[Any], expected: str) -> None:
+        assert model_text(envelope(*content)) == expected
+
+    def test_leaves_structured_content_out_where_there_is_other_content(self) -> None:
+        assert model_text(envelope(text("3"), structured={"result": 3})) == "3"
+
+    @pytest.mark.parametrize("content", [[], [text("")], [text(" \n"), text("")]])
+    def test_gives_structured_content_as_json_where_content_is_effectively_empty(self, content: list[Any]) -> None:
+        assert model_text(envelope(*content, structured={"stadt": "Köln", "n": [1]})) == '{"stadt": "Köln", "n": [1]}'
+
+    @pytest.mark.parametrize("structured", [[1, 2], 0, False, "", {}])
+    def test_gives_structured_content_of_any_json_type(self, structured: Any) -> None:
+        assert model_text(envelope(structured=structured)) == json.dumps(structured)
+
+    @pytest.mark.parametrize("empty", [envelope(), envelope(text(" ")), handwritten(content=None)])
+    def test_says_so_where_there_is_nothing(self, empty: str) -> None:
+        assert model_text(empty) == "[no content]"
+
+    def test_leaves_out_what_is_meant_for_the_user_only(self) -> None:
+        both = types.Annotations(audience=["user", "assistant"])
+        content = [text("shown to you", annotations=USER_ONLY), text("both", annotations=both), text("for the model")]
+        assert model_text(envelope(*content)) == "both\nfor the model"
+
+    @pytest.mark.parametrize("rest", [[], [text("")]])
+    def test_keeps_what_is_meant_for_the_user_where_nothing_else_would_be_left(self, rest: list[Any]) -> None:
+        assert model_text(envelope(text("only this", annotations=USER_ONLY), *rest)).strip() == "only this"
+
+    def test_prefers_structured_content_to_what_is_meant_for_the_user_only(self) -> None:
+        assert model_text(envelope(text("chart", annotations=USER_ONLY), structured={"n": 1})) == '{"n": 1}'
+
+    @pytest.mark.parametrize(
+        ("block", "expected"),
+        [
+            ({"type": "hologram", "data": PNG}, "[unsupported content of type 'hologram']"),
+            ({"type": 7}, "[unsupported content of type 7]"),
+            ({"type": ["text"]}, "[unsupported content of type ['text']]"),
+            ({"data": PNG}, "[unsupported content without a type]"),
+            ("just a string", "[unsupported content of type 'str']"),
+            (None, "[unsupported content of type 'NoneType']"),
+            ({"type": "text"}, "[malformed content of type 'text']"),
+            ({"type": "text", "text": 5}, "[malformed content of type 'text']"),
+            ({"type": "image"}, "[image: unknown type]"),
+            ({"type": "image", "data": 5, "mimeType": None}, "[image: unknown type]"),
+            ({"type": "image", "data": "", "mimeType": " ; "}, "[image: unknown type, 0 B]"),
+            ({"type": "image", "data": "=", "mimeType": "image/png"}, "[image: image/png]"),
+            ({"type": "audio", "data": NO_BASE64, "mimeType": 5}, "[audio: unknown type, 13 B]"),
+            ({"type": "resource"}, "[malformed content of type 'resource']"),
+            ({"type": "resource", "resource": "file:///a"}, "[malformed content of type 'resource']"),
+            ({"type": "resource", "resource": {}}, "[resource: unknown type]"),
+            ({"type": "resource", "resource": {"uri": 1, "blob": 2}}, "[resource: unknown type]"),
+            ({"type": "resource", "resource": {"text": "body"}}, "[resource]\nbody"),
+            ({"type": "resource_link"}, "[resource link]"),
+            ({"type": "resource_link", "name": 3, "uri": "x://y", "size": True}, "[resource link: x://y]"),
+            ({"type": "resource_link", "uri": "x://y", "size": "big"}, "[resource link: x://y]"),
+            ({"type": "resource_link", "uri": "x://y", "size": -1}, "[resource link: x://y]"),
+            ({"type": "resource_link", "uri": "x://y", "size": 10**400}, "[resource link: x://y]"),
+            ({"type": "resource_link", "uri": "x://y", "size": float("nan")}, "[resource link: x://y]"),
+            ({"type": "resource_link", "uri": "x://y", "size": 999.4}, "[resource link: x://y, 999 B]"),
+            ({"type": "resource_link", "uri": "x://y", "size": 999_960}, "[resource link: x://y, 1.0 MB]"),
+            ({"type": "text", "text": "ok", "annotations": "user"}, "ok"),
+        ],
+    )
+    def test_survives_malformed_content(self, block: Any, expected: str) -> None:
+        assert model_text(handwritten(block)) == expected
+        assert model_content(handwritten(block)) == expected
+
+    def test_takes_a_single_block_for_a_list_of_blocks(self) -> None:
+        assert model_text(handwritten(content={"type": "text", "text": "alone"})) == "alone"
+
+    def test_keeps_the_bytes_of_data_uris_out(self) -> None:
+        uri = f"Data:image/png;base64,{PNG}"
+        block = {"type": "resource_link", "name": "logo", "uri": uri, "mimeType": "image/png"}
+        assert model_text(handwritten(block)) == "[resource link: logo, data:…, image/png]"
+
+    def test_never_shows_base64(self) -> None:
+        shown = model_text(envelope(image(), audio(), blob(PDF, "application/pdf"), document("text"), link()))
+        assert not any(data[:16] in shown for data in (PNG, WAV, PDF))
+
+    @pytest.mark.parametrize(
+        "plain",
+        [
+            "",
+            "just text",
+            '{"broken": ',
+            '{"content": [1, 2]}',
+            '{"answer": 42}',
+            "[1, 2]",
+            '{"content":' + "[" * 100_000,
+        ],
+    )
+    def test_returns_a_string_that_is_no_envelope_as_it_is(self, plain: str) -> None:
+        assert model_text(plain) == plain
+        assert model_content(plain) == plain
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (None, "null"),
+            (3, "3"),
+            ([], "[]"),
+            (["ä", 1], '["ä", 1]'),
+            ({"content": "ü"}, '{"content": "ü"}'),
+            ({1, 2}, '"{1, 2}"'),
+            ({(1, 2): 3}, "{(1, 2): 3}"),
+        ],
+    )
+    def test_gives_another_value_as_json(self, value: Any, expected: str) -> None:
+        assert model_text(value) == expected
+        assert model_content(value) == expected
+
+    def test_survives_a_value_that_contains_itself(self) -> None:
+        circle: list[Any] = []
+        circle.append(circle)
+        assert model_text(circle).startswith("[[")
+
+    def test_reads_a_parsed_envelope(self) -> None:
+        assert model_text(json.loads(envelope(text("3")))) == "3"
+
+    def test_describes_content_blocks_that_a_source_picked_out(self) -> None:
+        file = FileContent(PDF, "application/pdf", filename="a.pdf")
+        nameless = FileContent("AAAA", validation=False)
+        picked = [TextContent("see"), ImageContent(PNG, "image/png"), file, nameless]
+        expected = ["see", PNG_NOTE, "[file: a.pdf, application/pdf, 1.5 MB]", "[file: unknown type, 3 B]"]
+        assert model_text(picked) == "\n".join(expected)
+        assert model_text({"result": picked}) == json.dumps({"result": expected})
+
+    def test_costs_little_more_than_parsing_the_envelope(self) -> None:
+        large = envelope(text("x" * 1_000_000))
+        parsing = min(timeit.repeat(lambda: json.loads(large), number=5, repeat=10))
+        assert min(timeit.repeat(lambda: model_text(large), number=5, repeat=10)) < 4 * parsing
+
+
+def test_the_module_does_not_import_the_sdk() -> None:
+    code = "import sys, haystack_integrations.tools.mcp.results; sys.exit('mcp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestModelContent:
+    @pytest.mark.parametrize(
+        "result",
+        [
+            envelope(text("3"), structured={"result": 3}),
+            envelope(text("a"), text("b")),
+            envelope(document("# Hi"), link()),
+            envelope(structured={"n": 1}),
+            envelope(),
+        ],
+    )
+    def test_is_the_plain_text_where_all_is_text(self, result: str) -> None:
+        assert model_content(result) == model_text(result)
+
+    def test_gives_images_in_the_order_of_the_server(self) -> None:
+        content = model_content(envelope(text("before"), image(), text(""), text("after"), link()))
+        assert content == [
+            TextContent("before"),
+            ImageContent(PNG, "image/png"),
+            TextContent("after"),
+            TextContent("[resource link: report.pdf, file:///report.pdf]"),
+        ]
+
+    def test_gives_an_embedded_image_as_an_image(self) -> None:
+        assert model_content(envelope(blob(PNG, "image/png"))) == [ImageContent(PNG, "image/png")]
+
+    def test_guesses_the_mime_type_of_an_image_that_has_none(self) -> None:
+        assert model_content(handwritten({"type": "image", "data": PNG})) == [ImageContent(PNG, "image/png")]
+
+    def test_leaves_out_images_that_are_meant_for_the_user_only(self) -> None:
+        assert model_content(envelope(text("drawn"), image(annotations=USER_ONLY))) == "drawn"
+
+    @pytest.mark.usefixtures("files_are_taken")
+    @pytest.mark.parametrize(
+        ("block", "expected"),
+        [
+            (audio(), FileContent(WAV, "audio/wav")),
+            (blob(PDF, "application/pdf"), FileContent(PDF, "application/pdf", filename="a report.pdf")),
+            (blob(PDF, None, uri="x:///"), FileContent(PDF, "application/pdf", filename="x:")),
+            (blob(PDF, None, uri="data:,"), FileContent(PDF, "application/pdf")),
+            (image(mime_type="image/svg+xml"), FileContent(PNG, "image/svg+xml")),
+            (image(PDF, mime_type="application/pdf"), FileContent(PDF, "application/pdf")),
+            (image(PDF, mime_type=""), FileContent(PDF, "application/pdf")),
+        ],
+    )
+    def test_gives_files_where_tool_messages_take_them(self, block: Any, expected: FileContent) -> None:
+        assert model_content(envelope(block)) == [expected]
+
+    @pytest.mark.usefixtures("files_are_not_taken")
+    @pytest.mark.parametrize("block", [audio(), blob(PDF, "application/pdf"), image(mime_type="image/svg+xml")])
+    def test_describes_files_where_tool_messages_take_none(self, block: Any) -> None:
+        assert model_content(envelope(block)) == model_text(envelope(block))
+
+    @pytest.mark.parametrize("taken", [True, False])
+    @pytest.mark.parametrize(
+        "block",
+        [
+            image(NO_BASE64),
+            audio(NO_BASE64),
+            blob(NO_BASE64, "application/pdf"),
+            image(""),
+            blob("", "image/png"),
+            image("AAAA", mime_type=""),
+            blob("AAAA", None),
+        ],
+    )
+    def test_describes_what_haystack_refuses(self, monkeypatch: pytest.MonkeyPatch, block: Any, *, taken: bool) -> None:
+        monkeypatch.setattr(results, "_TOOL_MESSAGES_TAKE_FILES", taken)
+        content = model_content(envelope(text("and"), block))
+        assert content == model_text(envelope(text("and"), block))
+
+    def test_passes_content_blocks_that_a_source_picked_out(self) -> None:
+        picked = [TextContent("see"), ImageContent(PNG, "image/png")]
+        assert model_content(picked) == picked
+
+    def test_knows_whether_tool_messages_take_files(self) -> None:
+        message = ChatMessage.from_tool([FileContent(PDF, "application/pdf")], origin=ToolCall("t", {}))
+        try:
+            message.to_dict()
+        except ValueError:
+            assert not results._TOOL_MESSAGES_TAKE_FILES
+        else:
+            assert results._TOOL_MESSAGES_TAKE_FILES
+
+    def test_gives_nothing_that_a_tool_message_cannot_hold(self) -> None:
+        content = model_content(envelope(text("all"), image(), audio(), blob(PDF, "application/pdf"), link()))
+        message = ChatMessage.from_tool(content, origin=ToolCall("t", {}))
+        assert ChatMessage.from_dict(message.to_dict()) == message
+
+
+class TestModelJson:
+    def test_is_the_envelope_as_it_is(self) -> None:
+        raw = envelope(text("3"), structured={"result": 3})
+        assert model_json(raw) is raw
+        assert model_json(state_result(raw)) is raw
+
+    def test_gives_another_value_as_json(self) -> None:
+        assert model_json([1, "ü"]) == '[1, "ü"]'
+
+
+class TestErrorText:
+    def test_is_what_the_server_said(self) -> None:
+        assert error_text(envelope(text("no such"), text("table"), is_error=True)) == "no such\ntable"
+
+    def test_reads_a_parsed_envelope(self) -> None:
+        assert error_text({"content": [{"type": "text", "text": "boom"}], "isError": True}) == "boom"
+
+    def test_falls_back_to_structured_content(self) -> None:
+        assert error_text(envelope(structured={"code": 7}, is_error=True)) == '{"code": 7}'
+
+    @pytest.mark.parametrize("nothing", [envelope(is_error=True), envelope(text(" "), is_error=True), "", "\n"])
+    def test_says_so_where_the_server_said_nothing(self, nothing: str) -> None:
+        assert error_text(nothing) == "the server gave no error text"
+
+    def test_takes_a_string_that_is_no_envelope_for_the_text(self) -> None:
+        assert error_text("boom") == "boom"
+
+
+class TestStateResult:
+    @pytest.mark.parametrize(
+        "copied",
+        [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))],  # noqa: S301
+        ids=["copy", "deepcopy", "pickle"],
+    )
+    def test_keeps_its_envelope_in_a_copy(self, copied: Callable[[Any], Any]) -> None:
+        original = state_result(envelope(text("3"), structured={"result": 3}))
+        duplicate = copied(original)
+        assert type(duplicate) is StateResult
+        assert duplicate == original
+        assert duplicate.envelope == original.envelope
+
+    def test_is_a_plain_dict_otherwise(self) -> None:
+        result = state_result(envelope(text("3"), structured={"result": [3]}))
+        assert result == {"result": [3]}
+        assert json.dumps(result) == '{"result": [3]}'
+
+    @pytest.mark.parametrize(
+        ("result", "expected"),
+        [
+            (envelope(text("three"), structured={"n": 3}), {"n": 3}),
+            (envelope(structured={}), {}),
+            (envelope(text('{"n": 3}')), {"n": 3}),
+            (envelope(text('{"n":'), text("3}")), {"n": 3}),
+            (envelope(text("Found:"), text('{"n": 3}'), text('{"n": 4}')), {"n": 3}),
+            (envelope(text('{"n": 3}'), image()), {"n": 3}),
+            (envelope(text("[1, 2]")), {"result": "[1, 2]"}),
+            (envelope(text("42")), {"result": "42"}),
+            (envelope(text("a"), text("b", annotations=USER_ONLY)), {"result": "a\nb"}),
+            (envelope(), {"result": ""}),
+            (envelope(structured=[1, 2]), {"result": [1, 2]}),
+            (envelope(text("[1, 2]"), structured=[1, 2]), {"result": "[1, 2]"}),
+            (envelope(text("see"), image()), {"result": [TextContent("see"), ImageContent(PNG, "image/png")]}),
+            (envelope(link()), {"result": [TextContent("[resource link: report.pdf, file:///report.pdf]")]}),
+            ("no envelope", {"result": "no envelope"}),
+            ('{"n": 3}', {"n": 3}),
+        ],
+    )
+    def test_finds_the_values(self, result: str, expected: dict[str, Any]) -> None:
+        assert state_result(result) == expected
+
+    @pytest.mark.parametrize("result", [envelope(text("three"), structured={"n": 3}), envelope(image()), "no envelope"])
+    def test_reads_to_the_model_like_its_envelope(self, result: str) -> None:
+        for handler in RESULT_HANDLERS.values():
+            assert handler(state_result(result)) == handler(result)
+
+
+class TestResultHandler:
+    @pytest.mark.parametrize(
+        ("result_format", "handler"), [("text", model_text), ("content", model_content), ("json", model_json)]
+    )
+    def test_is_found_by_the_result_format(self, result_format: str, handler: Callable[[Any], Any]) -> None:
+        assert result_handler(result_format) is handler
+
+    @pytest.mark.parametrize("wrong", ["xml", None, ["text"]])
+    def test_refuses_an_unknown_result_format(self, wrong: Any) -> None:
+        with pytest.raises(ValueError, match="result_format must be one of 'text', 'content', 'json', not"):
+            result_handler(wrong)
+
+
+@component
+class ScriptedChatGenerator:
+    """
+    Calls the tool `lookup` once, then answers, and remembers what it was asked.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[list[ChatMessage]] = []
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: Any = None, **kwargs: Any) -> dict[str, Any]:
+        self.asked.append(list(messages))
+        if len(self.asked) == 1:
+            return {"replies": [ChatMessage.from_assistant(tool_calls=[ToolCall("lookup", {}, id="1")])]}
+        return {"replies": [ChatMessage.from_assistant("done")]}
+
+
+def lookup_tool(result: Any, **outputs: Any) -> Tool:
+    def lookup() -> Any:
+        return result
+
+    parameters = {"type": "object", "properties": {}}
+    return Tool(name="lookup", description="Look it up.", parameters=parameters, function=lookup, **outputs)
+
+
+def run_agent(tool: Tool, state_schema: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    """What the model saw as the tool's result, and what the Agent gave."""
+    generator = ScriptedChatGenerator()
+    agent = Agent(chat_generator=generator, tools=[tool], state_schema=state_schema)
+    given = agent.run(messages=[ChatMessage.from_user("go")])
+    message = generator.asked[1][-1]
+    assert message.to_dict()
+    assert not message.tool_call_results[0].error
+    return message.tool_call_results[0].result, given
+
+
+class TestInAnAgent:
+    def test_the_model_sees_clean_text(self) -> None:
+        tool = lookup_tool(envelope(text("3"), structured={"result": 3}), outputs_to_string={"handler": model_text})
+        assert run_agent(tool)[0] == "3"
+
+    def test_the_model_sees_an_image(self) -> None:
+        tool = lookup_tool(envelope(text("see"), image()), outputs_to_string={"handler": model_content})
+        assert run_agent(tool)[0] == [TextContent("see"), ImageContent(PNG, "image/png")]
+
+    def test_state_gets_the_values_and_the_model_the_text(self) -> None:
+        tool = lookup_tool(
+            state_result(envelope(text("three, of course"), structured={"n": 3, "who": ["ann"]})),
+            outputs_to_string={"handler": model_text},
+            outputs_to_state={"number": {"source": "n"}, "everything": {}, "missing": {"source": "nope"}},
+        )
+        seen, given = run_agent(tool, {"number": {"type": int}, "everything": {"type": dict}, "missing": {"type": str}})
+        assert seen == "three, of course"
+        assert given["number"] == 3
+        assert given["everything"] == {"n": 3, "who": ["ann"]}
+        assert given.get("missing") is None
+
+    @pytest.mark.parametrize(
+        ("handler", "expected"),
+        [(model_text, f"see\n{PNG_NOTE}"), (model_content, [TextContent("see"), ImageContent(PNG, "image/png")])],
+    )
+    def test_a_source_picks_out_what_the_model_sees(self, handler: Callable[[Any], Any], expected: Any) -> None:
+        tool = lookup_tool(
+            state_result(envelope(text("see"), image())), outputs_to_string={"source": "result", "handler": handler}
+        )
+        assert run_agent(tool)[0] == expected
+
+    def test_state_keeps_the_envelope(self) -> None:
+        result = state_result(envelope(text("3"), structured={"result": 3}))
+        state = State(schema={"call": {"type": dict}})
+        state.set("call", result)
+        assert state.get("call") == {"result": 3}
+        assert state.get("call").envelope == result.envelope
+        assert State.from_dict(state.to_dict()).get("call") == {"result": 3}
+
+    @pytest.mark.parametrize("handler", RESULT_HANDLERS.values())
+    def test_the_handler_survives_serialisation(self, handler: Callable[[Any], Any]) -> None:
+        tool = Tool("lookup", "Look it up.", {"type": "object"}, print, outputs_to_string={"handler": handler})
+        assert Tool.from_dict(tool.to_dict()).outputs_to_string == {"handler": handler}
+
+
+@pytest.mark.skipif(ToolInvoker is None, reason="this Haystack has no ToolInvoker")
+class TestInAToolInvoker:
+    def invoke(self, tool: Tool, state: State | None = None) -> Any:
+        invoker = ToolInvoker(tools=[tool])
+        calls = ChatMessage.from_assistant(tool_calls=[ToolCall("lookup", {}, id="1")])
+        message = invoker.run(messages=[calls], state=state)["tool_messages"][0]
+        assert not message.tool_call_results[0].error
+        return message.tool_call_results[0].result
+
+    def test_the_model_sees_clean_text(self) -> None:
+        tool = lookup_tool(envelope(text("3"), structured={"result": 3}), outputs_to_string={"handler": model_text})
+        assert self.invoke(tool) == "3"
+
+    def test_the_model_sees_an_image(self) -> None:
+        tool = lookup_tool(envelope(text("see"), image()), outputs_to_string={"handler": model_content})
+        assert self.invoke(tool) == [TextContent("see"), ImageContent(PNG, "image/png")]
+
+    def test_state_gets_the_values_and_the_model_the_text(self) -> None:
+        tool = lookup_tool(
+            state_result(envelope(text("three"), structured={"n": 3})),
+            outputs_to_string={"handler": model_text},
+            outputs_to_state={"number": {"source": "n"}},
+        )
+        state = State(schema={"number": {"type": int}})
+        assert self.invoke(tool, state) == "three"
+        assert state.get("number") == 3
