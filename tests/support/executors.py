@@ -124,15 +124,14 @@ def by_tool_invoker_async(
     return _invoker_outcome(asyncio.run(started), state_schema)
 
 
-_needs_invoker = pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
+EXECUTORS = [pytest.param(by_agent, id="Agent.run"), pytest.param(by_agent_async, id="Agent.run_async")]
+if HAS_TOOL_INVOKER:
+    EXECUTORS += [
+        pytest.param(by_tool_invoker, id="ToolInvoker.run"),
+        pytest.param(by_tool_invoker_async, id="ToolInvoker.run_async"),
+    ]
 
-EXECUTORS = [
-    pytest.param(by_agent, id="Agent.run"),
-    pytest.param(by_agent_async, id="Agent.run_async"),
-    pytest.param(by_tool_invoker, id="ToolInvoker.run", marks=_needs_invoker),
-    pytest.param(by_tool_invoker_async, id="ToolInvoker.run_async", marks=_needs_invoker),
-]
-
+# A test of all that this Haystack has; each is called as `execute(tools, *tool_calls, state_schema=, state=)`.
 every_executor = pytest.mark.parametrize("execute", EXECUTORS)
 
 

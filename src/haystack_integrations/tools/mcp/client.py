@@ -161,6 +161,14 @@ class _HttpClient(SessionClient):
     def _describe(self) -> str:
         return self._info.describe()
 
+    def _prepare(self) -> None:
+        check_host(self.url)
+        try:
+            self._headers = resolve_headers(self._info)
+        except ValueError as error:  # a required secret without a value
+            msg = f"Failed to connect to {self._describe()}: {error}"
+            raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
+
     async def _advice(self) -> str | None:
         return await diagnose(self.url, self._headers, transport=self._kind, timeout=min(5.0, float(self.timeout)))
 
@@ -200,8 +208,7 @@ class SSEClient(_HttpClient):
         return await super().connect()
 
     async def _open_transport(self) -> mcp.Client:
-        check_host(self.url)
-        self._headers = resolve_headers(self._info)
+        self._prepare()
         transport = sse_client(
             self.url, httpx_client_factory=lambda *_args, **_kwargs: self._http_client(one_stream=True)
         )
@@ -243,8 +250,7 @@ class StreamableHttpClient(_HttpClient):
         return await super().connect()
 
     async def _open_transport(self) -> mcp.Client:
-        check_host(self.url)
-        self._headers = resolve_headers(self._info)
+        self._prepare()
         http = self._http_client(one_stream=False)
         return self._client(_Owning(http, streamable_http_client(self.url, http_client=http)))
 

@@ -164,7 +164,7 @@ class MCPConnection:
     @property
     def generation(self) -> int:
         """
-        Which session this is, counted from 1; 0 before the first.
+        The number of the session that was opened last, greater than that of every earlier one; 0 before the first.
         """
         supervisor = self._supervisor
         return supervisor.generation if supervisor is not None else 0
@@ -290,7 +290,7 @@ class MCPConnection:
             server_version=details.version if details else None,
             capabilities=details.capabilities if details else None,
             users=registry.users(supervisor),
-            sessions=supervisor.generation,
+            sessions=supervisor.sessions,
             calls=supervisor.calls,
             failed_calls=supervisor.failed_calls,
             in_flight=session.in_flight if session is not None else 0,

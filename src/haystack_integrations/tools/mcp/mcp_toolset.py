@@ -236,7 +236,7 @@ class MCPToolset(Toolset):
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         with self._lock:
             # Of two listings that come in out of order the newer one stays.
-            if generation <= self._generation and self._connection.generation == self._generation:
+            if generation <= self._generation:
                 return
             by_name: dict[str, types.Tool] = {}
             for definition in definitions:

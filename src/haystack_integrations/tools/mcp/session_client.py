@@ -143,8 +143,10 @@ class SessionClient(MCPClient):
             life.cancel()
             raise
         except MCPConnectionError:
+            self._end()
             raise
         except Exception as error:
+            self._end()
             raise await self._connect_error(error, Delivery()) from error
 
     async def _live(self, opened: asyncio.Future[None]) -> None:
@@ -194,6 +196,10 @@ class SessionClient(MCPClient):
             self._ending.set()
             if self.on_lost is not None:
                 self.on_lost(reason)
+
+    def _end(self) -> None:
+        self._closing = True
+        self._ending.set()
 
     def _stream_ended(self) -> None:
         self._ending.set()
@@ -288,8 +294,7 @@ class SessionClient(MCPClient):
 
         This method ensures all resources are properly released, even if errors occur.
         """
-        self._closing = True
-        self._ending.set()
+        self._end()
         life = self._life
         if life is not None and life is not asyncio.current_task():
             await asyncio.wait({life})

@@ -19,6 +19,7 @@ single attributes.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Coroutine
 from enum import StrEnum
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+# One count for the whole process: the generations of a connection that was closed and opened again keep growing.
+_generations = itertools.count(1)
 
 
 class ConnectionState(StrEnum):
@@ -117,6 +122,7 @@ class Supervisor:
         self._closed = False
         self.session: Session | None = None
         self.generation = 0
+        self.sessions = 0
         self.calls = 0
         self.failed_calls = 0
         self.last_error: str | None = None
@@ -223,7 +229,8 @@ class Supervisor:
         if session.ended_because is not None:
             raise self._connect_error(session.ended_because)
         self.session = session
-        self.generation += 1
+        self.sessions += 1
+        self.generation = next(_generations)
         return session
 
     async def list_tools(self, timeout: float) -> list[types.Tool]:

@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is measured, how often, and what is to be reached."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+FLOOR, OURS, OURS_ASYNCIO, UPSTREAM = "floor", "ours", "ours-asyncio", "2.1.1"
+SUBJECTS = (FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
+MAIN_SUBJECTS = (FLOOR, OURS, UPSTREAM)
+
+SLOW_SERVERS, SLOW_START = 10, 0.3
+SINGLE_TOOLS = 20
+CALLED_TOOLS = 3
+"""`echo`, `sleep` and `big`, which every server has beside the generated ones."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How often a case is measured."""
+
+    rounds: int
+    """Turns of every subject."""
+    n: int = 1
+    """Units in a turn, of which the subject reports the median."""
+    upstream_rounds: int | None = None
+    """2.1.1 takes part in the first so many rounds only, where it takes very long."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table."""
+
+    name: str
+    title: str
+    request: dict[str, Any]
+    """What the workers are asked for; `target` and `targets` are added by the driver."""
+    quick: Repeats | None
+    full: Repeats
+    server: Literal["stdio", "http", "slow", "none"] = "stdio"
+    generated_tools: int = 0
+    subjects: tuple[str, ...] = MAIN_SUBJECTS
+    at_most: dict[str, float] = field(default_factory=dict)
+    """Targets: the ratio of `ours` to the named subject (or row) that is not to be exceeded."""
+
+    @property
+    def connects(self) -> bool:
+        """Whether connecting is what the case measures; all others share a connection that stays open."""
+        return self.request["case"] in {"warm_up_one", "warm_up_many", "warm_up_many_async", "single_tools", "toolset"}
+
+    @property
+    def needs_fresh_tools(self) -> bool:
+        """Whether every round needs other tools: a cache by content would make the second another measurement."""
+        return self.request["case"] == "toolset"
+
+
+def _call(
+    name: str, title: str, request: dict[str, Any], server: Literal["stdio", "http"], quick: int, full: int, **more: Any
+) -> Case:
+    """A case of single calls; `quick` and `full` are the calls in a turn."""
+    subjects = SUBJECTS if more.pop("uvloop_matters", False) else MAIN_SUBJECTS
+    return Case(name, title, request, Repeats(15, quick), Repeats(45, full), server, subjects=subjects, **more)
+
+
+def _single_calls() -> list[Case]:
+    echo = {"tool": "echo", "arguments": {"text": "hello"}}
+    cases = []
+    for server, label, quick, full in (("stdio", "stdio", 30, 50), ("http", "HTTP", 10, 20)):
+        cases += [
+            _call(
+                f"call-sync-{server}", f"one call, sync, {label}", {"case": "call", **echo},
+                server, quick, full, uvloop_matters=True, at_most={FLOOR: 1.10},
+            ),
+            _call(
+                f"call-async-{server}", f"one call, async, {label}", {"case": "call_async", **echo},
+                server, quick, full, uvloop_matters=True, at_most={FLOOR: 1.10},
+            ),
+        ]  # fmt: skip
+    single = {"via": "tool", **echo}
+    cases += [
+        _call("call-sync-tool", "the same of an MCPTool, stdio", {"case": "call", **single}, "stdio", 30, 50),
+        _call("call-async-tool", "… async", {"case": "call_async", **single}, "stdio", 30, 50),
+        _call("call-ainvoke", "… through ainvoke", {"case": "call_async", **single, "via": "ainvoke"}, "stdio", 30, 50),
+    ]
+    for size, label, quick, full in ((10_000, "10 KB", 10, 20), (1_000_000, "1 MB", 2, 3)):
+        for server, transport in (("stdio", "stdio"), ("http", "HTTP")):
+            cases.append(
+                _call(
+                    f"text-{label.replace(' ', '').lower()}-{server}",
+                    f"{label} of text, sync, {transport}",
+                    {"case": "call", "tool": "big", "arguments": {"size": size}},
+                    server,
+                    quick,
+                    full,
+                )
+            )
+    return cases
+
+
+def _concurrent_calls() -> list[Case]:
+    sleep = {"tool": "sleep", "arguments": {"seconds": 0.05}}
+    cases = []
+    for server, label in (("stdio", "stdio"), ("http", "HTTP")):
+        for concurrency in (64, 256):
+            cases.append(
+                Case(
+                    f"concurrent-{concurrency}-async-{server}",
+                    f"{concurrency} calls of 50 ms at once, async, {label}",
+                    {"case": "concurrent_async", **sleep, "concurrency": concurrency},
+                    Repeats(3, 1, upstream_rounds=1),
+                    Repeats(9, 2, upstream_rounds=2),
+                    server,
+                    subjects=SUBJECTS if server == "stdio" else MAIN_SUBJECTS,
+                    at_most={FLOOR: 1.15} if concurrency == 256 else {},
+                )
+            )
+        cases.append(
+            Case(
+                f"concurrent-64-threads-{server}",
+                f"64 calls of 50 ms at once, threads, {label}",
+                {"case": "concurrent", **sleep, "concurrency": 64},
+                Repeats(3, 1),
+                Repeats(9, 2),
+                server,
+            )
+        )
+    return cases
+
+
+def _connecting() -> list[Case]:
+    seconds = f"{SLOW_START} s"
+    return [
+        Case("warm-up-1", f"1 server of {seconds}", {"case": "warm_up_one"}, Repeats(3), Repeats(5), "slow"),
+        Case(
+            "warm-up-10", f"{SLOW_SERVERS} servers of {seconds}, together", {"case": "warm_up_many"},
+            Repeats(2, upstream_rounds=1), Repeats(5, upstream_rounds=2), "slow",
+            at_most={"floor of warm-up-1": 1.5},
+        ),
+        Case(
+            "warm-up-10-async", "… from a running loop", {"case": "warm_up_many_async"},
+            Repeats(2, upstream_rounds=1), Repeats(5, upstream_rounds=2), "slow",
+        ),
+        Case(
+            "single-tools", f"{SINGLE_TOOLS} MCPTools of one server",
+            {"case": "single_tools", "tools": [f"search_collection_0_{index}" for index in range(SINGLE_TOOLS)]},
+            Repeats(2, upstream_rounds=1), Repeats(5, upstream_rounds=1), generated_tools=SINGLE_TOOLS,
+        ),
+    ]  # fmt: skip
+
+
+def _toolsets() -> list[Case]:
+    cases = []
+    for server, label in (("stdio", "new process"), ("http", "HTTP")):
+        for size in (10, 100, 1_000, 5_000):
+            large = size == 5_000
+            quick = None if large or size == 10 else Repeats(2, upstream_rounds=1 if size == 1_000 else None)
+            cases.append(
+                Case(
+                    f"toolset-{size}-{server}",
+                    f"a server of {size:,} tools until usable, {label}",
+                    {"case": "toolset", "expected": size},
+                    quick,
+                    Repeats(3 if large else 5, upstream_rounds=1 if large else 3),
+                    server,
+                    generated_tools=size - CALLED_TOOLS,
+                    at_most={FLOOR: 1.5} if size == 1_000 else {},
+                )
+            )
+    return cases
+
+
+def _agents() -> list[Case]:
+    common = {"tool": "echo", "arguments": {"text": "hello"}, "calls": 8}
+    cases = []
+    for server, label in (("stdio", "stdio"), ("http", "HTTP")):
+        cases += [
+            Case(
+                f"agent-{server}", f"an Agent's run, 8 calls in a step, {label}", {"case": "agent", **common},
+                Repeats(9, 2), Repeats(30, 4), server,
+            ),
+            Case(
+                f"agent-async-{server}", f"… run_async, {label}", {"case": "agent_async", **common},
+                Repeats(9, 2), Repeats(30, 4), server,
+            ),
+        ]  # fmt: skip
+    return cases
+
+
+COLD_START = Case(
+    "cold-start",
+    "import, build tools, load a pipeline",
+    {"case": "cold_start"},
+    Repeats(3),
+    Repeats(9),
+    "none",
+    at_most={"2.1.1's import": 0.2},
+)
+
+CASES = [
+    *_single_calls(), *_concurrent_calls(), *_agents(), *_connecting(), *_toolsets(), COLD_START,
+]  # fmt: skip

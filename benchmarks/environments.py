@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""The virtual environments of the subjects. They share an import path, so each has its own, built once."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parent
+PROJECT = BENCHMARKS.parent
+ENVIRONMENTS = BENCHMARKS / ".envs"
+
+UPSTREAM = "mcp-haystack==2.1.1"
+COMMON = ["haystack-ai>=3,<4", "mcp>=2.3,<3", "psutil"]
+"""Both environments get the same versions of these, and of everything these need."""
+
+
+def python_of(name: str) -> Path:
+    """The interpreter of an environment."""
+    folder = ENVIRONMENTS / name
+    return folder / "Scripts" / "python.exe" if os.name == "nt" else folder / "bin" / "python"
+
+
+def _run(*command: str | Path) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        message = f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}"
+        raise SystemExit(message)
+    return done.stdout
+
+
+def _build(name: str, requirements: list[str], *, made_from: str) -> bool:
+    """
+    Build an environment unless it is there and made from the same input.
+
+    :returns: Whether it was built.
+    """
+    folder = ENVIRONMENTS / name
+    stamp = folder / "made-from"
+    fingerprint = hashlib.sha256("\n".join([sys.version, *requirements, made_from]).encode()).hexdigest()
+    if stamp.exists() and stamp.read_text() == fingerprint:
+        return False
+    print(f"building the environment {name!r}: {' '.join(requirements)}", file=sys.stderr, flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    _run(sys.executable, "-m", "venv", folder)
+    _run(python_of(name), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
+    stamp.write_text(fingerprint)
+    return True
+
+
+def build_environments(*, ours_path: Path | None, upstream: bool) -> None:
+    """
+    Build what is missing.
+
+    :param ours_path: Take this package's modules from this folder instead of installing the checkout.
+    :param upstream: Whether mcp-haystack 2.1.1 is measured too.
+    """
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    # Editable, so that an edited file is measured without building the environment again.
+    package = ["--editable", f"{PROJECT}[fast]"] if ours_path is None else ["anyio", "httpx-sse", "uvloop"]
+    pyproject = PROJECT / "pyproject.toml"
+    _build("ours", [*package, *COMMON], made_from=pyproject.read_text() if pyproject.exists() else "")
+    if not upstream:
+        return
+    frozen = _run(python_of("ours"), "-m", "pip", "freeze", "--exclude", "mcp-haystack", "--exclude", "uvloop")
+    constraints = ENVIRONMENTS / "constraints.txt"
+    constraints.write_text(frozen)
+    _build("upstream", [UPSTREAM, *COMMON, "--constraint", str(constraints)], made_from=frozen)
+
+
+def describe_environments() -> dict[str, str]:
+    """The versions that the figures were measured with."""
+    code = (
+        "import json, platform; from importlib.metadata import version;"
+        "print(platform.python_version(), *(f'{name} {version(name)}' for name in ('haystack-ai', 'mcp')), sep=', ')"
+    )
+    return {
+        name: _run(python_of(name), "-c", code).strip() for name in ("ours", "upstream") if python_of(name).exists()
+    }

@@ -1,0 +1,292 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Measure this package against mcp-haystack 2.1.1 and against the SDK's client behind a thread hop.
+
+    python benchmarks/run.py                         # everything, about 7 minutes
+    python benchmarks/run.py --quick --check         # two minutes; fails when a target is missed
+    python benchmarks/run.py --cases 'call-*' 'agent*'
+
+Standard library only; the environments of the subjects are built in benchmarks/.envs.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import IO, Any
+
+from cases import (
+    CASES,
+    FLOOR,
+    OURS,
+    OURS_ASYNCIO,
+    SLOW_SERVERS,
+    SLOW_START,
+    SUBJECTS,
+    UPSTREAM,
+    Case,
+    Repeats,
+)
+from environments import BENCHMARKS, ENVIRONMENTS, build_environments, describe_environments, python_of
+from report import Report
+
+ANSWER_WITHIN = 120.0
+"""Seconds after which a subject that does not answer is ended. The longest measurement there is takes about 20."""
+
+WORKERS = {
+    FLOOR: ("ours", ["--subject", "floor"]),
+    OURS: ("ours", ["--subject", "ours"]),
+    OURS_ASYNCIO: ("ours", ["--subject", "ours", "--no-uvloop"]),
+    UPSTREAM: ("upstream", ["--subject", "upstream"]),
+}
+"""The environment that a subject runs in, and what its worker is told."""
+
+
+class NoAnswerError(Exception):
+    """A subject could not do what it was asked for."""
+
+
+class Worker:
+    """A subject's process. It is started when it is first asked, and again after it had to be ended."""
+
+    def __init__(self, subject: str, environment: dict[str, str], log: IO[str]) -> None:
+        self._subject = subject
+        self._environment = environment
+        self._log = log
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """
+        Send a request and wait for the answer.
+
+        :raises NoAnswerError: If the subject fails, dies or hangs.
+        """
+        if self._process is None:
+            environment, options = WORKERS[self._subject]
+            self._process = subprocess.Popen(
+                [python_of(environment), BENCHMARKS / "worker.py", *options],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
+                env=self._environment, start_new_session=True,
+            )  # fmt: skip
+        process = self._process
+        watchdog = threading.Timer(ANSWER_WITHIN, self._kill, [process])
+        watchdog.start()
+        try:
+            print(json.dumps(request), file=process.stdin, flush=True)
+            line = process.stdout.readline() if process.stdout else ""
+        except BrokenPipeError:
+            line = ""
+        finally:
+            watchdog.cancel()
+        if not line:
+            self.end()
+            message = f"no answer within {ANSWER_WITHIN:g} s, or the process died"
+            raise NoAnswerError(message)
+        answer: dict[str, Any] = json.loads(line)
+        if "seconds" not in answer:
+            raise NoAnswerError(answer.get("not_supported") or answer["error"])
+        return answer
+
+    def close_connections(self) -> None:
+        """Close what earlier requests left open."""
+        if self._process is not None:
+            self.ask({"case": "close"})
+
+    @staticmethod
+    def _kill(process: "subprocess.Popen[str]") -> None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # It ended by itself in this moment.
+
+    def end(self) -> None:
+        """Let the process close its connections, and make sure that it is gone."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        try:
+            process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._kill(process)
+            process.communicate()
+
+
+@contextmanager
+def http_server(environment: dict[str, str], *options: str) -> Iterator[str]:
+    """A running HTTP server's URL."""
+    command = [python_of("ours"), BENCHMARKS / "server.py", "--transport", "http", *options]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def measure_cold_start(subject: str, environment: dict[str, str]) -> dict[str, Any]:
+    """Measure in a new process, which is the point."""
+    venv, options = WORKERS[subject]
+    command = [python_of(venv), BENCHMARKS / "cold_start.py", *options[:2]]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise NoAnswerError(done.stderr)
+    times = json.loads(done.stdout)
+    return {"seconds": times["all"], "figures": {"import": times["import"]}}
+
+
+class Run:
+    """One interleaved run over the chosen cases and subjects."""
+
+    def __init__(
+        self, subjects: list[str], environment: dict[str, str], ours_path: Path | None, log: IO[str], report: Report
+    ) -> None:
+        self._subjects = subjects
+        self._environment = environment
+        # On the path of nobody else: 2.1.1 has the same import path.
+        ours = environment | ({"PYTHONPATH": str(ours_path.resolve())} if ours_path else {})
+        self._environments = {subject: ours if WORKERS[subject][0] == "ours" else environment for subject in subjects}
+        self._workers = {subject: Worker(subject, self._environments[subject], log) for subject in subjects}
+        self._report = report
+        self._servers = ExitStack()
+        self._common_url = ""
+
+    def measure(self, case: Case, repeats: Repeats) -> None:
+        """Let the subjects take turns."""
+        subjects = [subject for subject in case.subjects if subject in self._subjects]
+        row = self._report.row(case)
+        if case.connects:
+            self._close_connections()
+        if case.server == "none":  # The first time, the modules are compiled.
+            for subject in subjects:
+                self._measure_one(case, subject, {})
+        for number in range(repeats.rounds):
+            with self._targets_of(case, seed=number if case.needs_fresh_tools else 0) as targets:
+                request = {**case.request, **targets, "n": repeats.n}
+                # Nobody is always first, and nobody always comes after the one that heats the machine.
+                shift = number % len(subjects) if subjects else 0
+                for subject in subjects[shift:] + subjects[:shift]:
+                    sits_out = repeats.upstream_rounds is not None and number >= repeats.upstream_rounds
+                    if subject in row.notes or (subject == UPSTREAM and sits_out):
+                        row.add(subject, None)
+                        continue
+                    answer = self._measure_one(case, subject, request)
+                    row.add(subject, answer.get("seconds"))
+                    for name, value in answer.get("figures", {}).items():
+                        self._report.figure(case, subject, name, value)
+
+    def _measure_one(self, case: Case, subject: str, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            if case.server == "none":
+                return measure_cold_start(subject, self._environments[subject])
+            return self._workers[subject].ask(request)
+        except NoAnswerError as error:
+            self._report.row(case).notes[subject] = str(error)
+            return {}
+
+    def _close_connections(self) -> None:
+        for worker in self._workers.values():
+            worker.close_connections()
+
+    @contextmanager
+    def _targets_of(self, case: Case, seed: int) -> Iterator[dict[str, Any]]:
+        """What a request says about the servers of its case."""
+        python = str(python_of("ours"))
+        options = ["--tools", str(case.generated_tools), "--seed", str(seed)]
+        if case.server == "http" and case.connects:
+            with http_server(self._environment, *options) as url:
+                yield {"target": {"url": url}}
+        elif case.server == "http":
+            self._common_url = self._common_url or self._servers.enter_context(http_server(self._environment))
+            yield {"target": {"url": self._common_url}}
+        elif case.server == "slow":
+            args = ["-I", "-S", str(BENCHMARKS / "slow_server.py"), str(SLOW_START)]
+            # A different argument each, or a bridge that shares connections would start a single server.
+            targets = [{"command": python, "args": [*args, f"number-{number}"]} for number in range(SLOW_SERVERS)]
+            yield {"target": targets[0], "targets": targets}
+        else:
+            yield {"target": {"command": python, "args": [str(BENCHMARKS / "server.py"), *options]}}
+
+    def end(self) -> None:
+        """End the workers and the server."""
+        for worker in self._workers.values():
+            worker.end()
+        self._servers.close()
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, no toolset of 5,000")
+    parser.add_argument("--cases", nargs="+", metavar="PATTERN", help="only cases whose names match one of these")
+    parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=SUBJECTS)
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--tolerance", type=float, default=0.05, help="how much a target may be missed by (0.05: 5 %%)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured to this file")
+    parser.add_argument("--ours-path", type=Path, help="take the package from this folder instead of installing it")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases")
+    return parser.parse_args()
+
+
+def chosen_cases(options: argparse.Namespace) -> list[tuple[Case, Repeats]]:
+    """What to measure, and how often."""
+    patterns = options.cases or ["*"]
+    cases = [case for case in CASES if any(fnmatch(case.name, pattern) for pattern in patterns)]
+    repeats = [(case, case.quick if options.quick else case.full) for case in cases]
+    return [(case, repeat) for case, repeat in repeats if repeat is not None]
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    options = parse_options()
+    cases = chosen_cases(options)
+    if options.list:
+        print("\n".join(f"{case.name:28} {case.title}" for case, _ in cases))
+        return 0
+    build_environments(ours_path=options.ours_path, upstream=UPSTREAM in options.subjects)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+    # Compiled modules as any user has them, and the checkout stays clean.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(ENVIRONMENTS / "compiled")
+
+    report = Report(describe_environments())
+    begin = time.monotonic()
+    with tempfile.TemporaryFile("w+") as log:
+        run = Run(list(options.subjects), environment, options.ours_path, log, report)
+        try:
+            for number, (case, repeats) in enumerate(cases, 1):
+                started = time.monotonic()
+                run.measure(case, repeats)
+                print(f"[{number}/{len(cases)}] {case.name}: {time.monotonic() - started:.1f} s", file=sys.stderr)
+        finally:
+            run.end()
+    report.add_linearity()
+
+    print(f"{', '.join(f'{name}: {versions}' for name, versions in report.environments.items())}")
+    print(f"{len(cases)} cases in {time.monotonic() - begin:.0f} s\n")
+    print(report.table(options.tolerance))
+    for failure in report.failures():
+        print(f"\nno figures: {failure}")
+    if options.json:
+        options.json.write_text(json.dumps(report.as_json(options.tolerance), indent=2))
+    missed = [verdict for verdict in report.verdicts(options.tolerance) if not verdict.passed]
+    print(f"\n{len(missed)} of {len(report.verdicts(options.tolerance))} targets missed")
+    return 1 if options.check and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

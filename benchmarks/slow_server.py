@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A stdio MCP server that takes some time to start and next to no CPU while it does.
+
+Ten of them start at once on two cores, so it cannot be the SDK's server: importing that takes 0.6 s of CPU each, and the
+benchmark would measure Python importing modules. Standard library only, to be run as `python -I -S slow_server.py 0.3`.
+"""
+
+import json
+import sys
+import time
+
+
+def answer(method: str, params: dict) -> dict | None:
+    """The result of a request, or None for a method this server does not know."""
+    if method == "initialize":
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "slow", "version": "1"},
+        }
+    if method == "tools/list":
+        schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+        return {"tools": [{"name": "echo", "description": "Return the text", "inputSchema": schema}]}
+    if method == "tools/call":
+        return {"content": [{"type": "text", "text": params["arguments"]["text"]}], "isError": False}
+    return {} if method == "ping" else None
+
+
+def main() -> None:
+    """Sleep, then answer one line at a time until stdin is closed."""
+    time.sleep(float(sys.argv[1]))
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "id" not in request:
+            continue
+        result = answer(request["method"], request.get("params") or {})
+        reply: dict = {"jsonrpc": "2.0", "id": request["id"]}
+        if result is None:
+            reply["error"] = {"code": -32601, "message": "Method not found"}
+        else:
+            reply["result"] = result
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What is measured: three ways to call an MCP tool from Haystack.
+
+`HaystackSubject` goes through `haystack_integrations.tools.mcp`, which is this package in one environment and mcp-haystack
+2.1.1 in another. `FloorSubject` is what anybody could write in an afternoon: the SDK's client on a background thread's loop.
+"""
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from haystack.tools import Tool
+from haystack.tools.utils import warm_up_tools, warm_up_tools_async
+
+Target = dict[str, Any]
+"""How to reach a server: `{"url": ...}` or `{"command": ..., "args": [...]}`."""
+
+
+class NotSupportedError(Exception):
+    """The subject cannot do what the case asks for."""
+
+
+class Session(ABC):
+    """An open connection to one server."""
+
+    @abstractmethod
+    def call(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Any]:
+        """A function that makes this call and blocks until it is done."""
+
+    @abstractmethod
+    def call_async(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
+        """A function whose awaitable makes this call."""
+
+    @abstractmethod
+    def tools(self) -> Sequence[Any]:
+        """The tools of the server, as an Agent would take them."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class Subject(ABC):
+    """One of the competitors."""
+
+    @abstractmethod
+    def open(self, target: Target) -> Session:
+        """Connect to a server and list its tools, all of them ready to be called."""
+
+    @abstractmethod
+    def open_tool(self, target: Target, tool_name: str) -> Session:
+        """The same for a single `MCPTool`."""
+
+    @abstractmethod
+    def open_many(self, targets: list[Target]) -> list[Session]:
+        """Connect to several servers, as fast as the subject can."""
+
+    @abstractmethod
+    async def open_many_async(self, targets: list[Target]) -> list[Session]:
+        """The same from a running event loop."""
+
+    @abstractmethod
+    def open_single_tools(self, target: Target, tool_names: list[str]) -> list[Session]:
+        """One `MCPTool` after another, all of the same server."""
+
+
+class _ToolSession(Session):
+    """Tools of one server, and the object that owns the connection."""
+
+    def __init__(self, owner: Any, tools: list[Tool]) -> None:
+        self._owner = owner
+        self._tools = tools
+
+    def _tool(self, tool_name: str) -> Tool:
+        return next(tool for tool in self._tools if tool.name == tool_name)
+
+    def call(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Any]:
+        invoke = self._tool(tool_name).invoke
+        return lambda: invoke(**arguments)
+
+    def call_async(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
+        invoke_async = self._tool(tool_name).invoke_async
+        return lambda: invoke_async(**arguments)
+
+    def tools(self) -> list[Tool]:
+        return self._tools
+
+    def close(self) -> None:
+        self._owner.close()
+
+
+class HaystackSubject(Subject):
+    """Whatever `haystack_integrations.tools.mcp` is installed."""
+
+    def __init__(self, *, ours: bool) -> None:
+        # The floor is measured where no such package needs to be installed.
+        from haystack_integrations.tools import mcp
+
+        if hasattr(mcp, "MCPConnection") is not ours:
+            message = f"{mcp.__file__} is not what was to be measured"
+            raise ImportError(message)
+        self._package = mcp
+        self._ours = ours
+
+    def _server_info(self, target: Target) -> Any:
+        if "url" in target:
+            return self._package.StreamableHttpServerInfo(url=target["url"])
+        return self._package.StdioServerInfo(command=target["command"], args=target["args"])
+
+    def _toolsets(self, targets: list[Target]) -> list[Any]:
+        return [self._package.MCPToolset(server_info=self._server_info(target)) for target in targets]
+
+    def open(self, target: Target) -> Session:
+        toolset = self._package.MCPToolset(server_info=self._server_info(target))
+        toolset.warm_up()
+        return _ToolSession(toolset, list(toolset))
+
+    def open_tool(self, target: Target, tool_name: str) -> Session:
+        tool = self._package.MCPTool(name=tool_name, server_info=self._server_info(target))
+        tool.warm_up()
+        return _ToolSession(tool, [tool])
+
+    def open_many(self, targets: list[Target]) -> list[Session]:
+        toolsets = self._toolsets(targets)
+        # 2.1.1 has nothing of its own for several servers.
+        getattr(self._package, "warm_up_toolsets", warm_up_tools)(toolsets)
+        return [_ToolSession(toolset, list(toolset)) for toolset in toolsets]
+
+    async def open_many_async(self, targets: list[Target]) -> list[Session]:
+        toolsets = self._toolsets(targets)
+        await getattr(self._package, "warm_up_toolsets_async", warm_up_tools_async)(toolsets)
+        return [_ToolSession(toolset, list(toolset)) for toolset in toolsets]
+
+    def open_single_tools(self, target: Target, tool_names: list[str]) -> list[Session]:
+        info = self._server_info(target)
+        tools = [self._package.MCPTool(name=name, server_info=info) for name in tool_names]
+        warm_up_tools(tools)
+        return [_ToolSession(tool, [tool]) for tool in tools]
+
+
+class AinvokeSubject(HaystackSubject):
+    """The same, asynchronous calls through the documented `MCPTool.ainvoke`."""
+
+    def open_tool(self, target: Target, tool_name: str) -> Session:
+        session = super().open_tool(target, tool_name)
+        (tool,) = session.tools()
+        if not self._ours:
+            message = "2.1.1 awaits a session of another loop: with a real server the call never returns"
+            raise NotSupportedError(message)
+        session.call_async = lambda _, arguments: lambda: tool.ainvoke(**arguments)  # type: ignore[method-assign]
+        return session
+
+
+class _BackgroundLoop:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, Any]) -> "Future[Any]":
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+
+class _ClientSession(Session):
+    """A `mcp.Client` that one task of the background loop opens, keeps and closes."""
+
+    def __init__(self, background: _BackgroundLoop, target: Target) -> None:
+        self._background = background
+        self._target = target
+        self._ready: Future[None] = Future()
+        self._life = background.submit(self._live())
+
+    async def _live(self) -> None:
+        from mcp import Client, StdioServerParameters
+
+        self._stop = asyncio.Event()
+        target = self._target
+        server = target.get("url") or StdioServerParameters(command=target["command"], args=target["args"])
+        try:
+            async with Client(server) as self._client:
+                self._listing = (await self._client.list_tools()).tools
+                self._ready.set_result(None)
+                await self._stop.wait()
+        except Exception as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
+
+    def wait(self) -> "_ClientSession":
+        self._ready.result()
+        return self
+
+    async def wait_async(self) -> "_ClientSession":
+        await asyncio.wrap_future(self._ready)
+        return self
+
+    def call(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Any]:
+        submit, call_tool = self._background.submit, self._client.call_tool
+        return lambda: submit(call_tool(tool_name, arguments)).result()
+
+    def call_async(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
+        submit, call_tool = self._background.submit, self._client.call_tool
+        return lambda: asyncio.wrap_future(submit(call_tool(tool_name, arguments)))
+
+    def listing(self) -> list[Any]:
+        return self._listing
+
+    def tools(self) -> list[Tool]:
+        """Hand-written Haystack tools, one function each way."""
+        return [self._haystack_tool(tool) for tool in self._listing]
+
+    def _haystack_tool(self, listed: Any) -> Tool:
+        submit, call_tool = self._background.submit, self._client.call_tool
+
+        def call(**arguments: Any) -> str:
+            return submit(call_tool(listed.name, arguments)).result().content[0].text
+
+        async def call_async(**arguments: Any) -> str:
+            return (await asyncio.wrap_future(submit(call_tool(listed.name, arguments)))).content[0].text
+
+        return Tool(
+            name=listed.name,
+            description=listed.description,
+            parameters=listed.input_schema,
+            function=call,
+            async_function=call_async,
+        )
+
+    def close(self) -> None:
+        self._background.loop.call_soon_threadsafe(self._stop.set)
+        self._life.result()
+
+
+class FloorSubject(Subject):
+    """The SDK's client, and nothing else."""
+
+    def __init__(self) -> None:
+        self._background = _BackgroundLoop()
+
+    def open(self, target: Target) -> Session:
+        return _ClientSession(self._background, target).wait()
+
+    def open_tool(self, target: Target, tool_name: str) -> Session:  # noqa: ARG002
+        return self.open(target)
+
+    def open_many(self, targets: list[Target]) -> list[Session]:
+        sessions = [_ClientSession(self._background, target) for target in targets]
+        return [session.wait() for session in sessions]
+
+    async def open_many_async(self, targets: list[Target]) -> list[Session]:
+        sessions = [_ClientSession(self._background, target) for target in targets]
+        return [await session.wait_async() for session in sessions]
+
+    def open_single_tools(self, target: Target, tool_names: list[str]) -> list[Session]:  # noqa: ARG002
+        return [self.open(target)]

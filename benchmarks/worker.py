@@ -1,0 +1,287 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The process of one subject. It reads one request a line and answers each with one line, so the driver can alternate.
+
+    {"case": "call", "target": {...}, "tool": "echo", "arguments": {...}, "n": 100}   ->   {"seconds": 0.000312}
+
+`seconds` is what one unit of the case takes: a call, a batch of concurrent calls, a warm-up, a run of the Agent. `figures` holds
+what else there was to see (processes, memory). `{"case": "close"}` closes the connections that earlier requests left open.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import statistics
+import sys
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import Any
+
+Answer = dict[str, Any]
+Request = dict[str, Any]
+
+_WARM_UP_SHARE = 5
+"""Before every measurement a fifth as many calls go unmeasured: the other subjects had the caches meanwhile."""
+
+
+class Worker:
+    """Measures one subject."""
+
+    def __init__(self, subject_name: str) -> None:
+        # Imported here and not above, because --no-uvloop has to act before anything is imported.
+        import psutil
+        from subjects import AinvokeSubject, FloorSubject, HaystackSubject, NotSupportedError
+
+        self.not_supported = NotSupportedError
+        self._process = psutil.Process()
+        ours = subject_name == "ours"
+        self._subject = FloorSubject() if subject_name == "floor" else HaystackSubject(ours=ours)
+        self._ainvoke_subject = self._subject if subject_name == "floor" else AinvokeSubject(ours=ours)
+        self._open: dict[str, Any] = {}
+        self._runner = asyncio.Runner()
+
+    def answer(self, request: Request) -> Answer:
+        """Measure what the request asks for."""
+        measure: Callable[[Request], Answer] = getattr(self, f"measure_{request['case']}")
+        return measure(request)
+
+    def close(self) -> None:
+        """Close every connection that is kept between requests."""
+        for session, *_ in self._open.values():
+            session.close()
+        self._open.clear()
+
+    def _session(self, request: Request) -> Any:
+        """The connection that this request's case keeps open from round to round."""
+        via = request.get("via", "toolset")
+        key = json.dumps([via, request["target"]])
+        if key not in self._open:
+            target, tool_name = request["target"], request["tool"]
+            if via == "toolset":
+                session = self._subject.open(target)
+            elif via == "tool":
+                session = self._subject.open_tool(target, tool_name)
+            else:
+                session = self._ainvoke_subject.open_tool(target, tool_name)
+            self._open[key] = (session,)
+        return self._open[key][0]
+
+    def measure_close(self, _: Request) -> Answer:
+        """Close what is open."""
+        self.close()
+        return {"seconds": 0.0}
+
+    def measure_call(self, request: Request) -> Answer:
+        """The median of `n` calls, one after another."""
+        call = self._session(request).call(request["tool"], request["arguments"])
+        times = []
+        for _ in range(request["n"] // _WARM_UP_SHARE + 1):
+            call()
+        for _ in range(request["n"]):
+            begin = perf_counter()
+            call()
+            times.append(perf_counter() - begin)
+        return {"seconds": statistics.median(times)}
+
+    def measure_call_async(self, request: Request) -> Answer:
+        """The same, awaited in this thread's loop."""
+        call = self._session(request).call_async(request["tool"], request["arguments"])
+
+        async def measure() -> list[float]:
+            times = []
+            for _ in range(request["n"] // _WARM_UP_SHARE + 1):
+                await call()
+            for _ in range(request["n"]):
+                begin = perf_counter()
+                await call()
+                times.append(perf_counter() - begin)
+            return times
+
+        return {"seconds": statistics.median(self._runner.run(measure()))}
+
+    def measure_concurrent(self, request: Request) -> Answer:
+        """`concurrency` calls at once, a thread each; the median of `n` batches."""
+        call = self._session(request).call(request["tool"], request["arguments"])
+        concurrency = request["concurrency"]
+        times = []
+        with ThreadPoolExecutor(concurrency) as threads:
+            for batch in range(request["n"] + 1):
+                begin = perf_counter()
+                for future in [threads.submit(call) for _ in range(concurrency)]:
+                    future.result()
+                if batch:
+                    times.append(perf_counter() - begin)
+        return {"seconds": statistics.median(times)}
+
+    def measure_concurrent_async(self, request: Request) -> Answer:
+        """`concurrency` calls at once in one loop; the median of `n` batches."""
+        call = self._session(request).call_async(request["tool"], request["arguments"])
+
+        async def measure() -> list[float]:
+            times = []
+            for batch in range(request["n"] + 1):
+                begin = perf_counter()
+                await asyncio.gather(*(call() for _ in range(request["concurrency"])))
+                if batch:
+                    times.append(perf_counter() - begin)
+            return times
+
+        return {"seconds": statistics.median(self._runner.run(measure()))}
+
+    def measure_warm_up_one(self, request: Request) -> Answer:
+        """One server alone."""
+        begin = perf_counter()
+        session = self._subject.open(request["target"])
+        seconds = perf_counter() - begin
+        session.close()
+        return {"seconds": seconds}
+
+    def measure_warm_up_many(self, request: Request) -> Answer:
+        """Several servers, from a thread without a loop."""
+        begin = perf_counter()
+        sessions = self._subject.open_many(request["targets"])
+        seconds = perf_counter() - begin
+        for session in sessions:
+            session.close()
+        return {"seconds": seconds}
+
+    def measure_warm_up_many_async(self, request: Request) -> Answer:
+        """Several servers, from a running loop, and how long that loop stood still at worst."""
+
+        async def measure() -> tuple[float, float]:
+            tick, gaps = 0.005, [0.0]
+
+            async def watch() -> None:
+                while True:
+                    begin = perf_counter()
+                    await asyncio.sleep(tick)
+                    gaps.append(perf_counter() - begin - tick)
+
+            watcher = asyncio.ensure_future(watch())
+            await asyncio.sleep(2 * tick)
+            begin = perf_counter()
+            sessions = await self._subject.open_many_async(request["targets"])
+            seconds = perf_counter() - begin
+            await asyncio.sleep(2 * tick)
+            watcher.cancel()
+            for session in sessions:
+                await asyncio.to_thread(session.close)
+            return seconds, max(gaps)
+
+        seconds, stall = self._runner.run(measure())
+        return {"seconds": seconds, "figures": {"stall": stall}}
+
+    def measure_single_tools(self, request: Request) -> Answer:
+        """Many tools of one server, each configured by itself: time, processes and their memory."""
+        before = {process.pid for process in self._process.children(recursive=True)}
+        begin = perf_counter()
+        sessions = self._subject.open_single_tools(request["target"], request["tools"])
+        seconds = perf_counter() - begin
+        started = [process for process in self._process.children(recursive=True) if process.pid not in before]
+        memory = sum(process.memory_info().rss for process in started)
+        for session in sessions:
+            session.close()
+        return {"seconds": seconds, "figures": {"processes": len(started), "megabytes": memory / 1e6}}
+
+    def measure_toolset(self, request: Request) -> Answer:
+        """From nothing to a list of usable tools."""
+        gc.collect()  # The tools of the round before.
+        begin = perf_counter()
+        session = self._subject.open(request["target"])
+        count = len(session.listing() if hasattr(session, "listing") else session.tools())
+        seconds = perf_counter() - begin
+        session.close()
+        if count != request["expected"]:
+            message = f"{count} tools instead of {request['expected']}"
+            raise ValueError(message)
+        return {"seconds": seconds}
+
+    def _agent(self, request: Request) -> Any:
+        from haystack.components.agents import Agent
+        from scripted_generator import ScriptedChatGenerator
+
+        key = "agent" + json.dumps(request["target"])
+        if key not in self._open:
+            session = self._subject.open(request["target"])
+            generator = ScriptedChatGenerator(request["tool"], request["arguments"], request["calls"])
+            agent = Agent(
+                chat_generator=generator,
+                tools=[tool for tool in session.tools() if tool.name == request["tool"]],
+                tool_concurrency_limit=request["calls"],
+                raise_on_tool_invocation_failure=True,
+            )
+            self._open[key] = (session, agent)
+        return self._open[key][1]
+
+    def measure_agent(self, request: Request) -> Answer:
+        """A run of two steps, the first of them with `calls` calls."""
+        from haystack.dataclasses import ChatMessage
+
+        agent, messages = self._agent(request), [ChatMessage.from_user("go")]
+        times = []
+        for run in range(request["n"] + 1):
+            begin = perf_counter()
+            result = agent.run(messages=messages)
+            if run:
+                times.append(perf_counter() - begin)
+        _check_agent_result(result, request["calls"])
+        return {"seconds": statistics.median(times)}
+
+    def measure_agent_async(self, request: Request) -> Answer:
+        """The same with `run_async`."""
+        from haystack.dataclasses import ChatMessage
+
+        agent, messages = self._agent(request), [ChatMessage.from_user("go")]
+
+        async def measure() -> list[float]:
+            times = []
+            for run in range(request["n"] + 1):
+                begin = perf_counter()
+                result = await agent.run_async(messages=messages)
+                if run:
+                    times.append(perf_counter() - begin)
+            _check_agent_result(result, request["calls"])
+            return times
+
+        return {"seconds": statistics.median(self._runner.run(measure()))}
+
+
+def _check_agent_result(result: dict[str, Any], calls: int) -> None:
+    done = [message.tool_call_result for message in result["messages"] if message.tool_call_result]
+    if len(done) != calls or any(one.error for one in done):
+        message = f"the Agent made {len(done)} calls: {done}"
+        raise ValueError(message)
+
+
+def main() -> None:
+    """Answer requests until stdin is closed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--subject", choices=["ours", "upstream", "floor"], required=True)
+    parser.add_argument("--no-uvloop", action="store_true", help="behave as if uvloop were not installed")
+    options = parser.parse_args()
+    if options.no_uvloop:
+        sys.modules["uvloop"] = None  # type: ignore[assignment]
+    # Answers go to the original stdout; whatever else is printed must not get between them.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    worker = Worker(options.subject)
+    for line in sys.stdin:
+        try:
+            answer = worker.answer(json.loads(line))
+        except worker.not_supported as error:
+            answer = {"not_supported": str(error)}
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        print(json.dumps(answer), file=answers, flush=True)
+    worker.close()
+
+
+if __name__ == "__main__":
+    main()

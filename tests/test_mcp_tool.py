@@ -1,0 +1,1104 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+import copy
+import dataclasses
+import gc
+import inspect
+import json
+import logging
+import pickle
+from contextlib import AsyncExitStack
+from typing import Any
+
+import mcp
+import pytest
+from haystack.components.agents import Agent
+from haystack.components.agents.state import State
+from haystack.dataclasses import ChatMessage, ImageContent, TextContent
+from haystack.tools import Tool
+from haystack.tools.errors import ToolInvocationError
+from mcp import types
+from mcp.server import MCPServer
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver.exceptions import ToolError
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPClient,
+    MCPConnectionError,
+    MCPError,
+    MCPInvocationError,
+    MCPServerInfo,
+    MCPTimeoutError,
+    MCPTool,
+    MCPToolNotFoundError,
+    MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from tests.support.executors import by_agent, by_agent_async, every_executor, recorded_traces
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+from tests.support.waiting import wait_until
+
+NATIVE_ASYNC = "async_function" in Tool.__dataclass_fields__
+NEEDS_HOOKS = pytest.mark.skipif(not NATIVE_ASYNC, reason="this Haystack has no hooks")
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
+
+SECRET = "s3ntinel-in-an-argument"
+
+OBJECT = {"type": "object", "properties": {}}
+
+
+class ForeignServer:
+    """
+    A low-level server whose definitions and answers a test writes as it likes, and may change while it runs.
+    """
+
+    def __init__(self, *tools: types.Tool) -> None:
+        self.tools = list(tools)
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.listings = 0
+        self.answer: types.CallToolResult | Exception = types.CallToolResult(
+            content=[types.TextContent(type="text", text="fine")]
+        )
+        self.info = InProcessServerInfo(
+            Server("foreign", on_list_tools=self._list_tools, on_call_tool=self._call_tool)
+        )
+
+    async def _list_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
+        self.listings += 1
+        return types.ListToolsResult(tools=list(self.tools))
+
+    async def _call_tool(self, _context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        self.calls.append((params.name, params.arguments or {}))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def definition(name: str, schema: dict[str, Any] | None = None, **more: Any) -> types.Tool:
+    return types.Tool(name=name, input_schema=schema if schema is not None else OBJECT, **more)
+
+
+def text_result(*texts: str, **more: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text) for text in texts], **more)
+
+
+def never_started(tmp_path) -> tuple[StdioServerInfo, Any]:
+    """A server info whose command would leave a file behind."""
+    trace = tmp_path / "started"
+    return StdioServerInfo(command="touch", args=[str(trace)]), trace
+
+
+class TestConstruction:
+    def test_the_documented_signature_holds(self):
+        parameters = list(inspect.signature(MCPTool.__init__).parameters.values())[1:]
+        documented = [parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+        assert [(parameter.name, parameter.default) for parameter in documented] == [
+            ("name", inspect.Parameter.empty),
+            ("server_info", inspect.Parameter.empty),
+            ("description", None),
+            ("connection_timeout", 30),
+            ("invocation_timeout", 30),
+            ("eager_connect", False),
+            ("outputs_to_string", None),
+            ("inputs_from_state", None),
+            ("outputs_to_state", None),
+        ]
+
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"name": ""}, "name"),
+            ({"name": None}, "name"),
+            ({"name": 5}, "name"),
+            ({"server_info": "http://localhost/mcp"}, "`server_info` must be an MCPServerInfo.*StdioServerInfo.*str"),
+            ({"server_info": None}, "`server_info` must be an MCPServerInfo.*NoneType"),
+            ({"connection_timeout": 0}, "`connection_timeout` must be a positive number of seconds, got 0"),
+            ({"connection_timeout": "30"}, "`connection_timeout`.*'30'"),
+            ({"connection_timeout": True}, "`connection_timeout`.*True"),
+            ({"connection_timeout": None}, "`connection_timeout`.*None"),
+            ({"invocation_timeout": -1}, "`invocation_timeout`.*-1"),
+            ({"invocation_timeout": float("nan")}, "`invocation_timeout`.*nan"),
+            ({"result_format": "xml"}, "result_format must be one of 'text', 'content', 'json', not 'xml'"),
+            ({"result_format": None}, "result_format must be one of"),
+            ({"tool_name_prefix": ""}, "tool_name_prefix must be 1 to 32 characters"),
+            ({"tool_name_prefix": "git hub"}, "tool_name_prefix.*'git hub'"),
+            ({"tool_name_prefix": "x" * 33}, "tool_name_prefix"),
+            ({"tool_name_prefix": 7}, "tool_name_prefix.*int"),
+        ],
+    )
+    def test_an_invalid_parameter_is_refused_by_name(self, parameters, message):
+        with pytest.raises(ValueError, match=message):
+            MCPTool(**{"name": "add", "server_info": COUNTER, **parameters})
+
+    @pytest.mark.parametrize("parameter", ["connection_timeout", "invocation_timeout"])
+    def test_a_timeout_that_is_accepted_can_be_waited_for(self, parameter):
+        try:
+            tool = MCPTool("add", COUNTER, **{parameter: float("inf")})
+        except ValueError as error:
+            assert parameter in str(error)
+        else:
+            with tool:
+                assert json.loads(tool.invoke(a=1, b=2))["content"][0]["text"] == "3"
+
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"outputs_to_state": {"k": "source"}}, "outputs_to_state configuration for key 'k' must be a dict"),
+            ({"outputs_to_state": {"k": {"source": 1}}}, "outputs_to_state source for key 'k'"),
+            ({"outputs_to_state": {"k": {"handler": "no"}}}, "outputs_to_state handler for key 'k'"),
+            ({"outputs_to_string": {"handler": "no"}}, "outputs_to_string handler must be callable"),
+            ({"outputs_to_string": {"source": "a", "b": {}}}, "Invalid outputs_to_string config"),
+            ({"inputs_from_state": {"k": 5}}, "inputs_from_state values must be str"),
+        ],
+    )
+    def test_a_malformed_state_mapping_is_refused_at_once(self, parameters, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            MCPTool("add", COUNTER, **parameters)
+
+    def test_a_lazy_tool_connects_to_nothing(self, tmp_path):
+        info, trace = never_started(tmp_path)
+        tool = MCPTool("add", info)
+        assert (tool.name, tool.description, tool.eager_connect) == ("add", "", False)
+        assert tool.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
+        assert tool.tool_spec["name"] == "add"
+        repr(tool), tool.to_dict(), copy.deepcopy(tool)
+        tool.close()
+        assert not trace.exists()
+
+    def test_an_eager_tool_has_its_schema_at_once(self):
+        tool = MCPTool("add", COUNTER, eager_connect=True)
+        try:
+            assert sorted(tool.parameters["properties"]) == ["a", "b"]
+            assert tool.description == "Add two integers."
+        finally:
+            tool.close()
+
+    def test_an_eager_tool_that_the_server_does_not_have_is_an_error_with_the_available_ones(self):
+        with pytest.raises(MCPToolNotFoundError, match="'subtract' not found.*Available tools: add, echo") as raised:
+            MCPTool("subtract", COUNTER, eager_connect=True)
+        assert raised.value.tool_name == "subtract"
+        assert "add" in raised.value.available_tools
+
+    def test_a_tool_of_a_server_without_tools_is_not_found(self):
+        server = ForeignServer()
+        tool = MCPTool("add", server.info)
+        with pytest.raises(MCPToolNotFoundError, match="No tools available") as raised:
+            tool.warm_up()
+        tool.close()
+        assert (raised.value.tool_name, raised.value.available_tools) == ("add", [])
+
+    def test_an_eager_tool_of_a_server_that_cannot_be_reached_is_a_connection_error(self):
+        info = StdioServerInfo(command="mcp-no-such-command")
+        with pytest.raises(MCPConnectionError, match="mcp-no-such-command.*not found") as raised:
+            MCPTool("add", info, eager_connect=True)
+        assert raised.value.server_info == info
+        assert raised.value.operation == "connect"
+
+    def test_a_server_that_never_answers_is_a_timeout(self, stdio_server):
+        server = stdio_server("--hang-at-start")
+        tool = MCPTool("add", StdioServerInfo(server.command, server.args), connection_timeout=0.5)
+        with pytest.raises(TimeoutError) as raised:
+            tool.warm_up()
+        assert isinstance(raised.value, MCPConnectionError)
+        assert "0.5 seconds" in str(raised.value)
+        tool.close()
+        server.wait_until_gone()
+
+    def test_timeouts_are_readable(self):
+        tool = MCPTool("add", COUNTER, connection_timeout=7, invocation_timeout=8.5)
+        assert (tool.connection_timeout, tool.invocation_timeout) == (7, 8.5)
+
+    def test_a_failed_warm_up_on_entering_closes_the_connection(self):
+        tool = MCPTool("subtract", COUNTER)
+        with pytest.raises(MCPToolNotFoundError), tool:
+            pass
+        state = tool._connection.status().state
+        tool.close()
+        assert state == "closed"
+
+    async def test_a_failed_warm_up_on_entering_closes_the_connection_from_async_code(self):
+        tool = MCPTool("subtract", COUNTER)
+        with pytest.raises(MCPToolNotFoundError):
+            async with tool:
+                pass
+        state = tool._connection.status().state
+        await tool.close_async()
+        assert state == "closed"
+
+
+class TestNames:
+    def test_a_name_that_providers_refuse_is_made_safe(self):
+        server = ForeignServer(definition("repo/search.code"))
+        with MCPTool("repo/search.code", server.info) as tool:
+            assert (tool.name, tool.remote_name) == ("repo_search_code", "repo/search.code")
+            tool.invoke()
+        assert server.calls == [("repo/search.code", {})]
+
+    def test_a_prefix_is_for_the_model_only(self):
+        with MCPTool("add", COUNTER, tool_name_prefix="calc") as tool:
+            assert (tool.name, tool.remote_name, tool.tool_spec["name"]) == ("calc_add", "add", "calc_add")
+            assert json.loads(tool.invoke(a=1, b=2))["content"][0]["text"] == "3"
+
+    def test_errors_use_the_name_that_the_model_knows(self):
+        with MCPTool("fail", COUNTER, tool_name_prefix="counter") as tool:
+            with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `counter_fail`: .*no luck") as raised:
+                tool.invoke(message="no luck")
+        assert raised.value.tool_name == "counter_fail"
+
+
+class TestDefinition:
+    def test_the_server_describes_the_tool(self):
+        schema = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+        output = {"type": "object", "properties": {"hits": {"type": "integer"}}}
+        server = ForeignServer(
+            definition(
+                "search",
+                schema,
+                title="Search",
+                description="Searches.",
+                output_schema=output,
+                annotations=types.ToolAnnotations(read_only_hint=True),
+                _meta={"vendor/kind": "index"},
+            )
+        )
+        with MCPTool("search", server.info) as tool:
+            assert tool.description == "Searches."
+            assert tool.parameters == schema
+            assert tool.title == "Search"
+            assert tool.output_schema == output
+            assert tool.annotations is not None and tool.annotations.read_only_hint is True
+            assert tool.meta == {"vendor/kind": "index"}
+            assert tool.remote_name == "search"
+            assert tool.server_info is server.info
+
+    def test_before_warm_up_there_is_nothing_to_know(self):
+        tool = MCPTool("search", COUNTER)
+        assert (tool.title, tool.annotations, tool.output_schema, tool.meta) == (None, None, None, None)
+
+    def test_a_description_of_the_users_own_stays(self):
+        with MCPTool("add", COUNTER, description="Sums up.") as tool:
+            assert tool.description == "Sums up."
+
+    def test_a_tool_without_description_has_an_empty_one(self):
+        with MCPTool("search", ForeignServer(definition("search")).info) as tool:
+            assert tool.description == ""
+
+    def test_a_schema_of_an_older_draft_is_translated(self):
+        schema = {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "object",
+            "properties": {
+                "pair": {"type": "array", "items": [{"type": "string"}, {"type": "number"}]},
+                "share": {"type": "number", "minimum": 0, "exclusiveMinimum": True},
+                "word": {"type": "string", "pattern": "^\\p{L}+$"},
+            },
+        }
+        with MCPTool("foreign", ForeignServer(definition("foreign", schema)).info) as tool:
+            properties = tool.parameters["properties"]
+            assert properties["pair"]["prefixItems"] == [{"type": "string"}, {"type": "number"}]
+            assert properties["share"] == {"type": "number", "exclusiveMinimum": 0}
+            assert properties["word"] == {"type": "string"}
+            Tool(name="t", description="", parameters=tool.parameters, function=print)
+
+    def test_an_unusable_schema_is_an_error_that_names_the_tool(self):
+        server = ForeignServer(definition("broken", {"type": "object", "properties": {"x": {"type": "strung"}}}))
+        tool = MCPTool("broken", server.info)
+        with pytest.raises(ValueError, match="schema of tool 'broken' is unusable"):
+            tool.warm_up()
+        tool.close()
+
+    def test_warming_up_again_asks_nothing_of_the_server(self):
+        server = ForeignServer(definition("search"))
+        with MCPTool("search", server.info) as tool:
+            for _ in range(5):
+                tool.warm_up()
+                tool.invoke()
+            assert server.listings == 1
+
+    @pytest.mark.parametrize("first_use", ["warm_up", "invoke"])
+    def test_after_close_warming_up_shows_what_the_server_has_now(self, first_use):
+        server = ForeignServer(definition("search", description="Old."))
+        with MCPTool("search", server.info) as tool:
+            tool.close()
+            server.tools = [definition("search", description="New.")]
+            if first_use == "invoke":
+                tool.invoke()
+            tool.warm_up()
+            assert tool.description == "New."
+
+
+class TestCalls:
+    def test_the_result_is_the_documented_json_string(self):
+        with MCPTool("add", COUNTER) as tool:
+            result = tool.invoke(a=5, b=3)
+        assert isinstance(result, str)
+        parsed = json.loads(result)
+        assert parsed["content"][0]["text"] == "8"
+        assert parsed["content"][0]["type"] == "text"
+        assert parsed["isError"] is False
+        assert parsed["structuredContent"] == {"result": 8}
+
+    @pytest.mark.parametrize("method", ["ainvoke", "invoke_async"])
+    @pytest.mark.parametrize("state", [None, {"sum": {"source": "result"}}])
+    async def test_awaiting_gives_the_same_as_invoking(self, method, state):
+        tool = MCPTool("add", COUNTER, outputs_to_state=state)
+        try:
+            awaited = await getattr(tool, method)(a=5, b=3)
+            invoked = await asyncio.to_thread(tool.invoke, a=5, b=3)
+            assert type(awaited) is type(invoked)
+            assert awaited == invoked
+        finally:
+            await tool.close_async()
+
+    @pytest.mark.parametrize("method", ["ainvoke", "invoke_async"])
+    async def test_awaiting_fails_as_invoking_does(self, method):
+        async with MCPTool("fail", COUNTER) as tool:
+            with pytest.raises(MCPInvocationError) as awaited:
+                await getattr(tool, method)(message="no luck")
+            with pytest.raises(MCPInvocationError) as invoked:
+                await asyncio.to_thread(tool.invoke, message="no luck")
+        assert str(awaited.value) == str(invoked.value)
+
+    def test_the_first_call_connects(self):
+        tool = MCPTool("add", COUNTER)
+        assert json.loads(tool.invoke(a=1, b=2))["isError"] is False
+        assert tool.description == "Add two integers."
+        tool.close()
+
+    def test_a_call_after_close_connects_again(self):
+        with MCPTool("add", COUNTER) as tool:
+            tool.close()
+            tool.close()
+            assert json.loads(tool.invoke(a=1, b=2))["content"][0]["text"] == "3"
+
+    async def test_several_loops_may_call_one_tool(self):
+        async with MCPTool("add", COUNTER) as tool:
+            here = json.loads(await tool.ainvoke(a=1, b=2))
+            elsewhere = json.loads(await asyncio.to_thread(asyncio.run, tool.ainvoke(a=1, b=2)))
+            assert here == elsewhere
+
+    async def test_invoking_inside_a_running_loop_works(self):
+        async with MCPTool("add", COUNTER) as tool:
+            assert json.loads(tool.invoke(a=1, b=2))["content"][0]["text"] == "3"
+
+    def test_a_server_written_with_fastmcp_serves(self):
+        with MCPTool("person", FASTMCP) as tool:
+            assert json.loads(tool.invoke(name="Ada"))["structuredContent"] == {"name": "Ada", "age": 42}
+            assert tool.annotations is not None and tool.annotations.read_only_hint is True
+
+    @pytest.mark.parametrize(
+        "name",
+        ["self", "name", "state", "kwargs", "streaming_callback", "tool_name", "mcp_arguments", "arguments", "tool_args"],
+    )
+    @every_executor
+    def test_a_parameter_may_have_any_name(self, execute, name):
+        schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+        server = ForeignServer(definition("odd", schema))
+        with MCPTool("odd", server.info) as tool:
+            assert execute([tool], ("odd", {name: "value"})).result == "fine"
+            tool.invoke(**{name: "value"})
+            asyncio.run(tool.ainvoke(**{name: "value"}))
+            asyncio.run(tool.invoke_async(**{name: "value"}))
+        assert server.calls == [("odd", {name: "value"})] * 4
+
+    def test_a_streaming_callback_is_not_sent_to_the_server(self):
+        server = ForeignServer(definition("search"))
+        with MCPTool("search", server.info) as tool:
+            tool.invoke(streaming_callback=print, q="x")
+            asyncio.run(tool.ainvoke(streaming_callback=print, q="x"))
+        assert server.calls == [("search", {"q": "x"})] * 2
+
+    def test_haystack_finds_no_state_parameter_to_inject(self):
+        tool = MCPTool("add", COUNTER)
+        parameters = inspect.signature(tool.function).parameters
+        assert list(parameters) == ["streaming_callback", "mcp_arguments"]
+        assert parameters["mcp_arguments"].kind is inspect.Parameter.VAR_KEYWORD
+        assert not inspect.iscoroutinefunction(tool.function)
+        if NATIVE_ASYNC:
+            assert inspect.iscoroutinefunction(tool.async_function)
+
+    @every_executor
+    @pytest.mark.parametrize("key", ["kwargs", "state", "arguments"])
+    def test_a_state_key_is_never_sent_without_having_been_mapped(self, execute, key):
+        server = ForeignServer(definition("search"))
+        with MCPTool("search", server.info) as tool:
+            execute([tool], ("search", {"q": "x"}), state_schema={key: {"type": dict}}, state={key: {"no": 1}})
+        assert server.calls == [("search", {"q": "x"})]
+
+
+class TestErrors:
+    def test_the_servers_own_text_is_the_message(self):
+        with MCPTool("fail", FASTMCP) as tool, pytest.raises(MCPInvocationError) as raised:
+            tool.invoke(message="no luck")
+        error = raised.value
+        assert str(error) == "Failed to invoke Tool `fail`: no luck"
+        assert isinstance(error, ToolInvocationError)
+        assert not isinstance(error, MCPError)
+        assert error.tool_name == "fail"
+        assert error.tool_args == {"message": "no luck"}
+        assert (error.code, error.data) == (None, None)
+
+    def test_an_error_of_several_blocks_is_one_text_without_python_reprs(self):
+        server = ForeignServer(definition("search"))
+        server.answer = text_result("first", "second", is_error=True)
+        with MCPTool("search", server.info) as tool, pytest.raises(MCPInvocationError) as raised:
+            tool.invoke()
+        assert str(raised.value) == "Failed to invoke Tool `search`: first\nsecond"
+
+    def test_an_error_without_text_says_so(self):
+        server = ForeignServer(definition("search"))
+        server.answer = text_result(is_error=True)
+        with MCPTool("search", server.info) as tool, pytest.raises(MCPInvocationError, match="gave no error text"):
+            tool.invoke()
+
+    def test_a_protocol_error_carries_its_code_and_data(self):
+        server = ForeignServer(definition("search"))
+        server.answer = mcp.MCPError(-32042, "quota exceeded", {"limit": 5})
+        with MCPTool("search", server.info) as tool:
+            with pytest.raises(MCPInvocationError) as raised:
+                tool.invoke(q="x")
+            with pytest.raises(MCPInvocationError) as awaited:
+                asyncio.run(tool.ainvoke(q="x"))
+        for error in (raised.value, awaited.value):
+            assert str(error) == "Failed to invoke Tool `search`: quota exceeded"
+            assert (error.code, error.data) == (-32042, {"limit": 5})
+
+    def test_a_call_that_takes_too_long_is_a_timeout(self):
+        with MCPTool("sleep", COUNTER, invocation_timeout=0.3) as tool:
+            with pytest.raises(TimeoutError, match=r"Failed to invoke Tool `sleep`: timed out after 0\.3 seconds") as sync:
+                tool.invoke(seconds=600)
+            with pytest.raises(MCPTimeoutError) as awaited:
+                asyncio.run(tool.ainvoke(seconds=600))
+        assert isinstance(sync.value, MCPInvocationError)
+        assert str(awaited.value) == str(sync.value)
+
+    @pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+    def test_a_call_to_a_server_that_is_not_there_is_an_invocation_error(self, method):
+        tool = MCPTool("add", StdioServerInfo("mcp-no-such-command"))
+        with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `add`: .*mcp-no-such-command") as raised:
+            result = getattr(tool, method)(a=1, b=2)
+            asyncio.run(result)
+        assert isinstance(raised.value.__cause__, MCPConnectionError)
+        tool.close()
+
+    @pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+    def test_a_call_of_a_tool_that_the_server_does_not_have_says_so(self, method):
+        tool = MCPTool("subtract", COUNTER)
+        with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `subtract`: .*not found.*Available tools"):
+            asyncio.run(getattr(tool, method)())
+        tool.close()
+
+    def test_an_answer_that_breaks_the_output_schema_is_an_error_without_its_values(self):
+        output = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        server = ForeignServer(definition("count", output_schema=output))
+        server.answer = text_result("x", structured_content={"n": SECRET})
+        with MCPTool("count", server.info) as tool, pytest.raises(MCPInvocationError, match="output schema") as raised:
+            tool.invoke()
+        assert SECRET not in str(raised.value)
+
+    @every_executor
+    def test_the_model_reads_the_error_one_level_deep(self, execute):
+        with MCPTool("fail", FASTMCP) as tool:
+            text = execute([tool], ("fail", {"message": "no luck"})).error
+        assert text.count("Failed to invoke") == 1
+        assert text.endswith("no luck")
+
+
+def _all_texts(error: BaseException) -> str:
+    """What anybody could print of an exception and what it came from."""
+    texts = []
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        current = pending.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        texts += [str(current), repr(current)]
+        pending += [current.__cause__, None if current.__suppress_context__ else current.__context__]
+    return "\n".join(texts)
+
+
+class TestSecrecy:
+    """Argument values, above all those that come from State, are in no message, log, trace or repr."""
+
+    @pytest.fixture(autouse=True)
+    def log_everything(self, caplog):
+        caplog.set_level(logging.DEBUG, logger="haystack")
+        caplog.set_level(logging.DEBUG, logger="haystack_integrations")
+
+    @pytest.fixture(params=["invoke", "ainvoke"])
+    def failing_call(self, request):
+        def fail(tool: MCPTool, **arguments: Any) -> MCPInvocationError:
+            with pytest.raises(MCPInvocationError) as raised:
+                if request.param == "invoke":
+                    tool.invoke(**arguments)
+                else:
+                    asyncio.run(tool.ainvoke(**arguments))
+            return raised.value
+
+        return fail
+
+    @staticmethod
+    def logged(caplog) -> str:
+        return "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("haystack"))
+
+    def test_not_when_the_tool_reports_an_error(self, failing_call, caplog):
+        with MCPTool("secret_echo", COUNTER) as tool:
+            error = failing_call(tool, text="hi", token=SECRET, refuse=True)
+        assert SECRET not in _all_texts(error)
+        assert error.tool_args == {"text": "hi", "token": SECRET, "refuse": True}
+        assert SECRET not in self.logged(caplog)
+
+    def test_not_when_the_server_answers_with_a_protocol_error(self, failing_call, caplog):
+        server = ForeignServer(definition("search"))
+        server.answer = mcp.MCPError(-32000, "no")
+        with MCPTool("search", server.info) as tool:
+            assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
+        assert SECRET not in self.logged(caplog)
+
+    def test_not_when_the_call_times_out(self, failing_call, caplog):
+        server = MCPServer("slow")
+
+        @server.tool()
+        async def wait(token: str) -> str:
+            await asyncio.Event().wait()
+            return token
+
+        with MCPTool("wait", InProcessServerInfo(server), invocation_timeout=0.2) as tool:
+            assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
+        assert SECRET not in self.logged(caplog)
+
+    def test_not_when_the_server_dies(self, failing_call, caplog, stdio_server):
+        server = stdio_server()
+        info = StdioServerInfo(server.command, server.args, max_retries=0)
+        with MCPTool("die", info) as tool:
+            assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
+        assert SECRET not in self.logged(caplog)
+
+    def test_not_when_the_server_is_not_there(self, failing_call, caplog):
+        tool = MCPTool("add", StdioServerInfo("mcp-no-such-command"))
+        assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
+        tool.close()
+        assert SECRET not in self.logged(caplog)
+
+    def test_not_when_the_arguments_are_no_json(self, failing_call, caplog):
+        class Odd:
+            def __repr__(self) -> str:
+                return SECRET
+
+        with MCPTool("echo", COUNTER) as tool:
+            assert SECRET not in _all_texts(failing_call(tool, text=Odd()))
+        assert SECRET not in self.logged(caplog)
+
+    def test_not_when_a_clients_own_code_fails(self, failing_call, caplog):
+        class Broken(MCPClient):
+            async def connect(self) -> list[types.Tool]:
+                return [definition("search")]
+
+            async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+                raise KeyError("broken")
+
+            async def aclose(self) -> None:
+                pass
+
+        with MCPTool("search", client_info_of(Broken)) as tool:
+            assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
+        assert SECRET not in self.logged(caplog)
+
+    @every_executor
+    @pytest.mark.parametrize("refuse", [False, True])
+    def test_a_value_from_state_is_seen_by_the_server_only(self, execute, refuse, caplog):
+        tool = MCPTool("secret_echo", COUNTER, inputs_from_state={"api_token": "token"})
+        with tool, recorded_traces(content=False) as traces:
+            outcome = execute(
+                [tool],
+                ("secret_echo", {"text": "hi", "refuse": refuse}),
+                state_schema={"api_token": {"type": str}},
+                state={"api_token": SECRET},
+            )
+        seen = outcome.results[0].result
+        assert seen.endswith("the token was refused") if refuse else f"of {len(SECRET)} characters" in seen
+        assert SECRET not in seen
+        for turn in outcome.turns:
+            assert sorted(turn.tool_specs[0]["parameters"]["properties"]) == ["refuse", "text"]
+        assert SECRET not in self.logged(caplog)
+        assert SECRET not in traces.text
+
+
+class TestStateInputs:
+    def test_the_model_does_not_see_a_parameter_from_state(self):
+        tool = MCPTool("secret_echo", COUNTER, inputs_from_state={"api_token": "token"})
+        with tool:
+            assert sorted(tool.parameters["properties"]) == ["refuse", "text"]
+            assert tool.parameters["required"] == ["text"]
+            assert tool.inputs_from_state == {"api_token": "token"}
+
+    def test_a_parameter_that_the_tool_does_not_have_is_an_error_with_the_valid_ones(self):
+        tool = MCPTool("add", COUNTER, inputs_from_state={"key": "c"})
+        with pytest.raises(ValueError, match="'add' maps 'key' to unknown parameter 'c'.*Valid parameters are: a, b"):
+            tool.warm_up()
+        tool.close()
+
+    @pytest.mark.parametrize("bogus", ["mcp_arguments", "streaming_callback", "kwargs", "self"])
+    def test_a_parameter_of_the_python_function_is_no_parameter_of_the_tool(self, bogus):
+        tool = MCPTool("add", COUNTER, inputs_from_state={"key": bogus})
+        with pytest.raises(ValueError, match=f"unknown parameter '{bogus}'"):
+            tool.warm_up()
+        tool.close()
+
+    def test_a_tool_without_parameters_has_none_to_map(self):
+        tool = MCPTool("pid", COUNTER, inputs_from_state={"key": "c"})
+        with pytest.raises(ValueError, match="Valid parameters are: none"):
+            tool.warm_up()
+        tool.close()
+
+    @every_executor
+    def test_the_value_comes_from_state(self, execute):
+        tool = MCPTool("add", COUNTER, inputs_from_state={"offset": "b"})
+        with tool:
+            outcome = execute([tool], ("add", {"a": 5}), state_schema={"offset": {"type": int}}, state={"offset": 37})
+        assert outcome.result == "42"
+
+
+def first_letter(value: Any) -> str:
+    return str(value)[0]
+
+
+def shout(value: Any) -> str:
+    return f"{value}!"
+
+
+def keep_city(_current: Any, new: Any) -> str:
+    return new["city"].upper()
+
+
+class TestStateOutputs:
+    @pytest.mark.parametrize(
+        ("tool_name", "arguments", "expected"),
+        [
+            ("structured", {"city": "Rome"}, {"city": "Rome", "temperature": 21.5, "conditions": ["sunny", "windy"]}),
+            ("structured_only", {}, {"answer": 42}),
+            ("json_text", {}, {"answer": 42}),
+            ("add", {"a": 1, "b": 2}, {"result": 3}),
+            ("echo", {"text": "hi"}, {"result": "hi"}),
+            ("nothing", {}, {"result": ""}),
+        ],
+    )
+    def test_the_call_gives_a_dict(self, tool_name, arguments, expected):
+        with MCPTool(tool_name, COUNTER, outputs_to_state={"whole": {}}) as tool:
+            result = tool.invoke(**arguments)
+        assert isinstance(result, dict)
+        assert result == expected
+
+    @every_executor
+    def test_a_source_and_the_whole_go_to_state_and_the_text_to_the_model(self, execute):
+        outputs = {"town": {"source": "city"}, "whole": {}, "loud": {"handler": keep_city}, "none": {"source": "nope"}}
+        schema = {"town": {"type": str}, "whole": {"type": dict}, "loud": {"type": str}, "none": {"type": str}}
+        with MCPTool("structured", COUNTER, outputs_to_state=outputs) as tool:
+            outcome = execute([tool], ("structured", {"city": "Rome"}), state_schema=schema)
+        assert outcome.state["town"] == "Rome"
+        assert outcome.state["whole"]["temperature"] == 21.5
+        assert outcome.state["loud"] == "ROME"
+        assert outcome.state["none"] is None
+        assert json.loads(outcome.result) == {"city": "Rome", "temperature": 21.5, "conditions": ["sunny", "windy"]}
+
+    @every_executor
+    def test_a_text_goes_to_state_as_the_result(self, execute):
+        with MCPTool("echo", COUNTER, outputs_to_state={"said": {"source": "result"}}) as tool:
+            outcome = execute([tool], ("echo", {"text": "hi"}), state_schema={"said": {"type": str}})
+        assert (outcome.state["said"], outcome.result) == ("hi", "hi")
+
+    @every_executor
+    def test_images_go_to_state_too(self, execute):
+        with MCPTool("mixed", COUNTER, outputs_to_state={"parts": {"source": "result"}}) as tool:
+            outcome = execute([tool], ("mixed", {}), state_schema={"parts": {"type": list}})
+        assert [type(part) for part in outcome.state["parts"]] == [TextContent, ImageContent, TextContent]
+        assert outcome.result == "before\n[image: image/png, 69 B]\nafter"
+
+    @every_executor
+    def test_a_failed_call_leaves_state_alone(self, execute):
+        with MCPTool("fail", COUNTER, outputs_to_state={"said": {}}) as tool:
+            outcome = execute([tool], ("fail", {"message": "no"}), state_schema={"said": {"type": dict}})
+        assert outcome.error
+        assert outcome.state["said"] is None
+
+
+class TestStringOutputs:
+    @every_executor
+    @pytest.mark.parametrize(
+        ("config", "expected"),
+        [
+            ({"source": "city"}, "Rome"),
+            ({"source": "city", "handler": shout}, "Rome!"),
+            ({"source": "conditions", "handler": first_letter}, "["),
+        ],
+    )
+    def test_a_source_gives_the_model_that_part(self, execute, config, expected):
+        with MCPTool("structured", COUNTER, outputs_to_string=config) as tool:
+            assert execute([tool], ("structured", {"city": "Rome"})).result == expected
+
+    @every_executor
+    def test_a_handler_alone_is_given_the_json_string(self, execute):
+        with MCPTool("add", COUNTER, outputs_to_string={"handler": first_letter}) as tool:
+            assert execute([tool], ("add", {"a": 1, "b": 2})).result == "{"
+
+    @every_executor
+    def test_several_outputs_are_shown_together(self, execute):
+        config = {"where": {"source": "city"}, "loud": {"source": "city", "handler": shout}}
+        with MCPTool("structured", COUNTER, outputs_to_string=config) as tool:
+            shown = execute([tool], ("structured", {"city": "Rome"})).result
+        assert "Rome!" in shown
+        assert "where" in shown
+
+    @every_executor
+    def test_the_raw_result_is_the_json_string(self, execute):
+        with MCPTool("add", COUNTER, outputs_to_string={"raw_result": True}) as tool:
+            assert json.loads(execute([tool], ("add", {"a": 1, "b": 2})).result)["isError"] is False
+
+    @every_executor
+    def test_both_mappings_work_together(self, execute):
+        tool = MCPTool(
+            "structured",
+            COUNTER,
+            outputs_to_string={"source": "city"},
+            outputs_to_state={"degrees": {"source": "temperature"}},
+        )
+        with tool:
+            outcome = execute([tool], ("structured", {"city": "Rome"}), state_schema={"degrees": {"type": float}})
+        assert (outcome.result, outcome.state) == ("Rome", {"degrees": 21.5})
+
+    @pytest.mark.parametrize("config", [{"handler": shout}, {"raw_result": True}, {}, None])
+    def test_without_a_source_the_call_gives_the_json_string(self, config):
+        with MCPTool("add", COUNTER, outputs_to_string=config) as tool:
+            assert isinstance(tool.invoke(a=1, b=2), str)
+
+
+class TestResultFormat:
+    @every_executor
+    def test_the_model_reads_clean_text_by_default(self, execute):
+        with MCPTool("add", COUNTER) as add, MCPTool("image", COUNTER) as image:
+            assert execute([add], ("add", {"a": 1, "b": 2})).result == "3"
+            assert execute([image], ("image", {})).result == "[image: image/png, 69 B]"
+
+    @every_executor
+    def test_text_comes_as_text_in_the_content_format_too(self, execute):
+        with MCPTool("echo", COUNTER, result_format="content") as tool:
+            assert execute([tool], ("echo", {"text": "hi"})).result == "hi"
+
+    @every_executor
+    def test_the_content_format_gives_images(self, execute):
+        with MCPTool("mixed", COUNTER, result_format="content") as tool:
+            parts = execute([tool], ("mixed", {})).result
+        assert [type(part) for part in parts] == [TextContent, ImageContent, TextContent]
+        assert parts[1].mime_type == "image/png"
+
+    @every_executor
+    def test_the_json_format_gives_the_envelope(self, execute):
+        with MCPTool("add", COUNTER, result_format="json") as tool:
+            assert json.loads(execute([tool], ("add", {"a": 1, "b": 2})).result)["structuredContent"] == {"result": 3}
+
+    @every_executor
+    @pytest.mark.parametrize("result_format", ["text", "content", "json"])
+    def test_every_format_goes_with_state(self, execute, result_format):
+        tool = MCPTool("echo", COUNTER, result_format=result_format, outputs_to_state={"said": {"source": "result"}})
+        with tool:
+            outcome = execute([tool], ("echo", {"text": "hi"}), state_schema={"said": {"type": str}})
+        assert outcome.state["said"] == "hi"
+        assert "hi" in outcome.result
+        assert (outcome.result == "hi") == (result_format != "json")
+
+    @every_executor
+    @pytest.mark.parametrize("tool_name", ["image", "audio", "blob", "mixed"])
+    def test_base64_never_reaches_the_model_as_text(self, execute, tool_name):
+        with MCPTool(tool_name, COUNTER) as tool:
+            data = [block.get("data") or block.get("resource", {}).get("blob") for block in _content(tool.invoke())]
+            shown = execute([tool], (tool_name, {})).result
+        assert isinstance(shown, str)
+        assert not any(encoded in shown for encoded in data if encoded)
+
+
+def _content(result: str | dict[str, Any]) -> list[dict[str, Any]]:
+    assert isinstance(result, str)
+    return json.loads(result)["content"]
+
+
+class TestAsAnObject:
+    @pytest.fixture
+    def warm(self):
+        with MCPTool("add", COUNTER) as tool:
+            yield tool
+
+    def test_a_copy_is_the_tool_itself(self, warm):
+        assert copy.copy(warm) is warm
+        assert copy.deepcopy(warm) is warm
+        assert copy.deepcopy([{"tools": [warm]}])[0]["tools"][0] is warm
+
+    def test_asdict_gives_the_fields(self, warm):
+        fields = dataclasses.asdict(warm)
+        assert fields["name"] == "add"
+        assert fields["parameters"] == warm.parameters
+        assert set(fields) == {field.name for field in dataclasses.fields(Tool)}
+
+    def test_it_is_equal_to_itself_and_to_no_other_tool(self, warm):
+        assert warm == warm  # noqa: PLR0124
+        assert warm != MCPTool("echo", COUNTER)
+        assert warm in [warm]
+
+    def test_pickling_keeps_the_configuration_and_not_the_connection(self):
+        tool = MCPTool(
+            "secret_echo",
+            COUNTER,
+            description="Mine.",
+            connection_timeout=7,
+            invocation_timeout=8,
+            outputs_to_string={"source": "result", "handler": shout},
+            inputs_from_state={"api_token": "token"},
+            outputs_to_state={"said": {"source": "result", "handler": keep_city}},
+            tool_name_prefix="my",
+            result_format="json",
+            share=False,
+        )
+        with tool:
+            twin = pickle.loads(pickle.dumps(tool))  # noqa: S301
+            assert twin.to_dict() == tool.to_dict()
+            assert twin.name == "my_secret_echo"
+            assert not twin._connection.is_ready
+            assert json.loads(MCPTool.invoke(pickle.loads(pickle.dumps(MCPTool("add", COUNTER))), a=1, b=2))  # noqa: S301
+        gc.collect()
+
+    def test_an_eager_tool_is_unpickled_without_connecting(self, tmp_path):
+        info, trace = never_started(tmp_path)
+        tool = MCPTool("add", info)
+        tool.eager_connect = True
+        twin = pickle.loads(pickle.dumps(tool))  # noqa: S301
+        assert twin.eager_connect is True
+        assert not trace.exists()
+
+    def test_its_repr_names_the_tool_and_its_server(self, warm):
+        assert repr(warm) == f"MCPTool(name='add', server_info={COUNTER!r})"
+
+    def test_neither_repr_nor_trace_show_plain_secrets(self):
+        info = StreamableHttpServerInfo(url=f"https://u:{SECRET}@h/mcp?key={SECRET}", token=SECRET, headers={"A": SECRET})
+        tool = MCPTool("add", info, outputs_to_string={"handler": shout})
+        assert SECRET not in repr(tool)
+        assert SECRET not in json.dumps(tool._to_trace_dict())
+        assert SECRET not in str(MCPConnectionError("x", server_info=info))
+
+    @NEEDS_HOOKS
+    @pytest.mark.parametrize("execute", [by_agent, by_agent_async])
+    def test_hooks_may_read_the_tools_from_state(self, execute, warm, monkeypatch):
+        from haystack.hooks import hook
+
+        seen = []
+
+        @hook
+        def look(state: State) -> None:
+            seen.extend(state.get("tools"))
+
+        original = Agent.__init__
+        monkeypatch.setattr(Agent, "__init__", lambda *args, **rest: original(*args, hooks={"before_run": [look]}, **rest))
+        assert execute([warm], ("add", {"a": 1, "b": 2})).result == "3"
+        assert seen == [warm]
+        assert seen[0] is warm
+
+
+@dataclasses.dataclass
+class OwnServerInfo(MCPServerInfo):
+    greeting: str = "hello"
+    client_class: Any = None
+
+    def create_client(self) -> MCPClient:
+        return self.client_class(self)
+
+
+def client_info_of(client_class: type[MCPClient]) -> MCPServerInfo:
+    class Info(MCPServerInfo):
+        def create_client(self) -> MCPClient:
+            return client_class()
+
+    return Info()
+
+
+class JsonClient(MCPClient):
+    """The least a client of a user's own has."""
+
+    def __init__(self, info: OwnServerInfo) -> None:
+        self.info = info
+        self.closed = False
+
+    async def connect(self) -> list[types.Tool]:
+        return [definition("greet", {"type": "object", "properties": {"name": {"type": "string"}}})]
+
+    async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+        return text_result(f"{self.info.greeting} {tool_args['name']}").model_dump_json(by_alias=True)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+class SessionOwningClient(MCPClient):
+    """One that leaves calls and closing to the base class, as the clients of version 2 did."""
+
+    def __init__(self, info: OwnServerInfo) -> None:
+        super().__init__()
+        self.info = info
+
+    async def connect(self) -> list[types.Tool]:
+        server = MCPServer("own")
+        greeting = self.info.greeting
+
+        @server.tool()
+        def greet(name: str) -> str:
+            if name == "nobody":
+                message = "nobody is there"
+                raise ToolError(message)
+            return f"{greeting} {name}"
+
+        self.exit_stack = AsyncExitStack()
+        client = await self.exit_stack.enter_async_context(mcp.Client(server))
+        self.session = client.session
+        return (await client.list_tools()).tools
+
+
+class TestClientsOfTheUsersOwn:
+    @pytest.mark.parametrize("client_class", [JsonClient, SessionOwningClient])
+    @every_executor
+    def test_they_serve_tools(self, execute, client_class):
+        with MCPToolset(OwnServerInfo("good day", client_class)) as toolset:
+            assert execute(toolset, ("greet", {"name": "Ada"})).result == "good day Ada"
+            assert json.loads(toolset[0].invoke(name="Ada"))["content"][0]["text"] == "good day Ada"
+            assert json.loads(asyncio.run(toolset[0].ainvoke(name="Ada")))["content"][0]["text"] == "good day Ada"
+
+    def test_they_are_closed_with_the_tool(self):
+        made: list[JsonClient] = []
+
+        class Client(JsonClient):
+            def __init__(self) -> None:
+                super().__init__(OwnServerInfo())
+                made.append(self)
+
+        with MCPTool("greet", client_info_of(Client)):
+            assert [client.closed for client in made] == [False]
+        assert [client.closed for client in made] == [True]
+
+    def test_one_that_answers_in_plain_words_is_understood(self):
+        class Plain(JsonClient):
+            def __init__(self) -> None:
+                super().__init__(OwnServerInfo())
+
+            async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+                return "just words"
+
+        with MCPTool("greet", client_info_of(Plain)) as tool:
+            assert by_agent([tool], ("greet", {})).result == "just words"
+
+    def test_an_error_that_one_reports_is_the_servers(self):
+        with MCPTool("greet", OwnServerInfo("hi", SessionOwningClient)) as tool:
+            with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `greet`: .*nobody is there") as raised:
+                tool.invoke(name="nobody")
+        assert str(raised.value).count("Failed to invoke") == 1
+
+    def test_one_that_raises_is_an_invocation_error(self):
+        class Raising(JsonClient):
+            def __init__(self) -> None:
+                super().__init__(OwnServerInfo())
+
+            async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+                raise MCPInvocationError("the cat sat on it", tool_name=tool_name, tool_args=tool_args)
+
+        with MCPTool("greet", client_info_of(Raising)) as tool:
+            with pytest.raises(MCPInvocationError, match="the cat sat on it"):
+                tool.invoke(name="Ada")
+
+    def test_one_that_cannot_connect_is_a_connection_error(self):
+        class Unreachable(JsonClient):
+            def __init__(self) -> None:
+                super().__init__(OwnServerInfo())
+
+            async def connect(self) -> list[types.Tool]:
+                message = "the line is dead"
+                raise OSError(message)
+
+        tool = MCPTool("greet", client_info_of(Unreachable))
+        with pytest.raises(MCPConnectionError, match="the line is dead"):
+            tool.warm_up()
+        tool.close()
+
+    def test_infos_without_fields_do_not_share_a_session(self):
+        made = []
+
+        class Client(JsonClient):
+            def __init__(self) -> None:
+                super().__init__(OwnServerInfo())
+                made.append(self)
+
+        with MCPTool("greet", client_info_of(Client)), MCPTool("greet", client_info_of(Client)):
+            assert len(made) == 2
+
+    def test_their_secrets_are_not_traced(self):
+        from haystack.utils import Secret
+
+        @dataclasses.dataclass(repr=False)
+        class Keyed(OwnServerInfo):
+            key: Any = None
+
+        info = Keyed(key=Secret.from_token(SECRET))
+        assert SECRET not in repr(MCPTool("greet", info))
+        assert SECRET not in json.dumps(info._to_trace_dict())
+
+
+class TestLifecycle:
+    def test_tools_of_one_server_share_its_session(self):
+        with MCPTool("add", COUNTER) as add, MCPTool("echo", COUNTER) as echo:
+            assert add._connection.status().users == 2
+            add.close()
+            assert echo._connection.is_ready
+            assert json.loads(echo.invoke(text="hi"))["isError"] is False
+
+    def test_a_tool_may_have_a_session_of_its_own(self):
+        with MCPTool("add", COUNTER), MCPTool("add", COUNTER, share=False) as alone:
+            assert alone._connection.status().users == 1
+
+    def test_closing_is_safe_before_use_and_repeatedly(self):
+        tool = MCPTool("add", COUNTER)
+        tool.close()
+        tool.close()
+        asyncio.run(tool.close_async())
+        assert tool._connection.status().state == "idle"
+
+    def test_a_dropped_tool_closes_its_session(self):
+        made = []
+
+        class Client(JsonClient):
+            def __init__(self) -> None:
+                super().__init__(OwnServerInfo())
+                made.append(self)
+
+        tool = MCPTool("greet", client_info_of(Client), eager_connect=True)
+        del tool
+        gc.collect()
+        wait_until(lambda: made[0].closed, "the end of the session")
+
+    async def test_it_works_as_an_asynchronous_context_manager(self):
+        async with MCPTool("add", COUNTER) as tool:
+            assert tool.description == "Add two integers."
+        assert tool._connection.status().state == "closed"
+
+
+def test_an_agent_keeps_a_cold_tool_and_warms_it_up():
+    tool = MCPTool("add", COUNTER)
+    generator = ScriptedChatGenerator([call("add", a=1, b=2), say("done")])
+    agent = Agent(chat_generator=generator, tools=[tool])
+    result = agent.run(messages=[ChatMessage.from_user("go")])
+    tool.close()
+    assert result["last_message"].text == "done"
+    assert generator.turns[0].tool_specs[0]["description"] == "Add two integers."
+    assert generator.turns[1].tool_results == ["3"]

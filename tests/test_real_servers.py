@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The tools of servers that nobody here wrote, each started for real.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack.dataclasses import ImageContent, TextContent
+
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPInvocationError,
+    MCPServerInfo,
+    MCPTool,
+    MCPToolset,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from haystack_integrations.tools.mcp.results import model_content, model_text
+from tests.support.processes import HttpServer, StdioServer
+
+# `npx` and `uvx` may have to unpack the server first.
+START = 120
+
+
+def stdio_info(server: StdioServer) -> StdioServerInfo:
+    return StdioServerInfo(
+        command=server.command,
+        args=list(server.args),
+        env=dict(server.env or {}) or None,
+        cwd=str(server.cwd) if server.cwd else None,
+    )
+
+
+def toolset(info: MCPServerInfo, **parameters: Any) -> MCPToolset:
+    return MCPToolset(info, connection_timeout=START, invocation_timeout=60, **parameters)
+
+
+def by_name(tools: MCPToolset) -> dict[str, MCPTool]:
+    return {tool.name: tool for tool in tools}  # type: ignore[misc]
+
+
+@pytest.fixture(params=["stdio", "streamable-http", "sse"])
+def everything(request: pytest.FixtureRequest) -> MCPServerInfo:
+    if request.param == "stdio":
+        return stdio_info(request.getfixturevalue("everything_stdio"))
+    if request.param == "sse":
+        return SSEServerInfo(url=request.getfixturevalue("everything_sse").url)
+    return StreamableHttpServerInfo(url=request.getfixturevalue("everything_http").url)
+
+
+@pytest.mark.integration
+class TestEverythingServer:
+    def test_its_tools_are_loaded_and_called_over_every_transport(self, everything: MCPServerInfo) -> None:
+        with toolset(everything) as tools:
+            named = by_name(tools)
+            assert {"echo", "get-sum", "get-tiny-image"} <= set(named)
+            envelope = named["echo"].invoke(message="hello over the wire")
+            assert json.loads(envelope)["isError"] is False
+            assert model_text(envelope) == "Echo: hello over the wire"
+            assert "42" in model_text(named["get-sum"].invoke(a=20, b=22))
+
+    def test_its_image_becomes_an_image_for_the_model_and_never_base64_text(self, everything_stdio: StdioServer) -> None:
+        with toolset(stdio_info(everything_stdio), tool_names=["get-tiny-image"]) as tools:
+            envelope = tools[0].invoke()
+            assert "[image: image/png" in model_text(envelope)
+            parts = model_content(envelope)
+            assert isinstance(parts, list)
+            assert {type(part) for part in parts} == {TextContent, ImageContent}
+            image = next(part for part in parts if isinstance(part, ImageContent))
+            assert image.base64_image[:40] not in model_text(envelope)
+
+    def test_its_structured_content_reaches_the_state(self, everything_stdio: StdioServer) -> None:
+        tool = MCPTool(
+            "get-structured-content",
+            stdio_info(everything_stdio),
+            connection_timeout=START,
+            outputs_to_state={"weather": {}},
+        )
+        with tool:
+            result = tool.invoke(location="New York")
+            assert isinstance(result, dict)
+            assert {"temperature", "conditions", "humidity"} <= set(result)
+
+    def test_invalid_arguments_come_back_as_the_servers_own_words(self, everything_stdio: StdioServer) -> None:
+        with toolset(stdio_info(everything_stdio), tool_names=["get-sum"]) as tools:
+            with pytest.raises(MCPInvocationError) as raised:
+                tools[0].invoke(a="no number, but Sentinel-4711", b=1)
+            assert str(raised.value).startswith("Failed to invoke Tool `get-sum`: ")
+            assert "Sentinel-4711" not in str(raised.value)
+
+    def test_it_recovers_when_its_http_server_is_restarted(self, everything_http: HttpServer) -> None:
+        info = StreamableHttpServerInfo(url=everything_http.url, base_delay=0.1)
+        with toolset(info, tool_names=["echo"]) as tools:
+            assert model_text(tools[0].invoke(message="before")) == "Echo: before"
+            everything_http.restart()
+            assert model_text(tools[0].invoke(message="after")) == "Echo: after"
+
+
+@pytest.mark.integration
+class TestTimeServer:
+    @pytest.mark.parametrize("fixture", ["time_server", "old_time_server"])
+    def test_the_time_is_told_whatever_sdk_the_server_was_built_with(
+        self, fixture: str, request: pytest.FixtureRequest
+    ) -> None:
+        server: StdioServer = request.getfixturevalue(fixture)
+        with MCPTool("get_current_time", stdio_info(server), connection_timeout=START) as tool:
+            answer = json.loads(model_text(tool.invoke(timezone="America/New_York")))
+            assert answer["timezone"] == "America/New_York"
+            assert "datetime" in answer
+
+    def test_the_documented_state_mapping_works(self, time_server: StdioServer) -> None:
+        tool = MCPTool(
+            "get_current_time",
+            stdio_info(time_server),
+            connection_timeout=START,
+            inputs_from_state={"home_city": "timezone"},
+            outputs_to_state={"local_time": {"source": "datetime"}},
+        )
+        with tool:
+            assert "timezone" not in tool.parameters["properties"]
+            result = tool.invoke(timezone="Europe/Berlin")
+            assert isinstance(result, dict)
+            assert "T" in result["datetime"]
+
+
+@pytest.mark.integration
+class TestGitServer:
+    def test_a_repository_is_read(self, git_server: StdioServer) -> None:
+        with toolset(stdio_info(git_server), tool_names=["git_log", "git_status"]) as tools:
+            named = by_name(tools)
+            assert "first" in model_text(named["git_log"].invoke(repo_path=str(git_server.cwd)))
+            assert "nothing to commit" in model_text(named["git_status"].invoke(repo_path=str(git_server.cwd)))
+
+    def test_text_that_is_no_json_reaches_the_state_as_the_result(self, git_server: StdioServer) -> None:
+        tools = toolset(
+            stdio_info(git_server),
+            tool_names=["git_status"],
+            inputs_from_state={"git_status": {"repository": "repo_path"}},
+            outputs_to_state={"git_status": {"status": {"source": "result"}}},
+        )
+        with tools:
+            result = tools[0].invoke(repo_path=str(git_server.cwd))
+            assert "nothing to commit" in result["result"]
+
+    def test_an_error_is_the_servers_own_text(self, git_server: StdioServer, tmp_path: Path) -> None:
+        nowhere = tmp_path / "nowhere"
+        with toolset(stdio_info(git_server), tool_names=["git_status"]) as tools:
+            with pytest.raises(MCPInvocationError, match="^Failed to invoke Tool `git_status`: ") as raised:
+                tools[0].invoke(repo_path=str(nowhere))
+            assert "TextContent" not in str(raised.value)
+
+
+class TestFastMCPServer:
+    def test_its_tools_work_over_http(self, fastmcp_http: HttpServer) -> None:
+        with toolset(StreamableHttpServerInfo(url=fastmcp_http.url)) as tools:
+            named = by_name(tools)
+            assert json.loads(named["add"].invoke(a=5, b=3))["structuredContent"] == {"result": 8}
+            assert named["person"].annotations.read_only_hint is True
+            assert named["person"].output_schema
+
+    def test_its_tools_work_over_stdio(self, fastmcp_stdio: StdioServer) -> None:
+        with toolset(stdio_info(fastmcp_stdio)) as tools:
+            assert model_text(by_name(tools)["echo"].invoke(text="hello")) == "hello"
+
+    def test_the_connection_knows_who_it_talks_to(self, fastmcp_http: HttpServer) -> None:
+        with MCPConnection(StreamableHttpServerInfo(url=fastmcp_http.url)) as connection:
+            status = connection.status()
+            assert status.state == "ready"
+            assert status.server_name
+            assert status.protocol_version
+            assert "tools" in (status.capabilities or {})
+
+
+@pytest.mark.parametrize("options", [(), ("--protocol", "legacy"), ("--stateless",), ("--json",), ("--protocol", "legacy", "--json")])
+def test_an_sdk_server_works_in_both_protocol_eras_and_all_answer_modes(shared_http_server: Any, options: Any) -> None:
+    server = shared_http_server("streamable-http", *options)
+    with toolset(StreamableHttpServerInfo(url=server.url)) as tools:
+        named = by_name(tools)
+        assert json.loads(named["add"].invoke(a=5, b=3))["structuredContent"] == {"result": 8}
+        expected = "2025-11-25" if "legacy" in options else "2026-07-28"
+        assert tools.connection.status().protocol_version == expected
