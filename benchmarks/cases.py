@@ -61,7 +61,7 @@ def _call(
 ) -> Case:
     """A case of single calls; `quick` and `full` are the calls in a turn."""
     subjects = SUBJECTS if more.pop("uvloop_matters", False) else MAIN_SUBJECTS
-    return Case(name, title, request, Repeats(15, quick), Repeats(45, full), server, subjects=subjects, **more)
+    return Case(name, title, request, Repeats(15, quick), Repeats(40, full), server, subjects=subjects, **more)
 
 
 def _single_calls() -> list[Case]:
@@ -145,7 +145,7 @@ def _connecting() -> list[Case]:
         Case(
             "single-tools", f"{SINGLE_TOOLS} MCPTools of one server",
             {"case": "single_tools", "tools": [f"search_collection_0_{index}" for index in range(SINGLE_TOOLS)]},
-            Repeats(2, upstream_rounds=1), Repeats(5, upstream_rounds=1), generated_tools=SINGLE_TOOLS,
+            Repeats(1), Repeats(4, upstream_rounds=1), generated_tools=SINGLE_TOOLS,
         ),
     ]  # fmt: skip
 
@@ -162,7 +162,7 @@ def _toolsets() -> list[Case]:
                     f"a server of {size:,} tools until usable, {label}",
                     {"case": "toolset", "expected": size},
                     quick,
-                    Repeats(3 if large else 5, upstream_rounds=1 if large else 3),
+                    Repeats(3 if large else 5, upstream_rounds=1 if large else 2),
                     server,
                     generated_tools=size - CALLED_TOOLS,
                     at_most={FLOOR: 1.5} if size == 1_000 else {},
@@ -192,8 +192,8 @@ COLD_START = Case(
     "cold-start",
     "import, build tools, load a pipeline",
     {"case": "cold_start"},
-    Repeats(3),
-    Repeats(9),
+    Repeats(2),
+    Repeats(5),
     "none",
     at_most={"2.1.1's import": 0.2},
 )

@@ -5,10 +5,12 @@
 """The virtual environments of the subjects. They share an import path, so each has its own, built once."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).parent
@@ -53,6 +55,11 @@ def _build(name: str, requirements: list[str], *, made_from: str) -> bool:
     return True
 
 
+def _metadata() -> str:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    return json.dumps([project["project"], project["build-system"]])
+
+
 def build_environments(*, ours_path: Path | None, upstream: bool) -> None:
     """
     Build what is missing.
@@ -63,8 +70,7 @@ def build_environments(*, ours_path: Path | None, upstream: bool) -> None:
     ENVIRONMENTS.mkdir(exist_ok=True)
     # Editable, so that an edited file is measured without building the environment again.
     package = ["--editable", f"{PROJECT}[fast]"] if ours_path is None else ["anyio", "httpx-sse", "uvloop"]
-    pyproject = PROJECT / "pyproject.toml"
-    _build("ours", [*package, *COMMON], made_from=pyproject.read_text() if pyproject.exists() else "")
+    _build("ours", [*package, *COMMON], made_from=_metadata() if ours_path is None else "")
     if not upstream:
         return
     frozen = _run(python_of("ours"), "-m", "pip", "freeze", "--exclude", "mcp-haystack", "--exclude", "uvloop")

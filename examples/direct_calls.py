@@ -64,7 +64,9 @@ def meet_errors() -> None:
 
 
 if __name__ == "__main__":
-    call_a_tool()
-    asyncio.run(call_tools_at_the_same_time())
-    use_the_connection()
-    meet_errors()
+    # Everybody with an equal server info shares one connection, so this keeps the server running for all of them.
+    with MCPConnection(SERVER):
+        call_a_tool()
+        asyncio.run(call_tools_at_the_same_time())
+        use_the_connection()
+        meet_errors()

@@ -22,7 +22,6 @@ from haystack.tools import Tool
 from haystack.tools.errors import ToolInvocationError
 from mcp import types
 from mcp.server import MCPServer
-from mcp.server.lowlevel import Server
 from mcp.server.mcpserver.exceptions import ToolError
 
 from haystack_integrations.tools.mcp import (
@@ -40,6 +39,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from tests.support.executors import by_agent, by_agent_async, every_executor, recorded_traces
+from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import wait_until
 
@@ -50,43 +50,6 @@ COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
 
 SECRET = "s3ntinel-in-an-argument"
-
-OBJECT = {"type": "object", "properties": {}}
-
-
-class ForeignServer:
-    """
-    A low-level server whose definitions and answers a test writes as it likes, and may change while it runs.
-    """
-
-    def __init__(self, *tools: types.Tool) -> None:
-        self.tools = list(tools)
-        self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.listings = 0
-        self.answer: types.CallToolResult | Exception = types.CallToolResult(
-            content=[types.TextContent(type="text", text="fine")]
-        )
-        self.info = InProcessServerInfo(
-            Server("foreign", on_list_tools=self._list_tools, on_call_tool=self._call_tool)
-        )
-
-    async def _list_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
-        self.listings += 1
-        return types.ListToolsResult(tools=list(self.tools))
-
-    async def _call_tool(self, _context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        self.calls.append((params.name, params.arguments or {}))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-
-def definition(name: str, schema: dict[str, Any] | None = None, **more: Any) -> types.Tool:
-    return types.Tool(name=name, input_schema=schema if schema is not None else OBJECT, **more)
-
-
-def text_result(*texts: str, **more: Any) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text) for text in texts], **more)
 
 
 def never_started(tmp_path) -> tuple[StdioServerInfo, Any]:
@@ -181,7 +144,7 @@ class TestConstruction:
             tool.close()
 
     def test_an_eager_tool_that_the_server_does_not_have_is_an_error_with_the_available_ones(self):
-        with pytest.raises(MCPToolNotFoundError, match="'subtract' not found.*Available tools: add, echo") as raised:
+        with pytest.raises(MCPToolNotFoundError, match=r"'subtract' not found.*Available tools: add, echo") as raised:
             MCPTool("subtract", COUNTER, eager_connect=True)
         assert raised.value.tool_name == "subtract"
         assert "add" in raised.value.available_tools
@@ -196,7 +159,7 @@ class TestConstruction:
 
     def test_an_eager_tool_of_a_server_that_cannot_be_reached_is_a_connection_error(self):
         info = StdioServerInfo(command="mcp-no-such-command")
-        with pytest.raises(MCPConnectionError, match="mcp-no-such-command.*not found") as raised:
+        with pytest.raises(MCPConnectionError, match=r"mcp-no-such-command.*not found") as raised:
             MCPTool("add", info, eager_connect=True)
         assert raised.value.server_info == info
         assert raised.value.operation == "connect"
@@ -248,7 +211,7 @@ class TestNames:
 
     def test_errors_use_the_name_that_the_model_knows(self):
         with MCPTool("fail", COUNTER, tool_name_prefix="counter") as tool:
-            with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `counter_fail`: .*no luck") as raised:
+            with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `counter_fail`: .*no luck") as raised:
                 tool.invoke(message="no luck")
         assert raised.value.tool_name == "counter_fail"
 
@@ -395,7 +358,17 @@ class TestCalls:
 
     @pytest.mark.parametrize(
         "name",
-        ["self", "name", "state", "kwargs", "streaming_callback", "tool_name", "mcp_arguments", "arguments", "tool_args"],
+        [
+            "self",
+            "name",
+            "state",
+            "kwargs",
+            "streaming_callback",
+            "tool_name",
+            "mcp_arguments",
+            "arguments",
+            "tool_args",
+        ],
     )
     @every_executor
     def test_a_parameter_may_have_any_name(self, execute, name):
@@ -472,7 +445,9 @@ class TestErrors:
 
     def test_a_call_that_takes_too_long_is_a_timeout(self):
         with MCPTool("sleep", COUNTER, invocation_timeout=0.3) as tool:
-            with pytest.raises(TimeoutError, match=r"Failed to invoke Tool `sleep`: timed out after 0\.3 seconds") as sync:
+            with pytest.raises(
+                TimeoutError, match=r"Failed to invoke Tool `sleep`: timed out after 0\.3 seconds"
+            ) as sync:
                 tool.invoke(seconds=600)
             with pytest.raises(MCPTimeoutError) as awaited:
                 asyncio.run(tool.ainvoke(seconds=600))
@@ -482,7 +457,7 @@ class TestErrors:
     @pytest.mark.parametrize("method", ["invoke", "ainvoke"])
     def test_a_call_to_a_server_that_is_not_there_is_an_invocation_error(self, method):
         tool = MCPTool("add", StdioServerInfo("mcp-no-such-command"))
-        with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `add`: .*mcp-no-such-command") as raised:
+        with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `add`: .*mcp-no-such-command") as raised:
             result = getattr(tool, method)(a=1, b=2)
             asyncio.run(result)
         assert isinstance(raised.value.__cause__, MCPConnectionError)
@@ -491,7 +466,7 @@ class TestErrors:
     @pytest.mark.parametrize("method", ["invoke", "ainvoke"])
     def test_a_call_of_a_tool_that_the_server_does_not_have_says_so(self, method):
         tool = MCPTool("subtract", COUNTER)
-        with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `subtract`: .*not found.*Available tools"):
+        with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `subtract`: .*not found.*Available tools"):
             asyncio.run(getattr(tool, method)())
         tool.close()
 
@@ -643,7 +618,7 @@ class TestStateInputs:
 
     def test_a_parameter_that_the_tool_does_not_have_is_an_error_with_the_valid_ones(self):
         tool = MCPTool("add", COUNTER, inputs_from_state={"key": "c"})
-        with pytest.raises(ValueError, match="'add' maps 'key' to unknown parameter 'c'.*Valid parameters are: a, b"):
+        with pytest.raises(ValueError, match=r"'add' maps 'key' to unknown parameter 'c'.*Valid parameters are: a, b"):
             tool.warm_up()
         tool.close()
 
@@ -871,8 +846,8 @@ class TestAsAnObject:
             assert twin.to_dict() == tool.to_dict()
             assert twin.name == "my_secret_echo"
             assert not twin._connection.is_ready
-            assert json.loads(MCPTool.invoke(pickle.loads(pickle.dumps(MCPTool("add", COUNTER))), a=1, b=2))  # noqa: S301
-        gc.collect()
+        with pickle.loads(pickle.dumps(MCPTool("add", COUNTER))) as twin:  # noqa: S301
+            assert json.loads(twin.invoke(a=1, b=2))["isError"] is False
 
     def test_an_eager_tool_is_unpickled_without_connecting(self, tmp_path):
         info, trace = never_started(tmp_path)
@@ -886,7 +861,9 @@ class TestAsAnObject:
         assert repr(warm) == f"MCPTool(name='add', server_info={COUNTER!r})"
 
     def test_neither_repr_nor_trace_show_plain_secrets(self):
-        info = StreamableHttpServerInfo(url=f"https://u:{SECRET}@h/mcp?key={SECRET}", token=SECRET, headers={"A": SECRET})
+        info = StreamableHttpServerInfo(
+            url=f"https://u:{SECRET}@h/mcp?key={SECRET}", token=SECRET, headers={"A": SECRET}
+        )
         tool = MCPTool("add", info, outputs_to_string={"handler": shout})
         assert SECRET not in repr(tool)
         assert SECRET not in json.dumps(tool._to_trace_dict())
@@ -904,7 +881,9 @@ class TestAsAnObject:
             seen.extend(state.get("tools"))
 
         original = Agent.__init__
-        monkeypatch.setattr(Agent, "__init__", lambda *args, **rest: original(*args, hooks={"before_run": [look]}, **rest))
+        monkeypatch.setattr(
+            Agent, "__init__", lambda *args, **rest: original(*args, hooks={"before_run": [look]}, **rest)
+        )
         assert execute([warm], ("add", {"a": 1, "b": 2})).result == "3"
         assert seen == [warm]
         assert seen[0] is warm
@@ -1002,7 +981,7 @@ class TestClientsOfTheUsersOwn:
 
     def test_an_error_that_one_reports_is_the_servers(self):
         with MCPTool("greet", OwnServerInfo("hi", SessionOwningClient)) as tool:
-            with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `greet`: .*nobody is there") as raised:
+            with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `greet`: .*nobody is there") as raised:
                 tool.invoke(name="nobody")
         assert str(raised.value).count("Failed to invoke") == 1
 

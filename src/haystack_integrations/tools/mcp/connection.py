@@ -28,6 +28,9 @@ T = TypeVar("T")
 # Closing is bounded by what the server needs to leave (supervisor.py); this is for a loop that is blocked.
 _CLOSE_TIMEOUT = 20.0
 
+# More than any wait makes sense for, and less than what a lock or a clock of some platform cannot take.
+_LONGEST_TIMEOUT = 10_000_000.0
+
 # The timeouts of an operation run in the executor's loop. The caller's own, longer by this, is for a loop that is
 # blocked, e.g. by an in-process server that never gives way.
 _BLOCKED_LOOP_GRACE = 10.0
@@ -336,7 +339,11 @@ class MCPConnection:
 
         :returns: The connection.
         """
-        self.open()
+        try:
+            self.open()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -353,7 +360,11 @@ class MCPConnection:
 
         :returns: The connection.
         """
-        await self.open_async()
+        try:
+            await self.open_async()
+        except BaseException:
+            await self.close_async()
+            raise
         return self
 
     async def __aexit__(
@@ -380,7 +391,7 @@ def check_timeout(parameter: str, value: float) -> float:
     :returns: The value.
     :raises ValueError: If it is not a positive number.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LONGEST_TIMEOUT:
         msg = f"`{parameter}` must be a positive number of seconds, got {value!r}"
         raise ValueError(msg)
     return value

@@ -168,6 +168,9 @@ class MCPTool(Tool):
         :raises TimeoutError: If connection times out.
         :raises ValueError: If a parameter is invalid.
         """
+        if not isinstance(name, str) or not name:
+            msg = f"MCPTool: `name` must be a non-empty string, got {name!r}"
+            raise ValueError(msg)
         connection = MCPConnection(
             server_info, connection_timeout=connection_timeout, invocation_timeout=invocation_timeout, share=share
         )
@@ -186,7 +189,7 @@ class MCPTool(Tool):
             result_format=result_format,
         )
         if eager_connect:
-            self.warm_up()
+            self.__enter__()
 
     @classmethod
     def _of_toolset(cls, toolset: MCPToolset, remote_name: str, name: str, **parameters: Any) -> Self:
@@ -431,7 +434,11 @@ class MCPTool(Tool):
 
         :returns: The tool.
         """
-        self.warm_up()
+        try:
+            self.warm_up()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -448,7 +455,11 @@ class MCPTool(Tool):
 
         :returns: The tool.
         """
-        await self.warm_up_async()
+        try:
+            await self.warm_up_async()
+        except BaseException:
+            await self.close_async()
+            raise
         return self
 
     async def __aexit__(

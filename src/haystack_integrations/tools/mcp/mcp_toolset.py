@@ -137,13 +137,21 @@ class MCPToolset(Toolset):
             server_info, connection_timeout=connection_timeout, invocation_timeout=invocation_timeout, share=share
         )
         if tool_names is not None and (
-            isinstance(tool_names, str) or not all(isinstance(name, str) and name for name in tool_names)
+            not isinstance(tool_names, (list, tuple)) or not all(isinstance(name, str) and name for name in tool_names)
         ):
             msg = f"MCPToolset: `tool_names` must be a list of non-empty strings or None, got {tool_names!r}"
             raise ValueError(msg)
         if tool_name_prefix is not None:
             check_prefix(tool_name_prefix)
         result_handler(result_format)
+        for parameter, value in (
+            ("inputs_from_state", inputs_from_state),
+            ("outputs_to_state", outputs_to_state),
+            ("outputs_to_string", outputs_to_string),
+        ):
+            if value is not None and not isinstance(value, dict):
+                msg = f"MCPToolset: `{parameter}` must be a dict from tool names to their configurations or None"
+                raise ValueError(msg)
         self.server_info = server_info
         self.tool_names = tool_names
         self.eager_connect = eager_connect
@@ -157,7 +165,7 @@ class MCPToolset(Toolset):
         self._generation = 0
         # By the server's names. They stay the same objects for as long as the toolset lives.
         self._children: dict[str, MCPTool] = {}
-        for remote_name, name in assign_tool_names(tool_names or [], tool_name_prefix).items():
+        for remote_name, name in assign_tool_names(dict.fromkeys(tool_names or []), tool_name_prefix).items():
             self._children[remote_name] = self._make_child(remote_name, name)
         # Haystack 2 takes a toolset whose list is empty for no tools at all. Iteration never yields it.
         self._placeholder = Tool(
@@ -168,7 +176,7 @@ class MCPToolset(Toolset):
         )
         super().__init__(tools=[self._placeholder])
         if eager_connect:
-            self.warm_up()
+            self.__enter__()
 
     @property
     def connection_timeout(self) -> float:
@@ -254,6 +262,10 @@ class MCPToolset(Toolset):
                 child._define(generation, by_name[remote_name], usable[remote_name])
                 children[remote_name] = child
             others = [tool for tool in self.tools if tool is not self._placeholder and not self._is_child(tool)]
+            taken = {child.name for child in children.values()} & {tool.name for tool in others}
+            if taken:
+                msg = f"Duplicate tool names found: {', '.join(sorted(taken))} was added, and the server has it, too"
+                raise ValueError(msg)
             # One assignment: an Agent that reads the list meanwhile sees the old tools or the new ones.
             self.tools = [*children.values(), *others]
             self._children = {**self._children, **children}
@@ -404,7 +416,11 @@ class MCPToolset(Toolset):
 
         :returns: The toolset.
         """
-        self.warm_up()
+        try:
+            self.warm_up()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -421,7 +437,11 @@ class MCPToolset(Toolset):
 
         :returns: The toolset.
         """
-        await self.warm_up_async()
+        try:
+            await self.warm_up_async()
+        except BaseException:
+            await self.close_async()
+            raise
         return self
 
     async def __aexit__(

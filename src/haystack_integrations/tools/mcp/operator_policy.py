@@ -64,8 +64,8 @@ def check_command(command: str, env: Mapping[str, object] | None) -> str:
                 f"program than {ALLOWED_COMMANDS_VARIABLE} allows. Remove {name} from `env`."
             )
             raise MCPConnectionError(msg, operation="connect")
-    if os.path.dirname(command):
-        return command
+    if os.path.dirname(command):  # a relative path is the operator's, not one in the server's working directory
+        return os.path.abspath(command)
     return shutil.which(command) or command
 
 
@@ -83,9 +83,10 @@ def check_host(url: str) -> None:
     host = (parts.hostname or "").lower()
     port = parts.port or (443 if parts.scheme == "https" else 80)
     written = f"[{host}]" if ":" in host else host
-    if not any(
-        fnmatch.fnmatchcase(name, entry.lower()) for entry in allowed for name in (written, f"{written}:{port}")
-    ):
+    names = {host, written, f"{written}:{port}"}
+    # A bracket is part of an IPv6 address, not of a pattern.
+    patterns = [entry.lower().replace("[", "[[]") for entry in allowed]
+    if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names):
         msg = (
             f"Did not connect to {written}:{port}: {ALLOWED_HOSTS_VARIABLE} allows "
             f"{', '.join(allowed) or 'no host'}. Ask the operator of this process to add it."

@@ -17,7 +17,10 @@ from haystack.utils import Secret
 
 REDACTED = "***"
 
-_SECRET_OPTION = re.compile(r"(?i)(token|key|secret|password|passwd|credential|auth)")
+_SECRET_NAME = re.compile(r"(?i)(token|key|secret|password|passwd|credential|auth|cookie)")
+
+# `NAME=value`, `--name=value` and `Name: value`, as in environment variables, options and HTTP headers.
+_ASSIGNMENT = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)(?P<sign>=|:\s)")
 
 
 def redact_url(url: str) -> str:
@@ -31,6 +34,8 @@ def redact_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return REDACTED
+    if not parts.netloc:  # no URL, or one without its scheme: where its secrets are is anybody's guess
+        return url.partition("?")[0].rpartition("@")[2]
     host = parts.netloc.rpartition("@")[2]
     query = "&".join(f"{pair.partition('=')[0]}={REDACTED}" for pair in parts.query.split("&") if pair)
     return urlunsplit((parts.scheme, host, parts.path, query, ""))
@@ -46,15 +51,18 @@ def redact_args(args: Iterable[str]) -> list[str]:
     shown: list[str] = []
     hide_next = False
     for arg in args:
-        name, equals, _ = arg.partition("=")
-        is_option = arg.startswith("-") and _SECRET_OPTION.search(name) is not None
+        assignment = _ASSIGNMENT.match(arg)
+        name = assignment["name"] if assignment else arg
+        is_secret = _SECRET_NAME.search(name) is not None
         if hide_next and not arg.startswith("-"):
             shown.append(REDACTED)
-        elif is_option and equals:
-            shown.append(f"{name}={REDACTED}")
+        elif assignment and is_secret:
+            shown.append(f"{assignment.group()}{REDACTED}")
+        elif "://" in arg:
+            shown.append(redact_url(arg))
         else:
             shown.append(arg)
-        hide_next = is_option and not equals
+        hide_next = arg.startswith("-") and is_secret and not assignment
     return shown
 
 
@@ -72,3 +80,15 @@ def redact(value: Any) -> Any:
         data = value.__dict__
         return f"env:{'|'.join(data['_env_vars'])}" if "_env_vars" in data else REDACTED
     return value if value is None else REDACTED
+
+
+def redact_secrets(value: Any) -> Any:
+    """
+    Give a value with every Secret in it in a form that can be shown.
+
+    :param value: Any value.
+    :returns: The value; of a Secret what `redact` makes of it.
+    """
+    if isinstance(value, Mapping):
+        return {key: redact_secrets(item) for key, item in value.items()}
+    return redact(value) if isinstance(value, Secret) else value

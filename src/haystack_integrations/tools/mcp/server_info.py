@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.redaction import redact, redact_args, redact_url
+from haystack_integrations.tools.mcp.redaction import redact, redact_args, redact_secrets, redact_url
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client import MCPClient
@@ -39,9 +40,9 @@ def _client_class(name: str) -> Any:
 
 def _check_number(owner: object, parameter: str, *, minimum: float, exclusive: bool = False) -> None:
     value = getattr(owner, parameter)
-    valid = isinstance(value, Real) and not isinstance(value, bool)
+    valid = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not valid or value < minimum or (exclusive and value == minimum):
-        bound = f"greater than {minimum}" if exclusive else f"at least {minimum}"
+        bound = f"greater than {minimum:g}" if exclusive else f"at least {minimum:g}"
         msg = f"{type(owner).__name__}: `{parameter}` must be a number {bound}, got {value!r}"
         raise ValueError(msg)
 
@@ -64,6 +65,9 @@ def _check_secrets(owner: object, parameter: str) -> None:
 
 def _check_retries(info: Any) -> None:
     _check_number(info, "max_retries", minimum=0)
+    if not isinstance(info.max_retries, int):
+        msg = f"{type(info).__name__}: `max_retries` must be a whole number, got {info.max_retries!r}"
+        raise ValueError(msg)
     _check_number(info, "base_delay", minimum=0)
     _check_number(info, "max_delay", minimum=0)
 
@@ -105,7 +109,8 @@ def _serialize(value: Any) -> Any:
 
 def _deserialize(value: Any) -> Any:
     if isinstance(value, Mapping):
-        if value.get("type") in ("env_var", "token"):
+        # An environment, too, may have a variable of the name `type`; its values are strings.
+        if value.get("type") == "env_var" and isinstance(value.get("env_vars"), list):
             return Secret.from_dict(dict(value))
         return {key: _deserialize(item) for key, item in value.items()}
     return value
@@ -120,7 +125,7 @@ class MCPServerInfo(ABC):
     """
 
     # What `repr` and traces must not show in plain text.
-    _secret_fields: ClassVar[frozenset[str]] = frozenset()
+    _secret_fields: ClassVar[frozenset[str]] = frozenset({"api_key", "env", "headers", "password", "secret", "token"})
     # What is written to YAML only if it is set, so that files stay readable by older versions.
     _optional_fields: ClassVar[frozenset[str]] = frozenset()
 
@@ -187,10 +192,13 @@ class MCPServerInfo(ABC):
         return generate_qualified_class_name(type(self))
 
     def _redacted_fields(self) -> dict[str, Any]:
-        return {name: redact(value) if name in self._secret_fields else value for name, value in self._fields().items()}
+        return {
+            name: redact(value) if name in self._secret_fields else redact_secrets(value)
+            for name, value in self._fields().items()
+        }
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        return {"type": self._serialized_type(), **{key: _serialize(v) for key, v in self._redacted_fields().items()}}
+        return {"type": self._serialized_type(), **self._redacted_fields()}
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self._redacted_fields().items())
@@ -257,7 +265,6 @@ class StdioServerInfo(MCPServerInfo):
     max_delay: float = 30.0
     cwd: str | None = None
 
-    _secret_fields: ClassVar[frozenset[str]] = frozenset({"env"})
     _optional_fields: ClassVar[frozenset[str]] = frozenset({"cwd"})
 
     def __post_init__(self) -> None:
@@ -270,7 +277,7 @@ class StdioServerInfo(MCPServerInfo):
             msg = f"StdioServerInfo: `command` must be a non-empty string, got {self.command!r}"
             raise ValueError(msg)
         args = self.args
-        if args is not None and (isinstance(args, str) or not all(isinstance(arg, str) for arg in args)):
+        if args is not None and (not isinstance(args, (list, tuple)) or not all(isinstance(arg, str) for arg in args)):
             msg = "StdioServerInfo: `args` must be a list of strings or None"
             raise ValueError(msg)
         if self.cwd is not None:
@@ -355,8 +362,6 @@ class SSEServerInfo(MCPServerInfo):
     base_delay: float = 1.0
     max_delay: float = 30.0
 
-    _secret_fields: ClassVar[frozenset[str]] = frozenset({"token", "headers"})
-
     def __post_init__(self) -> None:
         """
         Refuse invalid parameters and resolve the deprecated `base_url`.
@@ -366,7 +371,11 @@ class SSEServerInfo(MCPServerInfo):
         if not self.url and not self.base_url:
             msg = "Either url or base_url must be provided"
             raise ValueError(msg)
-        if self.url and self.base_url:
+        if self.base_url is not None and not isinstance(self.base_url, str):
+            msg = f"SSEServerInfo: `base_url` must be a string or None, got {type(self.base_url).__name__}"
+            raise ValueError(msg)
+        derived_url = f"{self.base_url.rstrip('/')}/sse" if self.base_url else None
+        if self.url and derived_url and self.url != derived_url:
             warnings.warn(
                 "Only one of url or base_url should be provided, if both are provided, base_url will be ignored",
                 DeprecationWarning,
@@ -374,8 +383,7 @@ class SSEServerInfo(MCPServerInfo):
             )
         if self.base_url:
             warnings.warn("base_url is deprecated, use url instead", DeprecationWarning, stacklevel=3)
-            if not self.url:
-                self.url = f"{self.base_url.rstrip('/')}/sse"
+            self.url = self.url or derived_url
         _check_http(self)
 
     def create_client(self) -> MCPClient:
@@ -447,8 +455,6 @@ class StreamableHttpServerInfo(MCPServerInfo):
     base_delay: float = 1.0
     max_delay: float = 30.0
 
-    _secret_fields: ClassVar[frozenset[str]] = frozenset({"token", "headers"})
-
     def __post_init__(self) -> None:
         """
         Refuse invalid parameters.
@@ -507,7 +513,7 @@ def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]
     for name, value in (values or {}).items():
         plain = value.resolve_value() if isinstance(value, Secret) else value
         if plain is None:
-            logger.warning("The optional secret of '{name}' has no value; '{name}' is left out", name=name)
+            logger.warning("The optional secret of '{key}' has no value; '{key}' is left out", key=name)
         else:
             resolved[name] = str(plain)
     return resolved

@@ -222,7 +222,8 @@ class Supervisor:
         try:
             session = self._newest = Session(self.server_info.create_client(), owner=self)
             await session.open()
-        except MCPConnectionError:
+        except MCPConnectionError as error:
+            error.server_info = self.server_info
             raise
         except Exception as error:
             raise self._connect_error(describe_error(error)) from error

@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A server in this process that says of its tools whatever a test wants, as servers of other makes do.
+"""
+
+from typing import Any
+
+from mcp import types
+from mcp.server.lowlevel import Server
+
+from haystack_integrations.tools.mcp import InProcessServerInfo
+
+
+class ForeignServer:
+    """
+    A low-level server whose definitions and answers a test writes as it likes, and may change while it runs.
+
+    `calls` and `listings` tell what it was asked; `answer` is what every call gives, or raises.
+    """
+
+    def __init__(self, *tools: types.Tool) -> None:
+        self.tools = list(tools)
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.listings = 0
+        self.answer: types.CallToolResult | Exception = text_result("fine")
+        self.info = InProcessServerInfo(Server("foreign", on_list_tools=self._list_tools, on_call_tool=self._call_tool))
+
+    async def _list_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
+        self.listings += 1
+        return types.ListToolsResult(tools=list(self.tools))
+
+    async def _call_tool(self, _context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        self.calls.append((params.name, params.arguments or {}))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def definition(name: str, schema: dict[str, Any] | None = None, **more: Any) -> types.Tool:
+    """
+    What a server says of a tool, by default that it takes nothing.
+    """
+    return types.Tool(name=name, input_schema=schema or {"type": "object", "properties": {}}, **more)
+
+
+def text_result(*texts: str, **more: Any) -> types.CallToolResult:
+    """
+    A result of text blocks.
+    """
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text) for text in texts], **more)

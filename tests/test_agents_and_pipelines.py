@@ -1,0 +1,563 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import anyio
+import pytest
+from haystack import Pipeline
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from haystack.tools import SearchableToolset, Tool
+from haystack.tools import utils as haystack_tool_utils
+from mcp.server import MCPServer
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPTool,
+    MCPToolNotFoundError,
+    MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+    warm_up_toolsets,
+    warm_up_toolsets_async,
+)
+from tests.support.executors import HAS_TOOL_INVOKER, every_executor
+from tests.support.processes import StdioServer
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+AGENTS_WARM_RUNTIME_TOOLS = "async_function" in Tool.__dataclass_fields__
+CLOSES = hasattr(Agent, "close")
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
+
+GO = [ChatMessage.from_user("go")]
+
+
+@pytest.fixture
+def toolset() -> Iterator[MCPToolset]:
+    toolset = MCPToolset(COUNTER)
+    yield toolset
+    toolset.close()
+
+
+@pytest.fixture
+def named() -> Iterator[MCPToolset]:
+    toolset = MCPToolset(COUNTER, tool_names=["add", "echo"])
+    yield toolset
+    toolset.close()
+
+
+@pytest.fixture(params=["run", "run_async"])
+def run_agent(request):
+    """Runs an Agent, synchronously or in an event loop of its own."""
+
+    def run(agent: Agent, **options: Any) -> dict[str, Any]:
+        if request.param == "run":
+            return agent.run(messages=GO, **options)
+        return asyncio.run(agent.run_async(messages=GO, **options))
+
+    return run
+
+
+def agent_of(tools: Any, *replies: ChatMessage, **options: Any) -> Agent:
+    return Agent(chat_generator=ScriptedChatGenerator(list(replies)), tools=tools, **options)
+
+
+def tool_results(result: dict[str, Any]) -> list[Any]:
+    return [each.result for message in result["messages"] for each in message.tool_call_results]
+
+
+def shown(agent: Agent) -> list[list[str]]:
+    return [turn.tool_names for turn in agent.chat_generator.turns]
+
+
+def stdio_info(server: StdioServer, **options: Any) -> StdioServerInfo:
+    return StdioServerInfo(server.command, server.args, **options)
+
+
+class TestAgents:
+    @pytest.mark.parametrize("in_list", [False, True])
+    def test_an_agent_uses_a_cold_toolset(self, run_agent, toolset, in_list):
+        agent = agent_of([toolset] if in_list else toolset, call("add", a=1, b=2), call("echo", text="x"), say("done"))
+        result = run_agent(agent)
+        assert tool_results(result) == ["3", "x"]
+        assert result["last_message"].text == "done"
+        for names in shown(agent):
+            assert {"add", "echo"} <= set(names)
+            assert not any("placeholder" in name for name in names)
+
+    def test_the_model_sees_descriptions_and_schemas(self, run_agent, named):
+        agent = agent_of(named, say("done"))
+        run_agent(agent)
+        add, echo = sorted(agent.chat_generator.turns[0].tool_specs, key=lambda spec: spec["name"])
+        assert add["description"] == "Add two integers."
+        assert add["parameters"]["properties"]["a"]["type"] == "integer"
+        assert echo["parameters"]["required"] == ["text"]
+
+    def test_several_runs_use_one_session(self, run_agent, toolset):
+        agent = agent_of(toolset, *(call("add", a=1, b=1), say("done")) * 3)
+        for _ in range(3):
+            assert tool_results(run_agent(agent)) == ["2"]
+        assert toolset.connection.status().sessions == 1
+
+    def test_a_run_after_close_connects_again(self, run_agent, named):
+        agent = agent_of(named, *(call("add", a=1, b=1), say("done")) * 2)
+        run_agent(agent)
+        named.close()
+        assert tool_results(run_agent(agent)) == ["2"]
+
+    def test_toolsets_and_tools_live_together(self, run_agent, toolset):
+        fast = MCPToolset(FASTMCP, tool_names=["person"])
+        plain = Tool(
+            name="plain", description="", parameters={"type": "object", "properties": {}}, function=lambda: "plain"
+        )
+        agent = agent_of(
+            [toolset, fast, plain], call("add", a=1, b=2), call("person", name="Ada"), call("plain"), say("done")
+        )
+        first, second, third = tool_results(run_agent(agent))
+        fast.close()
+        assert (first, third) == ("3", "plain")
+        assert '"Ada"' in second
+
+    def test_tools_may_be_chosen_by_name_for_a_run(self, run_agent, named):
+        agent = agent_of(named, call("add", a=1, b=2), say("done"))
+        assert tool_results(run_agent(agent, tools=["add"])) == ["3"]
+        assert shown(agent) == [["add"], ["add"]]
+
+    def test_tools_of_a_warm_toolset_may_be_chosen_by_name(self, run_agent, toolset):
+        toolset.warm_up()
+        agent = agent_of(toolset, call("add", a=1, b=2), say("done"))
+        assert tool_results(run_agent(agent, tools=["add"])) == ["3"]
+        assert shown(agent) == [["add"], ["add"]]
+
+    @pytest.mark.skipif(not AGENTS_WARM_RUNTIME_TOOLS, reason="this Haystack chooses before it warms up")
+    def test_tools_of_a_cold_toolset_may_be_chosen_by_name(self, run_agent, toolset):
+        agent = agent_of(toolset, call("add", a=1, b=2), say("done"))
+        assert tool_results(run_agent(agent, tools=["add"])) == ["3"]
+
+    def test_a_warm_toolset_may_be_passed_to_a_run(self, run_agent, named, toolset):
+        agent = agent_of(named, call("pid"), say("done"))
+        toolset.warm_up()
+        assert len(tool_results(run_agent(agent, tools=toolset))) == 1
+        assert "pid" in shown(agent)[0]
+
+    def test_a_cold_toolset_passed_to_a_run_is_warmed_up_or_shows_nothing(self, run_agent, named, toolset):
+        agent = agent_of(named, say("done"))
+        run_agent(agent, tools=toolset)
+        (names,) = shown(agent)
+        if AGENTS_WARM_RUNTIME_TOOLS:
+            assert "pid" in names
+        else:
+            assert names == []
+
+    def test_a_cold_toolset_with_names_passed_to_a_run_works(self, run_agent, named):
+        plain = MCPTool("pid", COUNTER)
+        agent = agent_of([plain], call("add", a=1, b=2), say("done"))
+        assert tool_results(run_agent(agent, tools=named)) == ["3"]
+        plain.close()
+
+    def test_a_named_tool_may_be_an_exit_condition(self, run_agent, named):
+        agent = agent_of(named, call("echo", text="x"), call("add", a=1, b=2), exit_conditions=["add"])
+        result = run_agent(agent)
+        assert tool_results(result) == ["x", "3"]
+        assert result["last_message"].tool_call_result is not None
+
+    def test_a_warm_tool_may_be_an_exit_condition(self, run_agent, toolset):
+        toolset.warm_up()
+        agent = agent_of(toolset, call("add", a=1, b=2), exit_conditions=["add"])
+        assert tool_results(run_agent(agent)) == ["3"]
+
+    @pytest.mark.skipif(not AGENTS_WARM_RUNTIME_TOOLS, reason="this Haystack checks exit conditions at construction")
+    def test_any_tool_may_be_an_exit_condition(self, run_agent, toolset):
+        agent = agent_of(toolset, call("add", a=1, b=2), exit_conditions=["add"])
+        assert tool_results(run_agent(agent)) == ["3"]
+
+    def test_a_searchable_toolset_finds_them(self, run_agent, toolset):
+        catalog = SearchableToolset(catalog=[toolset], search_threshold=2)
+        replies = [call("search_tools", tool_keywords="add two integers"), call("add", a=1, b=2), say("done")]
+        agent = agent_of(catalog, *replies)
+        assert tool_results(run_agent(agent))[1] == "3"
+        assert shown(agent)[0] == ["search_tools"]
+        assert "add" in shown(agent)[1]
+
+    def test_a_small_searchable_toolset_passes_them_through(self, run_agent, named):
+        agent = agent_of(SearchableToolset(catalog=named), call("add", a=1, b=2), say("done"))
+        assert tool_results(run_agent(agent)) == ["3"]
+
+    @pytest.mark.parametrize("run_method", ["run", "run_async"])
+    def test_a_streaming_callback_that_is_passed_through_does_no_harm(self, run_method, toolset):
+        passthrough: dict[str, Any] = {"tool_streaming_callback_passthrough": True}
+        if HAS_TOOL_INVOKER:
+            passthrough = {"tool_invoker_kwargs": {"enable_streaming_callback_passthrough": True}}
+        chunks: list[Any] = []
+
+        async def stream_async(chunk: Any) -> None:
+            chunks.append(chunk)
+
+        agent = agent_of(toolset, call("echo", text="x"), say("done"), **passthrough)
+        if run_method == "run":
+            result = agent.run(messages=GO, streaming_callback=chunks.append)
+        else:
+            result = asyncio.run(agent.run_async(messages=GO, streaming_callback=stream_async))
+        assert tool_results(result) == ["x"]
+        assert [chunk.tool_call_result.result for chunk in chunks if chunk.tool_call_result] == ["x"]
+
+    def test_calls_of_a_step_run_at_the_same_time(self, run_agent):
+        server = MCPServer("meeting")
+        here: list[int] = []
+        all_here = anyio.Event()
+
+        @server.tool()
+        async def meet(guest: int) -> str:
+            here.append(guest)
+            if len(here) == 4:
+                all_here.set()
+            await all_here.wait()
+            return f"met {guest}"
+
+        with MCPToolset(InProcessServerInfo(server), invocation_timeout=20) as toolset:
+            agent = agent_of(toolset, calls(*(("meet", {"guest": guest}) for guest in range(4))), say("done"))
+            assert tool_results(run_agent(agent)) == [f"met {guest}" for guest in range(4)]
+
+
+class TestFailures:
+    def test_an_error_of_the_tool_becomes_a_message_and_the_run_goes_on(self, run_agent, toolset):
+        agent = agent_of(toolset, call("fail", message="no luck"), call("add", a=1, b=2), say("done"))
+        result = run_agent(agent)
+        failed, succeeded = [each for message in result["messages"] for each in message.tool_call_results]
+        assert failed.error
+        assert failed.result.startswith("Failed to invoke Tool `fail`: ")
+        assert failed.result.endswith("no luck")
+        assert (succeeded.error, succeeded.result) == (False, "3")
+        assert result["last_message"].text == "done"
+
+    def test_an_error_of_the_tool_is_raised_if_the_agent_is_told_to(self, run_agent, toolset):
+        agent = agent_of(toolset, call("fail", message="no luck"), raise_on_tool_invocation_failure=True)
+        with pytest.raises(Exception, match="no luck") as raised:
+            run_agent(agent)
+        assert _came_from(raised.value, MCPInvocationError)
+
+    def test_an_error_is_raised_even_if_the_server_cannot_be_serialised(self, run_agent):
+        server = MCPServer("in a notebook")
+
+        @server.tool()
+        def fail() -> str:
+            raise ValueError("no luck")
+
+        with MCPToolset(InProcessServerInfo(server)) as toolset:
+            agent = agent_of(toolset, call("fail"), raise_on_tool_invocation_failure=True)
+            with pytest.raises(Exception, match="fail") as raised:
+                run_agent(agent)
+        assert _came_from(raised.value, MCPInvocationError)
+
+    def test_a_server_that_is_down_becomes_a_message(self, run_agent, http_server):
+        server = http_server()
+        info = StreamableHttpServerInfo(server.url, max_retries=1, base_delay=0.01)
+        with MCPToolset(info, tool_names=["add"]) as toolset:
+            agent = agent_of([toolset[0]], call("add", a=1, b=2), say("sorry"))
+            if hasattr(agent, "warm_up"):
+                agent.warm_up()
+            agent.chat_generator.run = _kill_first(agent.chat_generator.run, server)
+            agent.chat_generator.run_async = _kill_first_async(agent.chat_generator.run_async, server)
+            result = run_agent(agent)
+        (failed,) = [each for message in result["messages"] for each in message.tool_call_results]
+        assert failed.error
+        assert failed.result.startswith("Failed to invoke Tool `add`: ")
+        assert "did not run" in failed.result
+        assert result["last_message"].text == "sorry"
+
+    def test_a_server_that_dies_in_a_call_becomes_a_message_and_serves_the_next_one(self, run_agent, stdio_server):
+        server = stdio_server()
+        with MCPToolset(stdio_info(server, base_delay=0.01)) as toolset:
+            agent = agent_of(toolset, call("die"), call("add", a=1, b=2), say("done"))
+            result = run_agent(agent)
+            died, added = [each for message in result["messages"] for each in message.tool_call_results]
+        assert died.error
+        assert "may have run" in died.result
+        assert (added.error, added.result) == (False, "3")
+        assert server.calls() == ["die", "add"]
+
+    def test_an_agent_whose_server_cannot_be_reached_says_so(self, run_agent):
+        agent = agent_of(MCPToolset(StdioServerInfo("mcp-no-such-command")), say("done"))
+        with pytest.raises(MCPConnectionError, match="mcp-no-such-command"):
+            run_agent(agent)
+
+
+def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
+    while error is not None:
+        if isinstance(error, kind):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _kill_first(run: Any, server: Any) -> Any:
+    def killing(*arguments: Any, **options: Any) -> Any:
+        server.kill()
+        return run(*arguments, **options)
+
+    return killing
+
+
+def _kill_first_async(run: Any, server: Any) -> Any:
+    async def killing(*arguments: Any, **options: Any) -> Any:
+        server.kill()
+        return await run(*arguments, **options)
+
+    return killing
+
+
+class TestConcurrentRuns:
+    def test_sixteen_cold_runs_start_one_server(self, stdio_server):
+        server = stdio_server()
+        toolset = MCPToolset(stdio_info(server))
+        barrier = threading.Barrier(16)
+
+        def run(number: int) -> list[Any]:
+            agent = agent_of(toolset, call("add", a=number, b=0), say("done"))
+            barrier.wait(timeout=30)
+            return tool_results(agent.run(messages=GO))
+
+        with ThreadPoolExecutor(16) as pool:
+            assert list(pool.map(run, range(16))) == [[str(number)] for number in range(16)]
+        toolset.close()
+        assert len(server.pids()) == 1
+        assert len(server.requests("tools/list")) == 1
+        assert server.calls("add") == ["add"] * 16
+
+    async def test_sixteen_cold_runs_in_a_loop_start_one_server(self, stdio_server):
+        server = stdio_server()
+        toolset = MCPToolset(stdio_info(server))
+        agents = [agent_of(toolset, call("add", a=number, b=0), say("done")) for number in range(16)]
+        results = await asyncio.gather(*(agent.run_async(messages=GO) for agent in agents))
+        assert [tool_results(result) for result in results] == [[str(number)] for number in range(16)]
+        await toolset.close_async()
+        assert len(server.pids()) == 1
+        assert len(server.requests("tools/list")) == 1
+
+    def test_toolsets_of_one_server_start_it_once(self, stdio_server):
+        server = stdio_server()
+        toolsets = [MCPToolset(stdio_info(server), tool_name_prefix=f"t{number}") for number in range(8)]
+        agent = agent_of(toolsets, *(call(f"t{number}_add", a=number, b=0) for number in range(8)), say("done"))
+        assert tool_results(agent.run(messages=GO)) == [str(number) for number in range(8)]
+        for toolset in toolsets:
+            toolset.close()
+        assert len(server.pids()) == 1
+
+
+class TestPipelines:
+    def pipeline(self, tools: Any, pipeline: Any = None) -> Any:
+        pipeline = pipeline if pipeline is not None else Pipeline()
+        pipeline.add_component("agent", agent_of(tools, call("add", a=1, b=2), say("done")))
+        return pipeline
+
+    def test_a_pipeline_with_an_agent(self, toolset):
+        result = self.pipeline(toolset).run({"agent": {"messages": GO}})
+        assert tool_results(result["agent"]) == ["3"]
+
+    async def test_a_pipeline_with_an_agent_awaited(self, toolset):
+        if hasattr(Pipeline, "run_async"):
+            pipeline = self.pipeline(toolset)
+        else:
+            from haystack import AsyncPipeline
+
+            pipeline = self.pipeline(toolset, AsyncPipeline())
+        result = await pipeline.run_async({"agent": {"messages": GO}})
+        assert tool_results(result["agent"]) == ["3"]
+        await toolset.close_async()
+
+    @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
+    def test_a_pipeline_with_a_generator_and_a_tool_invoker(self, toolset):
+        from haystack.components.tools import ToolInvoker
+
+        pipeline = Pipeline()
+        pipeline.add_component(
+            "llm", ScriptedChatGenerator([calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "x"}))])
+        )
+        pipeline.add_component("invoker", ToolInvoker(tools=toolset))
+        pipeline.connect("llm.replies", "invoker.messages")
+        result = pipeline.run({"llm": {"messages": GO}})
+        assert [message.tool_call_result.result for message in result["invoker"]["tool_messages"]] == ["3", "x"]
+
+    @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
+    async def test_an_async_pipeline_with_a_tool_invoker(self, toolset):
+        from haystack import AsyncPipeline
+        from haystack.components.tools import ToolInvoker
+
+        pipeline = AsyncPipeline()
+        pipeline.add_component("invoker", ToolInvoker(tools=[toolset]))
+        result = await pipeline.run_async({"invoker": {"messages": [call("add", a=1, b=2)]}})
+        assert result["invoker"]["tool_messages"][0].tool_call_result.result == "3"
+
+    @every_executor
+    def test_every_executor_takes_a_cold_toolset(self, execute, toolset):
+        outcome = execute(toolset, ("add", {"a": 1, "b": 2}), ("echo", {"text": "x"}))
+        assert [each.result for each in outcome.results] == ["3", "x"]
+
+
+@pytest.mark.skipif(not CLOSES, reason="this Haystack closes nothing")
+class TestClosing:
+    def test_closing_an_agent_ends_the_server(self, stdio_server):
+        server = stdio_server()
+        toolset = MCPToolset(stdio_info(server))
+        agent = agent_of(toolset, *(call("add", a=1, b=2), say("done")) * 2)
+        agent.run(messages=GO)
+        assert len(server.alive()) == 1
+        agent.close()
+        server.wait_until_gone()
+        assert toolset.connection.status().state == "closed"
+        assert tool_results(agent.run(messages=GO)) == ["3"]
+        agent.close()
+
+    async def test_awaiting_the_close_of_an_agent_ends_the_server(self, stdio_server):
+        server = stdio_server()
+        toolset = MCPToolset(stdio_info(server))
+        agent = agent_of([toolset], call("add", a=1, b=2), say("done"))
+        await agent.run_async(messages=GO)
+        await agent.close_async()
+        assert toolset.connection.status().state == "closed"
+        assert server.alive() == []
+
+    def test_closing_a_pipeline_ends_the_session(self, toolset):
+        pipeline = Pipeline()
+        pipeline.add_component("agent", agent_of(toolset, call("add", a=1, b=2), say("done")))
+        pipeline.run({"agent": {"messages": GO}})
+        pipeline.close()
+        assert toolset.connection.status().state == "closed"
+
+    def test_closing_an_agent_of_single_tools_ends_their_session(self):
+        tool = MCPTool("add", COUNTER)
+        agent = agent_of([tool], call("add", a=1, b=2), say("done"))
+        agent.run(messages=GO)
+        agent.close()
+        assert tool._connection.status().state == "closed"
+
+
+class TestWarmingUpInALoop:
+    SLOW = ("--slow-list", "2")
+
+    @pytest.mark.parametrize("by", ["toolset", "tool", "several", "haystack"])
+    async def test_the_loop_goes_on_while_a_slow_server_starts(self, by, stdio_server):
+        server = stdio_server(*self.SLOW)
+        toolset, tool = MCPToolset(stdio_info(server)), MCPTool("add", stdio_info(server))
+        warm_up_tools_async = getattr(haystack_tool_utils, "warm_up_tools_async", None)
+        if by == "haystack" and warm_up_tools_async is None:
+            pytest.skip("this Haystack has no warm_up_tools_async")
+        warming = asyncio.create_task(
+            {
+                "toolset": toolset.warm_up_async,
+                "tool": tool.warm_up_async,
+                "several": lambda: warm_up_toolsets_async([toolset, tool]),
+                "haystack": lambda: warm_up_tools_async([toolset, tool]),
+            }[by]()
+        )
+        await server.wait_for_async("@tools/list")
+        # A blocked loop would come to this line when all is over.
+        assert not warming.done()
+        await warming
+        await toolset.close_async()
+        await tool.close_async()
+        assert len(server.pids()) == 1
+
+    @pytest.mark.skipif(not AGENTS_WARM_RUNTIME_TOOLS, reason="this Haystack warms up in the loop")
+    async def test_the_loop_goes_on_while_a_cold_agent_runs(self, stdio_server):
+        server = stdio_server(*self.SLOW)
+        toolset = MCPToolset(stdio_info(server))
+        agent = agent_of(toolset, call("add", a=1, b=2), say("done"))
+        running = asyncio.create_task(agent.run_async(messages=GO))
+        await server.wait_for_async("@tools/list")
+        assert not running.done()
+        assert tool_results(await running) == ["3"]
+        await agent.close_async()
+
+    async def test_the_loop_goes_on_while_a_tool_works(self):
+        server = MCPServer("waits")
+        started, finish = anyio.Event(), threading.Event()
+
+        @server.tool()
+        async def work() -> str:
+            started.set()
+            await asyncio.to_thread(finish.wait, 30)
+            return "worked"
+
+        async with MCPTool("work", InProcessServerInfo(server)) as tool:
+            working = asyncio.create_task(tool.ainvoke())
+            while not started.is_set():
+                await asyncio.sleep(0)
+            assert not working.done()
+            finish.set()
+            assert "worked" in await working
+
+
+class TestWarmingUpTogether:
+    def test_all_are_warm(self):
+        toolsets = [MCPToolset(COUNTER), MCPToolset(FASTMCP)]
+        tool = MCPTool("add", COUNTER)
+        warm_up_toolsets([*toolsets, tool])
+        assert all(toolset.connection.is_ready for toolset in toolsets)
+        assert len(toolsets[1]) == 4
+        assert tool.description == "Add two integers."
+        for each in (*toolsets, tool):
+            each.close()
+
+    def test_none_is_fine(self):
+        warm_up_toolsets([])
+
+    async def test_it_can_be_awaited(self):
+        toolsets = [MCPToolset(COUNTER), MCPToolset(FASTMCP)]
+        await warm_up_toolsets_async(toolsets)
+        assert all(len(toolset) for toolset in toolsets)
+        for toolset in toolsets:
+            await toolset.close_async()
+
+    def test_they_start_at_the_same_time(self):
+        here: list[str] = []
+        all_here = anyio.Event()
+
+        def meeting(name: str) -> InProcessServerInfo:
+            server = MCPServer(name)
+
+            async def arrive(context: Any, call_next: Any) -> Any:
+                if context.method == "tools/list":
+                    here.append(name)
+                    if len(here) == 3:
+                        all_here.set()
+                    await all_here.wait()
+                return await call_next(context)
+
+            server.middleware.append(arrive)
+            return InProcessServerInfo(server)
+
+        toolsets = [MCPToolset(meeting(name), connection_timeout=20) for name in "abc"]
+        warm_up_toolsets(toolsets)
+        assert sorted(here) == ["a", "b", "c"]
+        for toolset in toolsets:
+            toolset.close()
+
+    def test_one_that_fails_is_raised_after_the_others_are_warm(self):
+        good, bad = MCPToolset(COUNTER), MCPToolset(FASTMCP, tool_names=["subtract"])
+        with pytest.raises(MCPToolNotFoundError, match="subtract"):
+            warm_up_toolsets([bad, good])
+        assert good.connection.is_ready
+        good.close()
+        bad.close()
+
+    def test_several_that_fail_are_one_error(self):
+        bad = [MCPToolset(StdioServerInfo(f"mcp-no-such-command-{number}")) for number in (1, 2)]
+        good = MCPToolset(COUNTER)
+        with pytest.raises(MCPConnectionError, match="2 of 3 toolsets could not be warmed up") as raised:
+            warm_up_toolsets([*bad, good])
+        assert "mcp-no-such-command-1" in str(raised.value)
+        assert "mcp-no-such-command-2" in str(raised.value)
+        assert good.connection.is_ready
+        for toolset in (*bad, good):
+            toolset.close()

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Every example runs as it stands: from any folder, without an API key, and leaving nothing behind.
+"""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.test_readme import OpenAIStandIn
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+HAYSTACK = 2 if find_spec("haystack.components.tools") else 3
+
+NEEDS_HAYSTACK_2 = ["This example needs Haystack 2.31: Haystack 3 has no ToolInvoker. See agent.py."]
+
+CONVERSATION = [
+    "     user: How much are 6 x 7 and 5 + 3",
+    "     call: multiply(a=6, b=7)",
+    "     call: add(a=5, b=3)",
+    "   result: 42.0",
+    "   result: 8.0",
+    "assistant: The tools say: 42.0; 8.0",
+]
+
+# What each prints, among other things, and in this order.
+OUTPUT: dict[str, list[str]] = {
+    "demo.py": [
+        "in-process server 'servers.calculator:server'",
+        "Tools of the server: add, multiply, divide",
+        *CONVERSATION,
+        "Connection: ready, protocol ",
+        "server calculator 1.0.0, 2 calls, 0 failed",
+        "After closing: closed",
+    ],
+    "direct_calls.py": [
+        "add(5, 3) = 8.0, structured: {'result': 8.0}",
+        '{"name": "add", "description": "Add two numbers."',
+        "7 times 1 to 5 = [7.0, 14.0, 21.0, 28.0, 35.0]",
+        "The server has: ['add', 'multiply', 'divide']",
+        "divide(7, 2) = {'result': 3.5}",
+        "It is ready, served 7 calls",
+        "Failed to invoke Tool `divide`: Error executing tool divide: b must not be 0",
+        "Tool 'modulo' not found on server. Available tools: add, multiply, divide",
+        "the command 'no-such-command' was not found",
+    ],
+    "agent.py": [
+        "An Agent in a pipeline:",
+        "     call: divide(a=7, b=0)",
+        "    error: Failed to invoke Tool `divide`: Error executing tool divide: b must not be 0",
+        "     call: divide(a=7, b=2)",
+        "   result: 3.5",
+        "The same asynchronously:",
+        "   result: 3.5",
+    ],
+    "tool_invoker_pipeline.py": CONVERSATION if HAYSTACK == 2 else NEEDS_HAYSTACK_2,
+    "yaml_round_trip.py": [
+        "type: haystack_integrations.tools.mcp.mcp_tool.StdioServerInfo",
+        "type: haystack_integrations.tools.mcp.mcp_toolset.MCPToolset",
+        "After loading: idle",
+        "After running: ready",
+        "   result: 8.0",
+    ],
+    "state_mapping.py": [
+        "Parameters that the model sees: {}",
+        "     call: list_orders()",
+        '"total": 279.9',
+        "In the State, for the application:",
+        '"number": 1001',
+        "total: 279.9",
+    ],
+    "images.py": [
+        'result_format="text":',
+        "[image: image/png, 80 B]",
+        'result_format="content":',
+        "   result: A square of 16 x 16 pixels: + <image/png, 108 characters of base64>",
+    ],
+    "several_servers.py": [
+        "2 servers connected in ",
+        "shop_search: 'search' of shop",
+        "library_search: 'search' of library",
+        "   result: chair (120.00)",
+        "   result: Sitting: a history of the chair",
+    ],
+    "scripted_chat.py": ["Used by the other examples"],
+}
+
+
+def run(name: str, folder: Path, *options: str, **environment: str) -> str:
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "HAYSTACK_DES"))}
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *options],
+        cwd=folder,
+        env={**inherited, "PYTHONPATH": str(ROOT / "src"), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "Exception ignored" not in ran.stderr
+    return ran.stdout
+
+
+def assert_says(output: str, expected: list[str]) -> None:
+    position = 0
+    for text in expected:
+        position = output.find(text, position)
+        assert position >= 0, f"{text!r} is missing, or out of order, in:\n{output}"
+
+
+def test_every_example_is_known_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(OUTPUT)
+
+
+@pytest.mark.parametrize("name", OUTPUT)
+def test_example_runs_without_an_api_key(name: str, tmp_path: Path) -> None:
+    assert_says(run(name, tmp_path), OUTPUT[name])
+
+
+@pytest.mark.parametrize(
+    ("server", "described"), [("stdio", "stdio server `"), ("http", "streamable HTTP server at http://127.0.0.1:")]
+)
+def test_demo_works_over_the_wire(server: str, described: str, tmp_path: Path) -> None:
+    assert_says(run("demo.py", tmp_path, "--server", server), [described, *OUTPUT["demo.py"][1:]])
+
+
+def test_demo_uses_a_real_chat_generator_if_there_is_a_key(tmp_path: Path) -> None:
+    with OpenAIStandIn([("multiply", {"a": 6, "b": 7}), ("add", {"a": 5, "b": 3})]) as openai:
+        output = run("demo.py", tmp_path, **openai.environment)
+    assert openai.results == ["42.0", "8.0"]
+    assert_says(output, ["Chat generator: OpenAI, ", *CONVERSATION])

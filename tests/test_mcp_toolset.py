@@ -1,0 +1,758 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+import copy
+import gc
+import inspect
+import json
+import logging
+import pickle
+import threading
+from typing import Any
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from haystack.tools import Tool, Toolset, flatten_tools_or_toolsets
+from mcp import types
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnection,
+    MCPConnectionError,
+    MCPTool,
+    MCPToolNotFoundError,
+    MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from tests.support.executors import HAS_TOOL_INVOKER, every_executor
+from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+
+NEEDS_ADDITION = pytest.mark.skipif(not hasattr(Toolset, "__add__"), reason="this Haystack does not add toolsets")
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
+
+SECRET = "s3ntinel-of-a-server"
+
+TAKES_QUERY = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+BROKEN = {"type": "object", "properties": {"x": {"type": "strung"}}}
+
+
+def never_started(tmp_path) -> tuple[StdioServerInfo, Any]:
+    """A server info whose command would leave a file behind."""
+    trace = tmp_path / "started"
+    return StdioServerInfo(command="touch", args=[str(trace)]), trace
+
+
+def plain_tool(name: str = "plain") -> Tool:
+    def function(text: str = "") -> str:
+        return f"plain {text}"
+
+    return Tool(name=name, description="Plain.", parameters={"type": "object", "properties": {}}, function=function)
+
+
+def names(tools: Any) -> list[str]:
+    return [tool.name for tool in tools]
+
+
+class TestConstruction:
+    def test_the_documented_signature_holds(self):
+        parameters = list(inspect.signature(MCPToolset.__init__).parameters.values())[1:]
+        documented = [parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+        assert [(parameter.name, parameter.default) for parameter in documented] == [
+            ("server_info", inspect.Parameter.empty),
+            ("tool_names", None),
+            ("connection_timeout", 30.0),
+            ("invocation_timeout", 30.0),
+            ("eager_connect", False),
+            ("inputs_from_state", None),
+            ("outputs_to_state", None),
+            ("outputs_to_string", None),
+        ]
+
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"server_info": {"command": "uvx"}}, "`server_info` must be an MCPServerInfo.*dict"),
+            ({"tool_names": "add"}, "`tool_names` must be a list of non-empty strings or None, got 'add'"),
+            ({"tool_names": ["add", 5]}, "`tool_names`"),
+            ({"tool_names": [""]}, "`tool_names`"),
+            ({"tool_names": 5}, "`tool_names`"),
+            ({"connection_timeout": 0}, "`connection_timeout` must be a positive number"),
+            ({"invocation_timeout": "x"}, "`invocation_timeout` must be a positive number"),
+            ({"tool_name_prefix": "my.server"}, "tool_name_prefix.*'my.server'"),
+            ({"result_format": "html"}, "'text', 'content', 'json', not 'html'"),
+            ({"result_format": ["text"]}, "result_format must be one of"),
+            ({"inputs_from_state": ["a"]}, "inputs_from_state"),
+            ({"outputs_to_state": "add"}, "outputs_to_state"),
+            ({"outputs_to_string": 5}, "outputs_to_string"),
+        ],
+    )
+    def test_an_invalid_parameter_is_refused_by_name(self, parameters, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            MCPToolset(**{"server_info": COUNTER, **parameters})
+
+    def test_tools_whose_names_become_the_same_are_refused_naming_both(self):
+        with pytest.raises(ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'"):
+            MCPToolset(COUNTER, tool_names=["a.b", "a/b"])
+
+    def test_a_tool_asked_for_twice_is_there_once(self):
+        with MCPToolset(COUNTER, tool_names=["add", "add"]) as toolset:
+            assert names(toolset) == ["add"]
+
+    def test_timeouts_and_connection_are_readable(self):
+        toolset = MCPToolset(COUNTER, connection_timeout=7, invocation_timeout=8.5)
+        assert (toolset.connection_timeout, toolset.invocation_timeout) == (7, 8.5)
+        assert isinstance(toolset.connection, MCPConnection)
+        assert toolset.connection.status().state == "idle"
+
+    def test_an_eager_toolset_has_its_tools_at_once(self):
+        toolset = MCPToolset(COUNTER, tool_names=["add"], eager_connect=True)
+        try:
+            assert toolset[0].description == "Add two integers."
+        finally:
+            toolset.close()
+
+    def test_an_eager_toolset_of_a_server_that_cannot_be_reached_is_a_connection_error(self):
+        with pytest.raises(MCPConnectionError, match="mcp-no-such-command"):
+            MCPToolset(StdioServerInfo("mcp-no-such-command"), eager_connect=True)
+
+    def test_a_failed_warm_up_on_entering_closes_the_connection(self):
+        toolset = MCPToolset(COUNTER, tool_names=["subtract"])
+        with pytest.raises(MCPToolNotFoundError), toolset:
+            pass
+        state = toolset.connection.status().state
+        toolset.close()
+        assert state == "closed"
+
+
+class TestWhileCold:
+    def test_it_shows_nothing_and_connects_to_nothing(self, tmp_path):
+        info, trace = never_started(tmp_path)
+        toolset = MCPToolset(info)
+        assert list(toolset) == []
+        assert len(toolset) == 0
+        assert bool(toolset) is True
+        assert toolset.get_selectable_tools() == []
+        assert flatten_tools_or_toolsets(toolset) == []
+        assert flatten_tools_or_toolsets([toolset]) == []
+        assert "touch" not in toolset
+        with pytest.raises(IndexError):
+            toolset[0]
+        repr(toolset), toolset.to_dict(), toolset._to_trace_dict(), copy.deepcopy(toolset)
+        toolset.close()
+        assert not trace.exists()
+
+    def test_its_list_holds_the_placeholder_that_iteration_never_yields(self):
+        toolset = MCPToolset(COUNTER)
+        (placeholder,) = toolset.tools
+        assert placeholder.name.startswith("mcp_not_connected_placeholder")
+        assert placeholder not in toolset
+        assert placeholder.name not in toolset
+        assert placeholder.name not in repr(toolset)
+        with pytest.raises(MCPConnectionError, match="warm_up"):
+            placeholder.function()
+
+    def test_a_chat_generator_is_shown_nothing(self):
+        generator = ScriptedChatGenerator([say("hello")])
+        generator.run([ChatMessage.from_user("hi")], tools=MCPToolset(COUNTER))
+        assert generator.turns[0].tool_names == []
+
+    def test_the_named_tools_stand_in_for_themselves(self, tmp_path):
+        info, trace = never_started(tmp_path)
+        toolset = MCPToolset(info, tool_names=["add", "repo/search"], tool_name_prefix="my")
+        assert names(toolset) == ["my_add", "my_repo_search"]
+        assert [tool.remote_name for tool in toolset] == ["add", "repo/search"]
+        assert len(toolset) == 2
+        assert "my_add" in toolset
+        assert "add" not in toolset
+        assert toolset[1] in toolset
+        assert toolset[0].parameters == {"type": "object", "properties": {}, "additionalProperties": True}
+        assert toolset.get_selectable_tools() == [toolset[0], toolset[1]]
+        assert not trace.exists()
+
+    def test_stand_ins_become_the_tools_and_stay_the_same_objects(self):
+        toolset = MCPToolset(COUNTER, tool_names=["echo", "add"])
+        cold = {tool.name: tool for tool in toolset}
+        with toolset:
+            assert {tool.name: tool for tool in toolset} == cold
+            assert all(tool is cold[tool.name] for tool in toolset)
+            assert cold["add"].description == "Add two integers."
+            assert sorted(cold["add"].parameters["properties"]) == ["a", "b"]
+            toolset.close()
+            assert all(tool is cold[tool.name] for tool in toolset)
+            toolset.warm_up()
+            assert all(tool is cold[tool.name] for tool in toolset)
+            assert len(toolset) == 2
+
+    def test_a_stand_in_can_be_called(self):
+        toolset = MCPToolset(COUNTER, tool_names=["add"])
+        assert json.loads(toolset[0].invoke(a=1, b=2))["content"][0]["text"] == "3"
+        assert toolset[0].description == "Add two integers."
+        toolset.close()
+
+    async def test_a_stand_in_can_be_awaited(self):
+        toolset = MCPToolset(COUNTER, tool_names=["add"])
+        assert json.loads(await toolset[0].ainvoke(a=1, b=2))["content"][0]["text"] == "3"
+        await toolset.close_async()
+
+    def test_it_can_be_closed(self):
+        toolset = MCPToolset(COUNTER)
+        toolset.close()
+        toolset.close()
+        asyncio.run(toolset.close_async())
+        assert list(toolset) == []
+
+
+class TestWarmedUp:
+    def test_it_has_all_tools_of_the_server(self):
+        server = ForeignServer(definition("one"), definition("two"))
+        with MCPToolset(server.info) as toolset:
+            assert names(toolset) == names(toolset.tools) == ["one", "two"]
+            assert all(isinstance(tool, MCPTool) for tool in toolset)
+            assert len(toolset) == 2
+            assert "two" in toolset
+            assert "three" not in toolset
+            assert toolset[1] in toolset
+            assert toolset[-1].name == "two"
+            assert names(toolset.get_selectable_tools()) == ["one", "two"]
+
+    def test_it_has_the_tools_of_a_fastmcp_server(self):
+        with MCPToolset(FASTMCP) as toolset:
+            assert names(toolset) == ["add", "echo", "person", "fail"]
+
+    async def test_awaiting_warm_up_gives_the_same(self):
+        async with MCPToolset(FASTMCP) as toolset:
+            assert names(toolset) == ["add", "echo", "person", "fail"]
+            await toolset.warm_up_async()
+        assert toolset.connection.status().state == "closed"
+
+    def test_it_has_the_named_tools_only(self):
+        with MCPToolset(COUNTER, tool_names=["echo", "add"]) as toolset:
+            assert sorted(names(toolset)) == ["add", "echo"]
+
+    def test_no_names_at_all_mean_all_tools(self):
+        with MCPToolset(FASTMCP, tool_names=[]) as toolset:
+            assert len(toolset) == 4
+
+    def test_named_tools_that_the_server_does_not_have_are_an_error_with_the_available_ones(self):
+        server = ForeignServer(definition("one"), definition("two"))
+        toolset = MCPToolset(server.info, tool_names=["one", "three", "four"])
+        with pytest.raises(MCPToolNotFoundError, match=r"not found: three, four. Available tools: one, two") as raised:
+            toolset.warm_up()
+        toolset.close()
+        assert (raised.value.tool_name, raised.value.available_tools) == ("three", ["one", "two"])
+
+    def test_a_server_without_tools_gives_an_empty_toolset(self):
+        with MCPToolset(ForeignServer().info) as toolset:
+            assert list(toolset) == []
+            assert bool(toolset) is True
+            assert toolset.tools == []
+
+    def test_tools_carry_what_the_server_says_of_them(self):
+        server = ForeignServer(
+            definition(
+                "search",
+                TAKES_QUERY,
+                title="Search",
+                output_schema={"type": "object"},
+                annotations=types.ToolAnnotations(destructive_hint=False),
+                _meta={"a": 1},
+            )
+        )
+        with MCPToolset(server.info) as toolset:
+            tool = toolset[0]
+            assert tool.tool_spec == {"name": "search", "description": "", "parameters": TAKES_QUERY}
+            assert (tool.title, tool.output_schema, tool.meta) == ("Search", {"type": "object"}, {"a": 1})
+            assert tool.annotations.destructive_hint is False
+            assert tool.server_info is server.info
+
+    def test_warming_up_again_asks_nothing_of_the_server(self):
+        server = ForeignServer(definition("search"))
+        with MCPToolset(server.info) as toolset:
+            for _ in range(3):
+                toolset.warm_up()
+                toolset[0].warm_up()
+                asyncio.run(toolset.warm_up_async())
+                asyncio.run(toolset[0].warm_up_async())
+            assert server.listings == 1
+
+    @pytest.mark.parametrize("first_use", ["warm_up", "invoke"])
+    def test_after_close_warming_up_shows_what_the_server_has_now(self, first_use):
+        server = ForeignServer(definition("one", description="Old."), definition("two"))
+        with MCPToolset(server.info) as toolset:
+            one = toolset[0]
+            toolset.close()
+            server.tools = [definition("three"), definition("one", description="New.")]
+            if first_use == "invoke":
+                one.invoke()
+            toolset.warm_up()
+            assert names(toolset) == ["three", "one"]
+            assert toolset[1] is one
+            assert one.description == "New."
+
+    def test_many_threads_warm_up_one_session(self):
+        server = ForeignServer(definition("one"))
+        toolset = MCPToolset(server.info)
+        threads = [threading.Thread(target=toolset.warm_up) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert names(toolset) == ["one"]
+        assert (server.listings, toolset.connection.status().sessions) == (1, 1)
+        toolset.close()
+
+
+class TestOddServers:
+    @pytest.fixture
+    def warnings(self, caplog):
+        caplog.set_level(logging.WARNING, logger="haystack_integrations")
+
+        def texts() -> list[str]:
+            return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+        return texts
+
+    def test_a_tool_with_an_unusable_schema_is_left_out_with_a_warning_that_names_it(self, warnings):
+        server = ForeignServer(definition("good", TAKES_QUERY), definition("broken", BROKEN))
+        with MCPToolset(server.info) as toolset:
+            assert names(toolset) == ["good"]
+        (warning,) = warnings()
+        assert "'broken'" in warning
+        assert "#/properties/x/type" in warning
+
+    def test_a_tool_with_an_unusable_schema_is_an_error_if_it_was_asked_for(self):
+        server = ForeignServer(definition("good"), definition("broken", BROKEN))
+        toolset = MCPToolset(server.info, tool_names=["good", "broken"])
+        with pytest.raises(ValueError, match="The schema of tool 'broken' is unusable"):
+            toolset.warm_up()
+        toolset.close()
+
+    def test_an_unusable_schema_does_not_matter_to_those_who_asked_for_others(self, warnings):
+        server = ForeignServer(definition("good"), definition("broken", BROKEN))
+        with MCPToolset(server.info, tool_names=["good"]) as toolset:
+            assert names(toolset) == ["good"]
+        assert warnings() == []
+
+    def test_schemas_of_older_drafts_are_translated(self):
+        draft_04 = {
+            "type": "object",
+            "properties": {"n": {"type": "number", "minimum": 0, "exclusiveMinimum": True}},
+            "$schema": "http://json-schema.org/draft-04/schema#",
+        }
+        draft_07 = {"type": "object", "properties": {"p": {"type": "array", "items": [{"type": "string"}]}}}
+        with MCPToolset(ForeignServer(definition("four", draft_04), definition("seven", draft_07)).info) as toolset:
+            assert toolset[0].parameters["properties"]["n"] == {"type": "number", "exclusiveMinimum": 0}
+            assert toolset[1].parameters["properties"]["p"] == {"type": "array", "prefixItems": [{"type": "string"}]}
+
+    def test_of_a_tool_that_is_listed_twice_the_first_is_used_with_a_warning(self, warnings):
+        server = ForeignServer(definition("one", description="First."), definition("one", description="Second."))
+        with MCPToolset(server.info) as toolset:
+            assert [tool.description for tool in toolset] == ["First."]
+        assert any("'one'" in warning and "twice" in warning for warning in warnings())
+
+    def test_names_are_made_safe_for_providers(self):
+        long = "a" * 70
+        server = ForeignServer(definition("repo/search.code"), definition(long), definition("größe"))
+        with MCPToolset(server.info) as toolset:
+            assert [tool.remote_name for tool in toolset] == ["repo/search.code", long, "größe"]
+            assert names(toolset)[0] == "repo_search_code"
+            assert names(toolset)[2] == "gr__e"
+            assert all(len(name) <= 64 for name in names(toolset))
+            toolset[0].invoke()
+            toolset[1].invoke()
+        assert [name for name, _ in server.calls] == ["repo/search.code", long]
+
+    def test_tools_whose_names_become_the_same_are_an_error_naming_both(self):
+        server = ForeignServer(definition("a.b"), definition("a/b"))
+        toolset = MCPToolset(server.info)
+        with pytest.raises(ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'.*tool_names"):
+            toolset.warm_up()
+        toolset.close()
+        with MCPToolset(server.info, tool_names=["a/b"]) as chosen:
+            assert [tool.remote_name for tool in chosen] == ["a/b"]
+
+    def test_a_tool_that_is_gone_after_a_reconnect_is_gone_from_the_toolset(self):
+        server = ForeignServer(definition("one"), definition("two"))
+        with MCPToolset(server.info) as toolset:
+            toolset.close()
+            server.tools.pop()
+            toolset.warm_up()
+            assert names(toolset) == ["one"]
+
+    @pytest.mark.parametrize("parameter", ["inputs_from_state", "outputs_to_state", "outputs_to_string"])
+    def test_a_mapping_for_a_tool_that_is_not_there_is_warned_of(self, parameter, warnings):
+        config: dict[str, Any] = {"inputs_from_state": {"key": "q"}, "outputs_to_state": {"key": {}}}
+        mapping = {"typo": config.get(parameter, {"source": "x"})}
+        with MCPToolset(ForeignServer(definition("one")).info, **{parameter: mapping}):
+            pass
+        (warning,) = warnings()
+        assert parameter in warning
+        assert "'typo'" in warning
+
+
+class TestPrefixes:
+    @every_executor
+    def test_two_servers_with_the_same_tools_live_together(self, execute):
+        one = MCPToolset(COUNTER, tool_names=["add"], tool_name_prefix="counter")
+        two = MCPToolset(FASTMCP, tool_names=["add"], tool_name_prefix="fast")
+        with one, two:
+            outcome = execute([one, two], ("counter_add", {"a": 1, "b": 2}), ("fast_add", {"a": 3, "b": 4}))
+        assert [each.result for each in outcome.results] == ["3", "7"]
+
+    def test_mappings_go_by_the_servers_names(self):
+        toolset = MCPToolset(COUNTER, tool_name_prefix="my", inputs_from_state={"add": {"offset": "b"}})
+        with toolset:
+            (add,) = (tool for tool in toolset if tool.remote_name == "add")
+            assert add.name == "my_add"
+            assert list(add.parameters["properties"]) == ["a"]
+
+
+class TestMappings:
+    @every_executor
+    def test_each_tool_has_its_own(self, execute):
+        toolset = MCPToolset(
+            COUNTER,
+            inputs_from_state={"add": {"offset": "b"}},
+            outputs_to_state={"structured": {"town": {"source": "city"}}},
+            outputs_to_string={"structured_only": {"source": "answer"}},
+        )
+        with toolset:
+            outcome = execute(
+                toolset,
+                ("add", {"a": 5}),
+                ("structured", {"city": "Rome"}),
+                ("structured_only", {}),
+                ("echo", {"text": "hi"}),
+                state_schema={"offset": {"type": int}, "town": {"type": str}},
+                state={"offset": 37},
+            )
+        first, second, third, fourth = (each.result for each in outcome.results)
+        assert (first, third, fourth) == ("42", "42", "hi")
+        assert json.loads(second)["city"] == "Rome"
+        assert outcome.state["town"] == "Rome"
+
+    def test_the_model_does_not_see_a_parameter_from_state(self):
+        with MCPToolset(COUNTER, inputs_from_state={"secret_echo": {"api_token": "token"}}) as toolset:
+            (tool,) = (tool for tool in toolset if tool.name == "secret_echo")
+            assert sorted(tool.parameters["properties"]) == ["refuse", "text"]
+            assert tool.parameters["required"] == ["text"]
+
+    def test_an_unknown_parameter_is_an_error_with_the_valid_ones(self):
+        toolset = MCPToolset(COUNTER, inputs_from_state={"add": {"offset": "c"}})
+        with pytest.raises(
+            ValueError, match=r"'add' maps 'offset' to unknown parameter 'c'.*Valid parameters are: a, b"
+        ):
+            toolset.warm_up()
+        toolset.close()
+
+    def test_a_warm_up_that_failed_fails_again(self):
+        toolset = MCPToolset(COUNTER, inputs_from_state={"add": {"offset": "c"}})
+        for _ in range(2):
+            with pytest.raises(ValueError, match="unknown parameter 'c'"):
+                toolset.warm_up()
+        toolset.close()
+
+    @every_executor
+    @pytest.mark.parametrize(("result_format", "kinds"), [("text", ["str"]), ("content", ["list"]), ("json", ["str"])])
+    def test_the_result_format_is_that_of_all_tools(self, execute, result_format, kinds):
+        with MCPToolset(COUNTER, result_format=result_format) as toolset:
+            outcome = execute(toolset, ("mixed", {}))
+        assert [type(each.result).__name__ for each in outcome.results] == kinds
+
+
+class TestChildren:
+    def test_they_warm_up_and_close_the_toolset(self):
+        toolset = MCPToolset(COUNTER, tool_names=["add"])
+        (add,) = toolset
+        add.warm_up()
+        assert toolset.connection.is_ready
+        add.close()
+        assert not toolset.connection.is_ready
+        asyncio.run(add.warm_up_async())
+        assert toolset.connection.is_ready
+        asyncio.run(add.close_async())
+        assert not toolset.connection.is_ready
+
+    def test_they_keep_their_toolset_alive(self):
+        toolset = MCPToolset(COUNTER, tool_names=["add"], eager_connect=True)
+        (add,) = toolset
+        del toolset
+        gc.collect()
+        assert add._connection.is_ready
+        assert json.loads(add.invoke(a=1, b=2))["isError"] is False
+        add.close()
+
+    def test_they_connect_again_after_the_toolset_was_closed(self):
+        with MCPToolset(COUNTER, tool_names=["add"]) as toolset:
+            (add,) = toolset
+            toolset.close()
+            assert json.loads(add.invoke(a=1, b=2))["isError"] is False
+
+    def test_an_agent_given_the_single_tools_works(self):
+        toolset = MCPToolset(COUNTER, tool_names=["add", "echo"])
+        generator = ScriptedChatGenerator([call("add", a=1, b=2), say("done")])
+        agent = Agent(chat_generator=generator, tools=[*toolset])
+        del toolset
+        gc.collect()
+        agent.run(messages=[ChatMessage.from_user("go")])
+        assert generator.turns[0].tool_specs[0]["description"] == "Add two integers."
+        assert generator.turns[1].tool_results == ["3"]
+        agent.tools[0].close()
+
+    def test_they_are_serialised_as_tools_of_their_own(self):
+        toolset = MCPToolset(
+            COUNTER,
+            tool_names=["secret_echo"],
+            connection_timeout=7,
+            invocation_timeout=8,
+            inputs_from_state={"secret_echo": {"api_token": "token"}},
+            outputs_to_state={"secret_echo": {"said": {"source": "result"}}},
+            outputs_to_string={"secret_echo": {"source": "result"}},
+            tool_name_prefix="my",
+            result_format="json",
+        )
+        (child,) = toolset
+        data = child.to_dict()
+        assert data["type"] == "haystack_integrations.tools.mcp.mcp_tool.MCPTool"
+        twin = MCPTool.from_dict(data)
+        assert twin.to_dict() == data
+        assert (twin.name, twin.remote_name) == ("my_secret_echo", "secret_echo")
+        assert twin.inputs_from_state == {"api_token": "token"}
+
+    def test_a_child_is_pickled_without_its_toolset(self):
+        with MCPToolset(COUNTER, tool_names=["add"]) as toolset:
+            twin = pickle.loads(pickle.dumps(toolset[0]))  # noqa: S301
+        assert json.loads(twin.invoke(a=1, b=2))["isError"] is False
+        twin.close()
+
+
+class TestAddingTools:
+    @pytest.mark.parametrize("warm_first", [False, True])
+    def test_a_tool_of_another_kind_joins(self, warm_first):
+        server = ForeignServer(definition("one"))
+        toolset = MCPToolset(server.info)
+        if warm_first:
+            toolset.warm_up()
+        plain = plain_tool()
+        toolset.add(plain)
+        assert "plain" in toolset
+        assert plain in toolset
+        toolset.warm_up()
+        assert names(toolset) == ["one", "plain"]
+        toolset.close()
+        toolset.warm_up()
+        assert names(toolset) == ["one", "plain"]
+        toolset.close()
+
+    def test_the_tools_of_a_toolset_join(self):
+        toolset = MCPToolset(COUNTER)
+        toolset.add(Toolset([plain_tool("p"), plain_tool("q")]))
+        assert names(toolset) == ["p", "q"]
+
+    def test_a_name_that_is_taken_is_refused(self):
+        with MCPToolset(ForeignServer(definition("one")).info) as toolset:
+            with pytest.raises(ValueError, match="one"):
+                toolset.add(plain_tool("one"))
+            with pytest.raises(ValueError, match="p"):
+                toolset.add(Toolset([plain_tool("p")]) if "p" in toolset else _TwiceTheSame())
+            assert names(toolset) == ["one"]
+
+    def test_a_name_that_the_server_turns_out_to_have_is_refused_at_warm_up(self):
+        toolset = MCPToolset(ForeignServer(definition("one")).info)
+        toolset.add(plain_tool("one"))
+        with pytest.raises(ValueError, match="one"):
+            toolset.warm_up()
+        toolset.close()
+
+    @pytest.mark.parametrize("other", [None, "add", [plain_tool()], print])
+    def test_something_else_is_refused(self, other):
+        with pytest.raises(TypeError, match=f"Expected Tool or Toolset, got {type(other).__name__}"):
+            MCPToolset(COUNTER).add(other)
+
+
+class _TwiceTheSame(Toolset):
+    """A toolset that yields two tools of one name."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def __iter__(self):
+        return iter([plain_tool("p"), plain_tool("p")])
+
+
+@NEEDS_ADDITION
+class TestAddition:
+    @pytest.fixture
+    def one(self):
+        toolset = MCPToolset(COUNTER, tool_name_prefix="one")
+        yield toolset
+        toolset.close()
+
+    @pytest.fixture
+    def two(self):
+        toolset = MCPToolset(FASTMCP, tool_name_prefix="two")
+        yield toolset
+        toolset.close()
+
+    def run_agent(self, tools: Any, *tool_names: str) -> list[Any]:
+        generator = ScriptedChatGenerator([*(call(name, text="hi") for name in tool_names), say("done")])
+        agent = Agent(chat_generator=generator, tools=tools)
+        agent.run(messages=[ChatMessage.from_user("go")])
+        assert not any("placeholder" in name for turn in generator.turns for name in turn.tool_names)
+        return generator.turns[-1].tool_results
+
+    def test_two_cold_toolsets(self, one, two):
+        both = one + two
+        assert bool(both) is True
+        assert list(both) == []
+        assert self.run_agent(both, "one_echo", "two_echo") == ["hi", "hi"]
+
+    def test_three_cold_toolsets(self, one, two):
+        three = MCPToolset(FASTMCP, tool_name_prefix="three")
+        for combination in (one + two + three, one + (two + three)):
+            assert bool(combination) is True
+            assert self.run_agent(combination, "one_echo", "two_echo", "three_echo") == ["hi"] * 3
+            for toolset in (one, two, three):
+                toolset.close()
+
+    def test_a_cold_toolset_and_a_tool(self, one):
+        assert self.run_agent(one + plain_tool(), "one_echo", "plain") == ["hi", "plain hi"]
+
+    def test_a_cold_toolset_and_a_list_of_tools(self, one):
+        assert self.run_agent(one + [plain_tool(), plain_tool("other")], "one_echo", "other") == ["hi", "plain hi"]
+
+    def test_a_cold_toolset_and_one_of_plain_tools(self, one):
+        assert self.run_agent(one + Toolset([plain_tool()]), "one_echo", "plain") == ["hi", "plain hi"]
+        one.close()
+        assert self.run_agent(Toolset([plain_tool()]) + one, "one_echo", "plain") == ["hi", "plain hi"]
+
+    def test_a_cold_combination_and_a_tool(self, one, two):
+        tools = one + two + plain_tool()
+        assert self.run_agent(tools, "one_echo", "two_echo", "plain") == ["hi", "hi", "plain hi"]
+
+    def test_something_else_is_refused(self, one):
+        for other in (5, ["add"], None):
+            with pytest.raises(TypeError):
+                one + other
+
+    def test_a_combination_is_what_is_in_it(self, one):
+        both = one + plain_tool()
+        both.warm_up()
+        assert "one_add" in both
+        assert "plain" in both
+        assert len(both) == len(one) + 1
+        assert both[0] is one[0]
+
+    def test_a_combination_can_be_serialised_or_says_that_it_cannot(self, one, two):
+        data = (one + two).to_dict()
+        from haystack.core.serialization import import_class_by_name
+
+        twin = import_class_by_name(data["type"]).from_dict(data)
+        twin.warm_up()
+        assert {"one_add", "two_add"} <= set(names(twin))
+        for toolset in getattr(twin, "toolsets", ()):
+            toolset.close()
+
+
+@pytest.mark.skipif(hasattr(Toolset, "__add__"), reason="this Haystack adds toolsets")
+def test_where_haystack_does_not_add_toolsets_neither_do_we():
+    with pytest.raises(TypeError):
+        MCPToolset(COUNTER) + MCPToolset(FASTMCP)
+
+
+class TestAsAnObject:
+    def test_a_copy_is_the_toolset_itself(self):
+        with MCPToolset(COUNTER) as toolset:
+            assert copy.copy(toolset) is toolset
+            assert copy.deepcopy(toolset) is toolset
+
+    def test_pickling_keeps_the_configuration_and_not_the_connection(self):
+        toolset = MCPToolset(
+            COUNTER,
+            tool_names=["add"],
+            connection_timeout=7,
+            invocation_timeout=8,
+            inputs_from_state={"add": {"offset": "b"}},
+            outputs_to_state={"add": {"sum": {"source": "result", "handler": max}}},
+            outputs_to_string={"add": {"source": "result", "handler": str}},
+            tool_name_prefix="my",
+            result_format="json",
+            share=False,
+        )
+        with toolset:
+            twin = pickle.loads(pickle.dumps(toolset))  # noqa: S301
+            assert twin.to_dict() == toolset.to_dict()
+            assert not twin.connection.is_ready
+        with twin:
+            assert names(twin) == ["my_add"]
+
+    def test_it_is_equal_to_itself_and_to_no_other(self):
+        with MCPToolset(COUNTER) as toolset, MCPToolset(FASTMCP) as other:
+            assert toolset == toolset  # noqa: PLR0124
+            assert toolset != other
+
+    def test_its_repr_names_the_server_and_the_tools(self):
+        with MCPToolset(COUNTER, tool_names=["add"]) as toolset:
+            assert repr(toolset) == f"MCPToolset(server_info={COUNTER!r}, tools=['add'])"
+
+    def test_neither_repr_nor_trace_show_plain_secrets(self):
+        info = StreamableHttpServerInfo(
+            url=f"https://u:{SECRET}@h/mcp?key={SECRET}", token=SECRET, headers={"A": SECRET}
+        )
+        toolset = MCPToolset(info, outputs_to_string={"add": {"handler": str}})
+        assert SECRET not in repr(toolset)
+        traced = toolset._to_trace_dict()
+        assert SECRET not in json.dumps(traced)
+        assert traced["data"]["outputs_to_string"] == {"add": {"handler": "builtins.str"}}
+
+    def test_a_subclass_works_like_it(self):
+        class Mine(MCPToolset):
+            pass
+
+        with Mine(COUNTER, tool_names=["add"]) as toolset:
+            assert repr(toolset).startswith("Mine(")
+            assert copy.deepcopy(toolset) is toolset
+            assert toolset.to_dict()["type"].endswith("Mine")
+
+
+class TestSharing:
+    def test_toolsets_and_tools_of_one_server_share_its_session(self):
+        server = ForeignServer(definition("one"))
+        with MCPToolset(server.info) as toolset, MCPToolset(server.info) as other, MCPTool("one", server.info) as tool:
+            assert toolset.connection.status().users == 3
+            assert (server.listings, tool._connection.status().sessions) == (1, 1)
+            toolset.close()
+            other[0].invoke()
+            tool.invoke()
+        assert server.listings == 1
+
+    def test_a_toolset_may_have_a_session_of_its_own(self):
+        server = ForeignServer(definition("one"))
+        with MCPToolset(server.info) as toolset, MCPToolset(server.info, share=False):
+            assert toolset.connection.status().users == 1
+        assert server.listings == 2
+
+    def test_a_failing_server_text_is_the_same_for_all(self):
+        server = ForeignServer(definition("one"))
+        server.answer = text_result("no", is_error=True)
+        with MCPToolset(server.info) as toolset:
+            with pytest.raises(Exception, match=r"Failed to invoke Tool `one`: no$"):
+                toolset[0].invoke()
+
+
+@pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
+def test_a_tool_invoker_accepts_a_cold_toolset_alone():
+    from haystack.components.tools import ToolInvoker
+
+    toolset = MCPToolset(COUNTER)
+    invoker = ToolInvoker(tools=toolset)
+    result = invoker.run(messages=[call("echo", text="hi")])
+    toolset.close()
+    assert result["tool_messages"][0].tool_call_results[0].result == "hi"

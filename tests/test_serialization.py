@@ -1,0 +1,685 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import importlib.util
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack import Pipeline
+from haystack.components.agents import Agent
+from haystack.core.errors import DeserializationError
+from haystack.dataclasses import ChatMessage
+from haystack.tools import SearchableToolset, Tool
+from haystack.utils import Secret
+from mcp.server import MCPServer
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnectionError,
+    MCPServerInfo,
+    MCPTool,
+    MCPToolset,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from tests.support.executors import HAS_TOOL_INVOKER, recorded_traces
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+
+ROOT = Path(__file__).parent.parent
+SECRET = "s3ntinel-in-a-file"
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
+
+HAS_ALLOWLIST = importlib.util.find_spec("haystack.core.serialization_security") is not None
+
+MODULE = "haystack_integrations.tools.mcp.mcp_tool"
+
+
+def to_words(value: Any) -> str:
+    return f"the value is {value}"
+
+
+def keep_last(_current: Any, new: Any) -> Any:
+    return new
+
+
+class Recorder:
+    """No server info, but it has everything that a careless loader would call."""
+
+    called: list[str] = []  # noqa: RUF012
+
+    def __init__(self, **_parameters: Any) -> None:
+        self.called.append("__init__")
+
+    @classmethod
+    def from_dict(cls, _data: dict[str, Any]) -> "Recorder":
+        cls.called.append("from_dict")
+        return cls()
+
+
+def agent_pipeline(tools: Any, *replies: ChatMessage, **options: Any) -> Pipeline:
+    pipeline = Pipeline()
+    generator = ScriptedChatGenerator(list(replies) or [say("done")])
+    pipeline.add_component("agent", Agent(chat_generator=generator, tools=tools, **options))
+    return pipeline
+
+
+def python(script: str, **environment: str) -> dict[str, Any]:
+    """Run a script in a fresh interpreter, and return the JSON that it prints last."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "HAYSTACK_TELEMETRY_ENABLED": "False",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+class TestFormats:
+    """What is written is what version 2.1 wrote, so that each reads the other's files."""
+
+    def test_a_stdio_server(self):
+        info = StdioServerInfo("uvx", ["mcp-server-time"], {"KEY": Secret.from_env_var("KEY"), "PLAIN": "x"})
+        assert info.to_dict() == {
+            "type": f"{MODULE}.StdioServerInfo",
+            "command": "uvx",
+            "args": ["mcp-server-time"],
+            "env": {"KEY": {"type": "env_var", "env_vars": ["KEY"], "strict": True}, "PLAIN": "x"},
+            "max_retries": 3,
+            "base_delay": 1.0,
+            "max_delay": 30.0,
+        }
+        assert list(StdioServerInfo("uvx").to_dict()) == list(info.to_dict())
+        assert StdioServerInfo("uvx", cwd="/tmp").to_dict()["cwd"] == "/tmp"
+
+    def test_a_streamable_http_server(self):
+        info = StreamableHttpServerInfo("http://h/mcp", token=Secret.from_env_var("T"), headers={"X": "y"}, timeout=5)
+        assert info.to_dict() == {
+            "type": f"{MODULE}.StreamableHttpServerInfo",
+            "url": "http://h/mcp",
+            "token": {"type": "env_var", "env_vars": ["T"], "strict": True},
+            "headers": {"X": "y"},
+            "timeout": 5,
+            "max_retries": 3,
+            "base_delay": 1.0,
+            "max_delay": 30.0,
+        }
+
+    def test_an_sse_server(self):
+        assert SSEServerInfo("http://h/sse").to_dict() == {
+            "type": f"{MODULE}.SSEServerInfo",
+            "url": "http://h/sse",
+            "base_url": None,
+            "token": None,
+            "headers": None,
+            "timeout": 30,
+            "max_retries": 3,
+            "base_delay": 1.0,
+            "max_delay": 30.0,
+        }
+
+    def test_an_in_process_server(self):
+        assert COUNTER.to_dict() == {
+            "type": f"{MODULE}.InProcessServerInfo",
+            "server": "tests.servers.inprocess:server",
+        }
+
+    def test_a_tool(self):
+        info = StdioServerInfo("uvx")
+        tool = MCPTool(
+            "add",
+            info,
+            description="Mine.",
+            connection_timeout=7,
+            invocation_timeout=8,
+            outputs_to_string={"source": "x", "handler": to_words},
+            inputs_from_state={"key": "a"},
+            outputs_to_state={"sum": {"source": "result", "handler": keep_last}},
+        )
+        assert tool.to_dict() == {
+            "type": f"{MODULE}.MCPTool",
+            "data": {
+                "name": "add",
+                "description": "Mine.",
+                "server_info": info.to_dict(),
+                "connection_timeout": 7,
+                "invocation_timeout": 8,
+                "eager_connect": False,
+                "outputs_to_string": {"source": "x", "handler": "tests.test_serialization.to_words"},
+                "inputs_from_state": {"key": "a"},
+                "outputs_to_state": {"sum": {"source": "result", "handler": "tests.test_serialization.keep_last"}},
+            },
+        }
+
+    def test_a_toolset(self):
+        info = StdioServerInfo("uvx")
+        toolset = MCPToolset(info, tool_names=["add"], outputs_to_string={"add": {"handler": to_words}})
+        assert toolset.to_dict() == {
+            "type": "haystack_integrations.tools.mcp.mcp_toolset.MCPToolset",
+            "data": {
+                "server_info": info.to_dict(),
+                "tool_names": ["add"],
+                "connection_timeout": 30.0,
+                "invocation_timeout": 30.0,
+                "eager_connect": False,
+                "inputs_from_state": None,
+                "outputs_to_state": None,
+                "outputs_to_string": {"add": {"handler": "tests.test_serialization.to_words"}},
+            },
+        }
+
+    def test_what_version_2_1_does_not_have_is_written_only_if_it_is_set(self):
+        extra = {"tool_name_prefix": "my", "result_format": "content", "share": False}
+        for made in (MCPTool("add", COUNTER, **extra), MCPToolset(COUNTER, **extra)):
+            assert {key: made.to_dict()["data"][key] for key in extra} == extra
+        for made in (MCPTool("add", COUNTER), MCPToolset(COUNTER)):
+            assert not extra.keys() & made.to_dict()["data"].keys()
+
+    def test_connecting_changes_nothing_in_it(self):
+        with MCPTool("add", COUNTER) as tool, MCPToolset(COUNTER) as toolset:
+            assert tool.to_dict() == MCPTool("add", COUNTER).to_dict()
+            assert toolset.to_dict() == MCPToolset(COUNTER).to_dict()
+
+
+class TestRoundTrips:
+    @pytest.mark.parametrize(
+        "parameters",
+        [
+            {},
+            {
+                "description": "Mine.",
+                "connection_timeout": 7,
+                "invocation_timeout": 8.5,
+                "eager_connect": False,
+                "outputs_to_string": {"source": "result", "handler": to_words},
+                "inputs_from_state": {"offset": "b"},
+                "outputs_to_state": {"sum": {"source": "result", "handler": keep_last}, "all": {}},
+                "tool_name_prefix": "my",
+                "result_format": "json",
+                "share": False,
+            },
+            {"outputs_to_string": {"one": {"source": "a", "handler": to_words}, "two": {"source": "b"}}},
+        ],
+    )
+    def test_a_tool(self, parameters):
+        tool = MCPTool("add", COUNTER, **parameters)
+        twin = MCPTool.from_dict(json.loads(json.dumps(tool.to_dict())))
+        assert twin.to_dict() == tool.to_dict()
+        assert twin.server_info == tool.server_info
+        for name in ("name", "remote_name", "inputs_from_state", "outputs_to_state", "outputs_to_string"):
+            assert getattr(twin, name) == getattr(tool, name)
+
+    @pytest.mark.parametrize(
+        "parameters",
+        [
+            {},
+            {
+                "tool_names": ["add", "echo"],
+                "connection_timeout": 7.5,
+                "invocation_timeout": 8,
+                "inputs_from_state": {"add": {"offset": "b"}},
+                "outputs_to_state": {"add": {"sum": {"source": "result", "handler": keep_last}}, "echo": {"said": {}}},
+                "outputs_to_string": {"add": {"source": "result", "handler": to_words}},
+                "tool_name_prefix": "my",
+                "result_format": "content",
+                "share": False,
+            },
+        ],
+    )
+    def test_a_toolset(self, parameters):
+        toolset = MCPToolset(COUNTER, **parameters)
+        data = json.loads(json.dumps(toolset.to_dict()))
+        twin = MCPToolset.from_dict(data)
+        assert twin.to_dict() == toolset.to_dict() == data
+        for name in ("server_info", "tool_names", "inputs_from_state", "outputs_to_state", "outputs_to_string"):
+            assert getattr(twin, name) == getattr(toolset, name)
+        with twin:
+            assert "add" in twin or "my_add" in twin
+
+    def test_a_handler_that_cannot_be_found_again_is_refused(self):
+        tool = MCPTool("add", COUNTER, outputs_to_string={"handler": lambda value: value})
+        with pytest.raises(Exception, match=r"[Ll]ambda"):
+            tool.to_dict()
+
+    @pytest.mark.parametrize("number_of_servers", [1, 2])
+    def test_a_pipeline_with_an_agent(self, number_of_servers):
+        toolsets = [MCPToolset(COUNTER, tool_names=["add"], outputs_to_string={"add": {"handler": to_words}})]
+        toolsets += [MCPToolset(FASTMCP, tool_name_prefix="fast")] * (number_of_servers - 1)
+        pipeline = agent_pipeline(
+            toolsets[0] if number_of_servers == 1 else toolsets,
+            call("add", a=1, b=2),
+            say("done"),
+            exit_conditions=["text"],
+        )
+        loaded = Pipeline.loads(pipeline.dumps())
+        assert loaded.to_dict() == pipeline.to_dict()
+        assert Pipeline.from_dict(pipeline.to_dict()).dumps() == pipeline.dumps()
+        result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+        (text,) = [each.result for message in result["agent"]["messages"] for each in message.tool_call_results]
+        assert text.startswith("the value is {")
+        agent = loaded.get_component("agent")
+        for toolset in [agent.tools] if number_of_servers == 1 else agent.tools:
+            assert isinstance(toolset, MCPToolset)
+            toolset.close()
+
+    def test_a_pipeline_with_single_tools(self):
+        with MCPToolset(COUNTER, tool_names=["add", "echo"]) as toolset:
+            pipeline = agent_pipeline([MCPTool("pid", COUNTER), *toolset], call("echo", text="hi"), say("done"))
+            loaded = Pipeline.loads(pipeline.dumps())
+        assert loaded.to_dict() == pipeline.to_dict()
+        tools = loaded.get_component("agent").tools
+        assert [tool.name for tool in tools] == ["pid", "add", "echo"]
+        result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+        assert [each.result for message in result["agent"]["messages"] for each in message.tool_call_results] == ["hi"]
+        for tool in tools:
+            tool.close()
+
+    def test_a_pipeline_with_a_searchable_toolset(self):
+        catalog = SearchableToolset(catalog=[MCPToolset(COUNTER, tool_names=["add"])])
+        pipeline = agent_pipeline(catalog)
+        loaded = Pipeline.loads(pipeline.dumps())
+        assert loaded.to_dict() == pipeline.to_dict()
+
+    @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
+    def test_a_pipeline_with_a_tool_invoker(self):
+        from haystack.components.tools import ToolInvoker
+
+        pipeline = Pipeline()
+        pipeline.add_component("invoker", ToolInvoker(tools=MCPToolset(COUNTER)))
+        loaded = Pipeline.loads(pipeline.dumps())
+        assert loaded.to_dict() == pipeline.to_dict()
+        result = loaded.run({"invoker": {"messages": [call("add", a=1, b=2)]}})
+        assert result["invoker"]["tool_messages"][0].tool_call_results[0].result == "3"
+        loaded.get_component("invoker").tools.close()
+
+    def test_a_mapping_to_state(self):
+        toolset = MCPToolset(
+            COUNTER,
+            tool_names=["add"],
+            inputs_from_state={"add": {"offset": "b"}},
+            outputs_to_state={"add": {"sum": {"source": "result", "handler": keep_last}}},
+        )
+        schema = {"offset": {"type": int}, "sum": {"type": int}}
+        pipeline = agent_pipeline(toolset, call("add", a=5), say("done"), state_schema=schema)
+        loaded = Pipeline.loads(pipeline.dumps())
+        result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")], "offset": 37}})
+        assert result["agent"]["sum"] == 42
+        loaded.get_component("agent").tools.close()
+
+
+class TestFilesOfOlderVersions:
+    AGENT = """
+    components:
+      agent:
+        type: haystack.components.agents.agent.Agent
+        init_parameters:
+          chat_generator:
+            type: tests.support.scripted_chat.ScriptedChatGenerator
+            init_parameters:
+              replies: []
+          tools:
+            type: {toolset}
+            data:
+              server_info:
+                type: {info}
+                url: http://localhost:8000/mcp
+                token: null
+                headers:
+                  X-Key: {{type: env_var, env_vars: [MY_KEY], strict: true}}
+                timeout: 30
+                max_retries: 3
+                base_delay: 1.0
+                max_delay: 30.0
+                oauth_config: null
+              tool_names: [search]
+              connection_timeout: 30.0
+              invocation_timeout: 30.0
+              eager_connect: true
+              inputs_from_state: null
+              outputs_to_state: null
+              outputs_to_string: null
+    connections: []
+    """
+
+    @pytest.mark.parametrize(
+        "toolset",
+        ["haystack_integrations.tools.mcp.MCPToolset", "haystack_integrations.tools.mcp.mcp_toolset.MCPToolset"],
+    )
+    @pytest.mark.parametrize(
+        "info",
+        [
+            "haystack_integrations.tools.mcp.StreamableHttpServerInfo",
+            "haystack_integrations.tools.mcp.mcp_tool.StreamableHttpServerInfo",
+        ],
+    )
+    def test_they_load(self, toolset, info):
+        text = textwrap.dedent(self.AGENT).format(toolset=toolset, info=info)
+        loaded = Pipeline.loads(text).get_component("agent").tools
+        assert isinstance(loaded, MCPToolset)
+        assert loaded.server_info == StreamableHttpServerInfo(
+            "http://localhost:8000/mcp", headers={"X-Key": Secret.from_env_var("MY_KEY")}
+        )
+        assert [tool.name for tool in loaded] == ["search"]
+        assert loaded.eager_connect is True
+        assert not loaded.connection.is_ready
+
+    @pytest.mark.parametrize("path", ["haystack_integrations.tools.mcp.MCPTool", f"{MODULE}.MCPTool"])
+    def test_their_tools_load(self, path):
+        data = {
+            "type": path,
+            "data": {
+                "name": "search",
+                "description": "Searches.",
+                "server_info": {"type": f"{MODULE}.StdioServerInfo", "command": "uvx", "args": ["x"], "env": None},
+                "connection_timeout": 30,
+                "invocation_timeout": 30,
+            },
+        }
+        tool = MCPTool.from_dict(data)
+        assert isinstance(tool, MCPTool)
+        assert (tool.name, tool.description) == ("search", "Searches.")
+        assert tool.server_info == StdioServerInfo("uvx", ["x"])
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "AsyncExecutor",
+            "MCPClient",
+            "MCPConnectionError",
+            "MCPError",
+            "MCPInvocationError",
+            "MCPServerInfo",
+            "MCPTool",
+            "MCPToolNotFoundError",
+            "SSEClient",
+            "SSEServerInfo",
+            "StdioClient",
+            "StdioServerInfo",
+            "StreamableHttpClient",
+            "StreamableHttpServerInfo",
+        ],
+    )
+    def test_names_are_where_they_were(self, name):
+        import haystack_integrations.tools.mcp as package
+        from haystack_integrations.tools.mcp import mcp_tool
+
+        assert getattr(mcp_tool, name) is getattr(package, name)
+
+    def test_a_name_that_never_was_is_not_there(self):
+        from haystack_integrations.tools.mcp import mcp_tool
+
+        with pytest.raises(AttributeError, match="NoSuchThing"):
+            mcp_tool.NoSuchThing  # noqa: B018
+
+
+class TestSecrets:
+    def test_nested_secrets_make_the_round_trip(self, monkeypatch):
+        monkeypatch.setenv("MY_KEY", SECRET)
+        info = StdioServerInfo("uvx", env={"K": Secret.from_env_var("MY_KEY"), "P": "plain"})
+        pipeline = agent_pipeline(MCPToolset(info))
+        text = pipeline.dumps()
+        assert SECRET not in text
+        assert Pipeline.loads(text).get_component("agent").tools.server_info == info
+
+    @pytest.mark.parametrize(
+        "info",
+        [
+            StdioServerInfo("uvx", env={"K": Secret.from_token(SECRET)}),
+            StreamableHttpServerInfo("http://h/mcp", token=Secret.from_token(SECRET)),
+        ],
+        ids=lambda info: type(info).__name__,
+    )
+    def test_a_token_secret_is_refused(self, info):
+        pipeline = agent_pipeline(MCPToolset(info))
+        with pytest.raises(Exception, match="Cannot serialize token-based secret") as raised:
+            pipeline.dumps()
+        assert SECRET not in str(raised.value)
+
+    @pytest.mark.parametrize("content", [False, True])
+    def test_plain_secrets_are_in_no_trace(self, content, stdio_server, caplog):
+        caplog.set_level(logging.DEBUG, logger="haystack")
+        server = stdio_server()
+        args = [*server.args, "--token", SECRET]
+        toolset = MCPToolset(StdioServerInfo(server.command, args, env={"KEY": SECRET}), tool_names=["add"])
+        pipeline = agent_pipeline(toolset, call("add", a=1, b=2), say("done"))
+        with recorded_traces(content=content) as traces, toolset:
+            pipeline.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+        assert "haystack.agent" in traces.text
+        assert SECRET not in traces.text
+        assert SECRET not in repr(pipeline.get_component("agent").tools)
+        logged = [record.getMessage() for record in caplog.records if record.name.startswith("haystack")]
+        assert SECRET not in "\n".join(logged)
+
+    @pytest.mark.parametrize(
+        "info",
+        [
+            StdioServerInfo("mcp-no-such-command", ["--token", SECRET], env={"KEY": SECRET}),
+            StdioServerInfo(
+                sys.executable,
+                ["-c", "import os, sys; sys.exit(f'{sys.argv} {os.environ}')", "--token", SECRET, f"--key={SECRET}"],
+                env={"KEY": SECRET},
+            ),
+            SSEServerInfo(f"http://u:{SECRET}@127.0.0.1:1/sse?key={SECRET}", token=SECRET, headers={"X": SECRET}),
+            StreamableHttpServerInfo(f"http://u:{SECRET}@127.0.0.1:1/mcp?key={SECRET}", headers={"X": SECRET}),
+        ],
+        ids=["no command", "an end at once", "SSE", "streamable HTTP"],
+    )
+    def test_plain_secrets_are_in_no_error_of_a_connect(self, info, caplog):
+        caplog.set_level(logging.INFO)
+        toolset = MCPToolset(info)
+        with pytest.raises(MCPConnectionError) as raised:
+            toolset.warm_up()
+        toolset.close()
+        error: BaseException | None = raised.value
+        while error is not None:
+            assert SECRET not in str(error)
+            assert SECRET not in repr(error)
+            error = error.__cause__ or error.__context__
+        assert SECRET not in caplog.text
+
+    @pytest.mark.parametrize(
+        ("http_info", "transport"), [(SSEServerInfo, "sse"), (StreamableHttpServerInfo, "streamable-http")]
+    )
+    def test_plain_secrets_of_an_http_server_are_in_no_log(self, http_info, transport, shared_http_server, caplog):
+        caplog.set_level(logging.INFO)
+        url = shared_http_server(transport).url.replace("://", f"://u:{SECRET}@")
+        with MCPTool("add", http_info(f"{url}?key={SECRET}", headers={"X": SECRET})) as tool:
+            tool.invoke(a=1, b=2)
+        assert SECRET not in caplog.text
+
+    def test_a_server_object_does_not_disturb_tracing(self):
+        server = MCPServer("calc")
+
+        @server.tool()
+        def double(n: int) -> int:
+            return 2 * n
+
+        toolset = MCPToolset(InProcessServerInfo(server))
+        pipeline = agent_pipeline(toolset, call("double", n=2), say("done"))
+        with recorded_traces(content=True) as traces, toolset:
+            pipeline.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+        assert "in-process server 'calc'" in traces.text
+
+
+class TestLoadingStartsNothing:
+    def test_not_even_with_eager_connect(self, tmp_path):
+        trace = tmp_path / "started"
+        info = StdioServerInfo("touch", [str(trace)])
+        toolset, tool = MCPToolset(info), MCPTool("add", info)
+        toolset.eager_connect = tool.eager_connect = True
+        text = agent_pipeline([toolset, tool]).dumps()
+        assert text.count("eager_connect: true") == 2
+        loaded = Pipeline.loads(text).get_component("agent").tools
+        assert [each.eager_connect for each in loaded] == [True, True]
+        assert not trace.exists()
+
+    def test_nothing_is_imported_for_it_either(self, tmp_path):
+        trace = tmp_path / "started"
+        toolset = MCPToolset(StdioServerInfo("touch", [str(trace)]), tool_names=["x"])
+        toolset.eager_connect = True
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(agent_pipeline(toolset).dumps())
+        seen = python(
+            f"""
+            import json, sys, threading
+            from pathlib import Path
+            from haystack import Pipeline
+            pipeline = Pipeline.loads(Path({str(file)!r}).read_text())
+            pipeline.dumps()
+            print(json.dumps({{
+                "mcp": "mcp" in sys.modules,
+                "threads": [thread.name for thread in threading.enumerate() if "mcp" in thread.name],
+                "tools": [tool.name for tool in pipeline.get_component("agent").tools],
+            }}))
+            """
+        )
+        assert seen == {"mcp": False, "threads": [], "tools": ["x"]}
+        assert not trace.exists()
+
+    def test_a_toolset_that_was_loaded_connects_at_warm_up(self):
+        toolset = MCPToolset(COUNTER, tool_names=["add"])
+        toolset.eager_connect = True
+        twin = MCPToolset.from_dict(toolset.to_dict())
+        assert not twin.connection.is_ready
+        with twin:
+            assert twin[0].description == "Add two integers."
+
+    def test_importing_the_package_and_building_tools_does_not_import_the_sdk(self):
+        seen = python(
+            """
+            import json, sys
+            import haystack_integrations.tools.mcp as package
+            after_import = "mcp" in sys.modules
+            from haystack_integrations.tools.mcp import (
+                InProcessServerInfo, MCPConnection, MCPInvocationError, MCPServerInfo, MCPTool, MCPToolset,
+                SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo, warm_up_toolsets,
+            )
+            infos = [
+                StdioServerInfo("x"), SSEServerInfo("http://h/sse"), StreamableHttpServerInfo("http://h/mcp"),
+                InProcessServerInfo("a:b"),
+            ]
+            for info in infos:
+                toolset = MCPToolset(info, tool_names=["x"])
+                tool = MCPTool("x", info)
+                MCPConnection(info).status()
+                list(toolset), repr(toolset), repr(tool), toolset.to_dict(), tool.to_dict()
+                toolset.close(), tool.close()
+            after_use = "mcp" in sys.modules
+            package.MCPClient
+            print(json.dumps([after_import, after_use, "mcp" in sys.modules]))
+            """
+        )
+        assert seen == [False, False, True]
+
+
+class TestHostileFiles:
+    @pytest.fixture(autouse=True)
+    def forget(self):
+        Recorder.called.clear()
+
+    @pytest.mark.parametrize("kind", ["toolset", "tool", "info"])
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "subprocess.Popen",
+            "os.system",
+            "builtins.dict",
+            "builtins.eval",
+            "haystack.Pipeline",
+            "haystack.utils.Secret",
+            "haystack_integrations.tools.mcp.MCPTool",
+            "haystack_integrations.tools.mcp.MCPClient",
+            "haystack_integrations.tools.mcp.server_info.redact_url",
+            "haystack_integrations.tools.mcp.no_such_name",
+            "no_such_module_here.Info",
+            "tests.test_serialization.Recorder",
+            "tests.test_serialization.to_words",
+            "Recorder",
+            "",
+        ],
+    )
+    def test_nothing_but_a_server_info_is_built(self, path, kind, tmp_path):
+        trace = tmp_path / "started"
+        info = {"type": path, "args": ["touch", str(trace)], "command": f"touch {trace}"}
+        load = {
+            "toolset": lambda: MCPToolset.from_dict({"type": "x", "data": {"server_info": info}}),
+            "tool": lambda: MCPTool.from_dict({"type": "x", "data": {"name": "x", "server_info": info}}),
+            "info": lambda: MCPServerInfo.from_dict(info),
+        }[kind]
+        with pytest.raises((TypeError, ValueError, ImportError, DeserializationError)):
+            load()
+        assert not trace.exists()
+        assert Recorder.called == []
+
+    @pytest.mark.parametrize("path", ["haystack_integrations.tools.mcp.MCPServerInfo", f"{MODULE}.MCPServerInfo"])
+    def test_the_abstract_class_itself_is_refused(self, path):
+        with pytest.raises((TypeError, ValueError)):
+            MCPServerInfo.from_dict({"type": path, "command": "x"})
+
+    def test_what_is_no_server_info_is_named(self):
+        with pytest.raises(
+            TypeError, match=r"'tests\.test_serialization\.Recorder' is not a subclass of MCPServerInfo"
+        ):
+            MCPServerInfo.from_dict({"type": "tests.test_serialization.Recorder"})
+
+    def test_a_pipeline_with_one_does_not_load(self, tmp_path):
+        trace = tmp_path / "started"
+        text = agent_pipeline(MCPToolset(StdioServerInfo("touch", [str(trace)]))).dumps()
+        hostile = text.replace(f"{MODULE}.StdioServerInfo", "subprocess.Popen")
+        assert hostile != text
+        with pytest.raises(Exception, match="subprocess"):
+            Pipeline.loads(hostile)
+        assert not trace.exists()
+
+    @pytest.mark.skipif(not HAS_ALLOWLIST, reason="this Haystack has no allowlist of modules")
+    def test_an_import_path_goes_through_haystacks_allowlist(self, monkeypatch):
+        monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.support.*")
+        text = agent_pipeline(MCPToolset(COUNTER)).dumps()
+        with pytest.raises(DeserializationError, match=r"tests.servers.inprocess"):
+            Pipeline.loads(text)
+        allowed = Pipeline.loads(text, allowed_modules=["tests.servers.*"])
+        assert allowed.get_component("agent").tools.server_info == COUNTER
+        assert Pipeline.loads(text, unsafe=True).get_component("agent").tools.server_info == COUNTER
+
+    @pytest.mark.skipif(not HAS_ALLOWLIST, reason="this Haystack has no allowlist of modules")
+    def test_a_handler_goes_through_haystacks_allowlist(self, monkeypatch):
+        toolset = MCPToolset(StdioServerInfo("x"), outputs_to_string={"add": {"handler": to_words}})
+        monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.support.*")
+        with pytest.raises(DeserializationError, match="to_words"):
+            MCPToolset.from_dict(toolset.to_dict())
+
+    @pytest.mark.skipif(HAS_ALLOWLIST, reason="this Haystack has an allowlist of modules")
+    def test_an_import_path_is_loaded_where_haystack_checks_none(self):
+        text = agent_pipeline(MCPToolset(COUNTER)).dumps()
+        assert Pipeline.loads(text).get_component("agent").tools.server_info == COUNTER
+
+    def test_a_parameter_that_is_unknown_is_refused(self):
+        data = MCPToolset(COUNTER).to_dict()
+        data["data"]["shell"] = True
+        with pytest.raises(TypeError, match="shell"):
+            MCPToolset.from_dict(data)
+
+
+def test_tools_of_haystack_and_ours_are_written_side_by_side():
+    plain = Tool(name="plain", description="", parameters={"type": "object", "properties": {}}, function=to_words)
+    pipeline = agent_pipeline([plain, MCPToolset(COUNTER)])
+    loaded = Pipeline.loads(pipeline.dumps()).get_component("agent").tools
+    assert [type(each) for each in loaded] == [Tool, MCPToolset]

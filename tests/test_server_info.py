@@ -1,0 +1,551 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import copy
+import dataclasses
+import inspect
+import json
+import logging
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack.utils import Secret
+from mcp.server import MCPServer
+
+from haystack_integrations.tools.mcp import (
+    InProcessClient,
+    InProcessServerInfo,
+    MCPClient,
+    MCPConnectionError,
+    MCPServerInfo,
+    MCPTool,
+    SSEClient,
+    SSEServerInfo,
+    StdioClient,
+    StdioServerInfo,
+    StreamableHttpClient,
+    StreamableHttpServerInfo,
+)
+from haystack_integrations.tools.mcp.server_info import redact_url, resolve_headers, resolve_secrets
+from tests.servers import fastmcp_server
+
+SECRET = "s3ntinel-in-an-info"
+HTTP_INFOS = pytest.mark.parametrize("http_info", [SSEServerInfo, StreamableHttpServerInfo])
+
+
+@dataclasses.dataclass
+class CarrierPigeonInfo(MCPServerInfo):
+    """A server info of a user's own."""
+
+    loft: str
+    leg_ring: str | None = None
+
+    def create_client(self) -> MCPClient:
+        raise NotImplementedError
+
+
+class PlainInfo(MCPServerInfo):
+    """One that is no dataclass."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self._cache = object()
+
+    def create_client(self) -> MCPClient:
+        raise NotImplementedError
+
+
+class TestDocumentedFields:
+    @pytest.mark.parametrize(
+        ("info_class", "fields"),
+        [
+            (
+                StdioServerInfo,
+                {
+                    "command": inspect.Parameter.empty,
+                    "args": None,
+                    "env": None,
+                    "max_retries": 3,
+                    "base_delay": 1.0,
+                    "max_delay": 30.0,
+                    "cwd": None,
+                },
+            ),
+            (
+                SSEServerInfo,
+                {
+                    "url": None,
+                    "base_url": None,
+                    "token": None,
+                    "headers": None,
+                    "timeout": 30,
+                    "max_retries": 3,
+                    "base_delay": 1.0,
+                    "max_delay": 30.0,
+                },
+            ),
+            (
+                StreamableHttpServerInfo,
+                {
+                    "url": inspect.Parameter.empty,
+                    "token": None,
+                    "headers": None,
+                    "timeout": 30,
+                    "max_retries": 3,
+                    "base_delay": 1.0,
+                    "max_delay": 30.0,
+                },
+            ),
+            (InProcessServerInfo, {"server": inspect.Parameter.empty}),
+        ],
+    )
+    def test_they_are_there_in_order_with_their_defaults(self, info_class, fields):
+        parameters = list(inspect.signature(info_class).parameters.values())
+        assert [(parameter.name, parameter.default) for parameter in parameters] == list(fields.items())
+        assert dataclasses.is_dataclass(info_class)
+
+    def test_the_base_class_is_abstract(self):
+        with pytest.raises(TypeError, match="abstract"):
+            MCPServerInfo()
+
+    def test_infos_of_equal_fields_are_equal(self):
+        assert StdioServerInfo("a", ["b"]) == StdioServerInfo("a", args=["b"])
+        assert StdioServerInfo("a") != StdioServerInfo("b")
+        secret = Secret.from_env_var("X")
+        assert SSEServerInfo("http://h/sse", token=secret) == SSEServerInfo("http://h/sse", token=secret)
+
+    def test_infos_can_be_copied_and_pickled(self):
+        info = StdioServerInfo("a", env={"K": Secret.from_env_var("X"), "P": "plain"})
+        assert copy.deepcopy(info) == info
+        assert pickle.loads(pickle.dumps(info)) == info  # noqa: S301
+
+
+class TestValidation:
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"command": ""}, "`command` must be a non-empty string, got ''"),
+            ({"command": "  "}, "`command`"),
+            ({"command": None}, "`command`.*None"),
+            ({"command": ["uvx"]}, "`command`"),
+            ({"args": "server.py"}, "`args` must be a list of strings or None"),
+            ({"args": ["a", 1]}, "`args`"),
+            ({"args": 5}, "`args`"),
+            ({"env": ["A=1"]}, "`env` must be a dict or None, got list"),
+            ({"env": {"A": 1}}, "`env` maps strings to strings or Secrets; the value of 'A' is of type int"),
+            ({"env": {1: "A"}}, "`env`"),
+            ({"max_retries": -1}, "`max_retries` must be a number at least 0, got -1"),
+            ({"max_retries": "3"}, "`max_retries`"),
+            ({"max_retries": 1.5}, "`max_retries`"),
+            ({"base_delay": -0.1}, "`base_delay`"),
+            ({"base_delay": True}, "`base_delay`"),
+            ({"base_delay": float("nan")}, "`base_delay`"),
+            ({"max_delay": None}, "`max_delay`"),
+        ],
+    )
+    def test_an_invalid_parameter_of_a_stdio_server_is_refused_by_name(self, parameters, message):
+        with pytest.raises(ValueError, match=message) as raised:
+            StdioServerInfo(**{"command": "uvx", **parameters})
+        assert "StdioServerInfo" in str(raised.value)
+
+    @HTTP_INFOS
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "localhost:8000/mcp",
+            "h/mcp",
+            "ftp://h/mcp",
+            "http://",
+            "http:///mcp",
+            "http://:8000/mcp",
+            "http://h:abc/x",
+            "http://h:99999/x",
+            "http://h:-1/x",
+            "http://[::1/mcp",
+            "http://[nonsense]/mcp",
+            5,
+        ],
+    )
+    def test_an_invalid_url_is_refused_by_name(self, http_info, url):
+        with pytest.raises(ValueError, match=r"(?s)url.*https://host/path"):
+            http_info(url=url)
+
+    @HTTP_INFOS
+    @pytest.mark.parametrize(
+        "url",
+        [
+            f"ftp://user:{SECRET}@h/mcp",
+            f"http://user:{SECRET}@h:abc/mcp",
+            f"http://user:{SECRET}@[::1/mcp",
+            f"http://:{SECRET}@/mcp",
+            f"ftp://h/mcp?key={SECRET}#{SECRET}",
+            f"user:{SECRET}@h/mcp",
+        ],
+    )
+    def test_the_refusal_of_a_url_does_not_tell_its_secrets(self, http_info, url):
+        with pytest.raises(ValueError, match="url") as raised:
+            http_info(url=url)
+        chain = [str(raised.value), str(raised.value.__cause__), str(raised.value.__context__)]
+        assert SECRET not in " ".join(chain)
+
+    @HTTP_INFOS
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://h",
+            "https://h:8000/mcp",
+            "http://[::1]:8000/mcp",
+            "HTTP://h/x",
+            "https://u:p@h/x?k=v",
+            "http://münchen.de/mcp",
+        ],
+    )
+    def test_any_http_url_will_do(self, http_info, url):
+        assert http_info(url=url).url == url
+
+    @HTTP_INFOS
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"token": 5}, "`token` must be a string, a Secret or None, got int"),
+            ({"headers": "X: y"}, "`headers` must be a dict or None, got str"),
+            ({"headers": {"X": 1}}, "`headers` maps strings to strings or Secrets; the value of 'X' is of type int"),
+            ({"timeout": 0}, "`timeout` must be a number greater than 0, got 0"),
+            ({"timeout": None}, "`timeout`"),
+            ({"timeout": float("nan")}, "`timeout`"),
+            ({"max_retries": -1}, "`max_retries`"),
+            ({"max_delay": "x"}, "`max_delay`"),
+        ],
+    )
+    def test_an_invalid_parameter_of_an_http_server_is_refused_by_name(self, http_info, parameters, message):
+        with pytest.raises(ValueError, match=message) as raised:
+            http_info(url="http://h/mcp", **parameters)
+        assert http_info.__name__ in str(raised.value)
+
+    @pytest.mark.parametrize(
+        "server", ["", "module", "module:", ":server", "a b:c", "package.module:1x", "../x:y", "a..b:c"]
+    )
+    def test_an_import_path_that_is_none_is_refused(self, server):
+        with pytest.raises(ValueError, match=r"`server` must be like 'package.module:server'"):
+            InProcessServerInfo(server)
+
+    @pytest.mark.parametrize("server", [None, {}, [], 5, b"x"])
+    def test_what_is_no_server_at_all_is_refused(self, server):
+        with pytest.raises(ValueError, match="`server` must be an MCP server object or its import path"):
+            InProcessServerInfo(server)
+
+    @pytest.mark.parametrize(
+        ("server", "what"),
+        [(object(), "object"), ("json:dumps", "function"), ("tests.servers.inprocess:calls", "list")],
+    )
+    def test_what_turns_out_to_be_no_server_is_a_connection_error(self, server, what):
+        tool = MCPTool("x", InProcessServerInfo(server))
+        with pytest.raises(MCPConnectionError, match=f"it is a {what}, not an MCP server"):
+            tool.warm_up()
+        tool.close()
+
+    @pytest.mark.parametrize(
+        ("server", "reason"), [("no_such_module_here:server", "no_such_module_here"), ("json:no_server", "no_server")]
+    )
+    def test_an_import_path_that_leads_nowhere_is_a_connection_error(self, server, reason):
+        tool = MCPTool("x", InProcessServerInfo(server))
+        with pytest.raises(MCPConnectionError, match=reason):
+            tool.warm_up()
+        tool.close()
+
+    def test_a_path_will_do_as_working_directory(self, tmp_path):
+        info = StdioServerInfo("a", cwd=tmp_path)
+        assert info.cwd == str(tmp_path)
+        assert json.dumps(info.to_dict())
+        assert StdioServerInfo("a", cwd=Path("x")) == StdioServerInfo("a", cwd="x")
+
+
+class TestBaseUrl:
+    def test_it_is_deprecated_and_becomes_the_url(self):
+        with pytest.warns(DeprecationWarning, match="use url instead") as caught:
+            info = SSEServerInfo(base_url="http://h:8000/")
+        assert info.url == "http://h:8000/sse"
+        assert [warning.filename for warning in caught] == [__file__]
+
+    def test_the_url_wins_over_it(self):
+        with pytest.warns(DeprecationWarning) as caught:
+            info = SSEServerInfo(url="http://h/events", base_url="http://other")
+        assert info.url == "http://h/events"
+        assert any("base_url will be ignored" in str(warning.message) for warning in caught)
+
+    def test_one_of_them_is_needed(self):
+        with pytest.raises(ValueError, match="Either url or base_url must be provided"):
+            SSEServerInfo()
+
+    @pytest.mark.parametrize("base_url", [5, "ftp://h", "h"])
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_an_invalid_one_is_refused(self, base_url):
+        with pytest.raises(ValueError, match="url"):
+            SSEServerInfo(base_url=base_url)
+
+    def test_a_round_trip_does_not_complain_of_two_urls(self):
+        with pytest.warns(DeprecationWarning):
+            info = SSEServerInfo(base_url="http://h")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            twin = MCPServerInfo.from_dict(info.to_dict())
+        assert twin == info
+        assert not any("base_url will be ignored" in str(warning.message) for warning in caught)
+
+    def test_it_is_redacted_too(self):
+        with pytest.warns(DeprecationWarning):
+            info = SSEServerInfo(base_url=f"http://u:{SECRET}@h")
+        assert SECRET not in repr(info)
+
+
+class TestTokenAndHeaders:
+    @HTTP_INFOS
+    def test_both_are_sent(self, http_info):
+        info = http_info(url="http://h/x", token="t", headers={"X-Tenant": "acme"})
+        assert resolve_headers(info) == {"X-Tenant": "acme", "Authorization": "Bearer t"}
+
+    @HTTP_INFOS
+    @pytest.mark.parametrize("name", ["Authorization", "authorization", "AUTHORIZATION"])
+    def test_an_authorization_of_the_headers_own_takes_precedence(self, http_info, name):
+        info = http_info(url="http://h/x", token="t", headers={name: "Basic abc"})
+        assert resolve_headers(info) == {name: "Basic abc"}
+
+    @HTTP_INFOS
+    def test_secrets_are_resolved_when_they_are_sent(self, http_info, monkeypatch):
+        monkeypatch.setenv("MY_TOKEN", "one")
+        monkeypatch.setenv("MY_KEY", "two")
+        info = http_info(
+            url="http://h/x",
+            token=Secret.from_env_var("MY_TOKEN"),
+            headers={"X-Key": Secret.from_env_var("MY_KEY"), "X-Fix": Secret.from_token("three")},
+        )
+        assert resolve_headers(info) == {"X-Key": "two", "X-Fix": "three", "Authorization": "Bearer one"}
+
+    @HTTP_INFOS
+    def test_what_has_no_value_and_needs_none_is_left_out(self, http_info, caplog):
+        caplog.set_level(logging.WARNING, logger="haystack_integrations")
+        optional = Secret.from_env_var("MCP_TEST_NOT_SET", strict=False)
+        info = http_info(url="http://h/x", token=optional, headers={"X-Key": optional, "X-Fix": "y"})
+        assert resolve_headers(info) == {"X-Fix": "y"}
+        assert any("X-Key" in record.getMessage() for record in caplog.records)
+
+    @HTTP_INFOS
+    def test_what_has_no_value_and_needs_one_is_an_error_that_names_the_variable(self, http_info):
+        info = http_info(url="http://h/x", headers={"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")})
+        with pytest.raises(ValueError, match="MCP_TEST_NOT_SET"):
+            resolve_headers(info)
+        tool = MCPTool("add", info)
+        with pytest.raises(MCPConnectionError, match="MCP_TEST_NOT_SET"):
+            tool.warm_up()
+        tool.close()
+
+    @HTTP_INFOS
+    def test_without_either_nothing_is_sent(self, http_info):
+        assert resolve_headers(http_info(url="http://h/x")) == {}
+        assert resolve_headers(http_info(url="http://h/x", token="")) == {}
+
+    @pytest.mark.parametrize(
+        ("http_info", "transport"), [(SSEServerInfo, "sse"), (StreamableHttpServerInfo, "streamable-http")]
+    )
+    def test_a_server_gets_both(self, http_info, transport, shared_http_server):
+        server = shared_http_server(transport, "--token", "sesame")
+        info = http_info(url=server.url, token=Secret.from_token("sesame"), headers={"X-Tenant": "acme"})
+        with MCPTool("header", info) as tool:
+            assert json.loads(tool.invoke(name="X-Tenant"))["content"][0]["text"] == "acme"
+            assert json.loads(tool.invoke(name="Authorization"))["content"][0]["text"] == "Bearer sesame"
+
+    def test_a_stdio_server_gets_its_environment(self, stdio_server, monkeypatch):
+        monkeypatch.setenv("MY_KEY", "from-secret")
+        server = stdio_server()
+        env = {"PLAIN": "plain", "KEY": Secret.from_env_var("MY_KEY")}
+        optional = {"NONE": Secret.from_env_var("MCP_TEST_NOT_SET", strict=False)}
+        info = StdioServerInfo(server.command, server.args, env={**env, **optional})
+        with MCPTool("env", info) as tool:
+            assert json.loads(tool.invoke(name="PLAIN"))["content"][0]["text"] == "plain"
+            assert json.loads(tool.invoke(name="KEY"))["content"][0]["text"] == "from-secret"
+            assert json.loads(tool.invoke(name="NONE"))["structuredContent"] == {"result": None}
+
+    def test_nothing_resolves_to_nothing(self):
+        assert resolve_secrets(None) == {}
+
+
+class TestRedaction:
+    @pytest.mark.parametrize(
+        "info",
+        [
+            StdioServerInfo("a", env={"K": SECRET}),
+            StdioServerInfo("a", env={"K": Secret.from_token(SECRET)}),
+            StdioServerInfo("a", args=["--api-key", SECRET]),
+            StdioServerInfo("a", args=[f"--token={SECRET}", "--verbose"]),
+            StdioServerInfo("a", args=["--db-password", SECRET, "x"]),
+            StdioServerInfo("a", args=["run", "-e", f"API_KEY={SECRET}", "image"]),
+            StdioServerInfo("a", args=["mcp-remote", "--header", f"Authorization: Bearer {SECRET}"]),
+            StdioServerInfo("a", args=["mcp-remote", f"https://u:{SECRET}@h/sse"]),
+            StdioServerInfo("a", args=["mcp-remote", f"https://h/sse?api_key={SECRET}"]),
+            StdioServerInfo("a", args=[f"postgresql://u:{SECRET}@h/db"]),
+            SSEServerInfo("http://h/sse", token=SECRET),
+            SSEServerInfo("http://h/sse", headers={"X": SECRET}),
+            SSEServerInfo(f"http://u:{SECRET}@h/sse?key={SECRET}#{SECRET}"),
+            StreamableHttpServerInfo("http://h/mcp", token=Secret.from_token(SECRET)),
+            StreamableHttpServerInfo("http://h/mcp", headers={"X": SECRET}),
+            StreamableHttpServerInfo(f"http://{SECRET}@h/mcp?key={SECRET}&x={SECRET}"),
+        ],
+        ids=lambda info: f"{type(info).__name__}-{getattr(info, 'args', None) or ''}".replace(SECRET, "S"),
+    )
+    def test_plain_secrets_are_neither_in_repr_nor_in_traces_nor_in_messages(self, info):
+        assert SECRET not in repr(info)
+        assert SECRET not in info.describe()
+        assert SECRET not in json.dumps(info._to_trace_dict())
+
+    def test_what_is_no_secret_is_shown(self):
+        info = StdioServerInfo(
+            "uvx",
+            ["mcp-server-git", "--repository", "/repo", "--verbose", "--key-file=/k"],
+            env={"A": Secret.from_env_var(["ONE", "TWO"]), "B": "plain"},
+            cwd="/tmp",
+        )
+        assert repr(info) == (
+            "StdioServerInfo(command='uvx', args=['mcp-server-git', '--repository', '/repo', '--verbose', "
+            "'--key-file=***'], env={'A': 'env:ONE|TWO', 'B': '***'}, max_retries=3, base_delay=1.0, max_delay=30.0, "
+            "cwd='/tmp')"
+        )
+        assert info.describe() == ("stdio server `uvx mcp-server-git --repository /repo --verbose --key-file=***`")
+
+    def test_an_absent_secret_is_shown_as_absent(self):
+        assert "token=None, headers=None" in repr(StreamableHttpServerInfo("http://h/mcp"))
+
+    def test_a_url_keeps_all_that_helps(self):
+        assert redact_url("https://u:p@h:8000/a/b?x=1&y=2#z") == "https://h:8000/a/b?x=***&y=***"
+        assert redact_url("http://[::1]:8000/mcp") == "http://[::1]:8000/mcp"
+        assert redact_url("http://h/mcp") == "http://h/mcp"
+
+    def test_descriptions_say_what_and_where(self):
+        assert SSEServerInfo("http://h/sse").describe() == "SSE server at http://h/sse"
+        assert StreamableHttpServerInfo("http://h/mcp").describe() == "streamable HTTP server at http://h/mcp"
+        assert StdioServerInfo("uvx").describe() == "stdio server `uvx`"
+        assert InProcessServerInfo("a.b:c").describe() == "in-process server 'a.b:c'"
+        assert InProcessServerInfo(MCPServer("calc")).describe() == "in-process server 'calc'"
+        assert InProcessServerInfo(fastmcp_server.server).describe() == "in-process server 'fastmcp'"
+        assert CarrierPigeonInfo("roof").describe() == "CarrierPigeonInfo"
+
+    def test_a_server_object_is_traced_by_its_name(self):
+        assert InProcessServerInfo(MCPServer("calc"))._to_trace_dict() == {
+            "type": "haystack_integrations.tools.mcp.mcp_tool.InProcessServerInfo",
+            "server": "in-process server 'calc'",
+        }
+
+
+class TestClients:
+    def test_a_stdio_info_makes_a_stdio_client(self):
+        info = StdioServerInfo("a", ["b"], {"C": "d"}, max_retries=7, base_delay=8, max_delay=9, cwd="/tmp")
+        client = info.create_client()
+        assert isinstance(client, StdioClient)
+        assert (client.command, client.args, client.env, client.cwd) == ("a", ["b"], {"C": "d"}, "/tmp")
+        assert (client.max_retries, client.base_delay, client.max_delay) == (7, 8, 9)
+
+    @pytest.mark.parametrize(
+        ("http_info", "client_class"), [(SSEServerInfo, SSEClient), (StreamableHttpServerInfo, StreamableHttpClient)]
+    )
+    def test_an_http_info_makes_a_client_of_its_transport(self, http_info, client_class):
+        client = http_info(url="http://h/x", timeout=5, max_retries=7, base_delay=8, max_delay=9).create_client()
+        assert isinstance(client, client_class)
+        assert (client.url, client.timeout) == ("http://h/x", 5)
+        assert (client.max_retries, client.base_delay, client.max_delay) == (7, 8, 9)
+
+    def test_an_in_process_info_makes_an_in_process_client(self):
+        server = MCPServer("x")
+        client = InProcessServerInfo(server).create_client()
+        assert isinstance(client, InProcessClient)
+        assert client.server is server
+
+
+class TestDictionaries:
+    @pytest.mark.parametrize(
+        "info",
+        [
+            StdioServerInfo("a"),
+            StdioServerInfo("a", ["b"], {"C": Secret.from_env_var("X", strict=False), "D": "e"}, 1, 2, 3, "/tmp"),
+            SSEServerInfo(
+                "http://h/sse", token=Secret.from_env_var(["A", "B"]), headers={"X": Secret.from_env_var("Y")}
+            ),
+            StreamableHttpServerInfo("http://h/mcp", token="plain", headers={"X": "y"}, timeout=5),
+            InProcessServerInfo("a.b:c.d"),
+            CarrierPigeonInfo("roof", leg_ring="7"),
+        ],
+        ids=lambda info: type(info).__name__,
+    )
+    def test_a_round_trip_gives_an_equal_info(self, info, monkeypatch):
+        monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.*,a.b")
+        data = json.loads(json.dumps(info.to_dict()))
+        assert type(info).from_dict(data) == info
+        assert MCPServerInfo.from_dict(data) == info
+        assert type(info).from_dict(data).to_dict() == data
+
+    def test_an_info_that_is_no_dataclass_makes_the_round_trip(self):
+        twin = MCPServerInfo.from_dict(PlainInfo("here").to_dict())
+        assert isinstance(twin, PlainInfo)
+        assert twin.where == "here"
+        assert repr(twin) == "PlainInfo(where='here')"
+
+    def test_an_environment_may_have_a_variable_named_type(self):
+        for value in ("env_var", "token", "x"):
+            info = StdioServerInfo("a", env={"type": value})
+            assert StdioServerInfo.from_dict(info.to_dict()) == info
+
+    @pytest.mark.parametrize("info_class", [StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo])
+    def test_an_unknown_parameter_is_refused_by_name(self, info_class):
+        with pytest.raises(
+            ValueError, match=f"{info_class.__name__} has no parameter 'colour'; it knows .*max_retries"
+        ):
+            info_class.from_dict({"type": "x", "colour": "red"})
+
+    def test_the_empty_oauth_config_of_older_files_is_passed_over(self):
+        data = {"type": "x", "url": "http://h/mcp", "oauth_config": None}
+        assert StreamableHttpServerInfo.from_dict(data) == StreamableHttpServerInfo("http://h/mcp")
+        with pytest.raises(ValueError, match="oauth_config"):
+            StreamableHttpServerInfo.from_dict({**data, "oauth_config": {"client_id": "x"}})
+
+    def test_the_data_stay_as_they_were(self):
+        data = {"type": "x", "command": "a", "env": {"K": {"type": "env_var", "env_vars": ["X"], "strict": True}}}
+        before = copy.deepcopy(data)
+        StdioServerInfo.from_dict(data)
+        assert data == before
+
+    @pytest.mark.parametrize("data", [{}, {"url": "http://h"}, {"type": None}, {"type": 5}, None, "x", []])
+    def test_data_without_a_class_are_refused(self, data):
+        with pytest.raises(ValueError, match="class path of a server info under 'type'"):
+            MCPServerInfo.from_dict(data)
+
+    def test_values_in_data_are_validated(self):
+        with pytest.raises(ValueError, match="`command`"):
+            StdioServerInfo.from_dict({"command": ""})
+
+    @pytest.mark.parametrize(
+        "info",
+        [
+            StdioServerInfo("a", env={"K": Secret.from_token(SECRET)}),
+            StreamableHttpServerInfo("http://h/mcp", token=Secret.from_token(SECRET)),
+            SSEServerInfo("http://h/mcp", headers={"K": Secret.from_token(SECRET)}),
+        ],
+        ids=lambda info: type(info).__name__,
+    )
+    def test_a_token_secret_is_not_written(self, info):
+        with pytest.raises(ValueError, match="Cannot serialize token-based secret") as raised:
+            info.to_dict()
+        assert SECRET not in str(raised.value)
+
+    def test_a_server_object_is_not_written(self):
+        with pytest.raises(ValueError, match=r"cannot be serialized. Create it with the import path"):
+            InProcessServerInfo(MCPServer("x")).to_dict()
+
+    def test_a_server_object_in_data_is_taken_as_it_is(self):
+        server = MCPServer("x")
+        assert InProcessServerInfo.from_dict({"server": server}).server is server
+
+    def test_a_tuple_of_arguments_becomes_a_list(self):
+        data: dict[str, Any] = StdioServerInfo("a", args=("b", "c")).to_dict()  # type: ignore[arg-type]
+        assert data["args"] == ["b", "c"]
