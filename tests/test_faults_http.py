@@ -66,6 +66,28 @@ def refusing_server(tmp_path: Path) -> Iterator[Callable[..., HttpServer]]:
         server.close()
 
 
+@pytest.fixture(scope="module")
+def refusing_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], HttpServer]]:
+    """
+    The same for tests that do not break it, by the protocol's era: `refusing_servers("auto")`.
+    """
+    servers: dict[str, HttpServer] = {}
+
+    def get(protocol: str) -> HttpServer:
+        if protocol not in servers:
+            folder = tmp_path_factory.mktemp("refusing")
+            log = CallLog(folder / "calls.txt")
+            options = ("--calls-file", str(log.path), "--protocol", protocol)
+            servers[protocol] = HttpServer(
+                python_script(SERVERS / "refusing_server.py", *options), "/mcp", folder, log
+            ).start()
+        return servers[protocol]
+
+    yield get
+    for server in servers.values():
+        server.close()
+
+
 class TestServerKilled:
     @each_kind
     def test_between_calls_the_next_call_reaches_the_new_one(self, http_server, options):
@@ -355,24 +377,6 @@ class TestHttpError:
         connection.close()
         with MCPConnection(reach(server.url, token="sesame")) as connection:
             assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-
-    @pytest.fixture(scope="class")
-    def refusing_servers(self, tmp_path_factory):
-        servers: dict[str, HttpServer] = {}
-
-        def get(protocol: str) -> HttpServer:
-            if protocol not in servers:
-                folder = tmp_path_factory.mktemp("refusing")
-                log = CallLog(folder / "calls.txt")
-                options = ("--calls-file", str(log.path), "--protocol", protocol)
-                servers[protocol] = HttpServer(
-                    python_script(SERVERS / "refusing_server.py", *options), "/mcp", folder, log
-                ).start()
-            return servers[protocol]
-
-        yield get
-        for server in servers.values():
-            server.close()
 
 
 class TestHungServer:

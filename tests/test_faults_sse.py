@@ -6,7 +6,7 @@
 Whatever happens between us and a server over SSE: nothing hangs, nothing runs twice, and every error says why.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,16 @@ in_both_eras = pytest.mark.parametrize("options", [[], ["--protocol", "legacy"]]
 
 def reach(url: str, **retries: float) -> SSEServerInfo:
     return SSEServerInfo(url, **{"base_delay": 0.05, "max_delay": 0.2, **retries})
+
+
+@pytest.fixture(scope="module")
+def refusing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    folder: Path = tmp_path_factory.mktemp("refusing")
+    log = CallLog(folder / "calls.txt")
+    command = python_script(SERVERS / "refusing_server.py", "--transport", "sse", "--calls-file", str(log.path))
+    server = HttpServer(command, "/sse", folder, log).start()
+    yield server
+    server.close()
 
 
 class TestServerKilled:
@@ -253,15 +263,6 @@ class TestConnectionRefused:
 
 
 class TestHttpError:
-    @pytest.fixture(scope="class")
-    def refusing_server(self, tmp_path_factory) -> Iterator[Callable[[], HttpServer]]:
-        folder: Path = tmp_path_factory.mktemp("refusing")
-        log = CallLog(folder / "calls.txt")
-        command = python_script(SERVERS / "refusing_server.py", "--transport", "sse", "--calls-file", str(log.path))
-        server = HttpServer(command, "/sse", folder, log).start()
-        yield server
-        server.close()
-
     @pytest.mark.parametrize(
         ("status", "reason"), [(401, "401 Unauthorized"), (403, "403"), (500, "500"), (503, "503 Service Unavailable")]
     )

@@ -13,6 +13,7 @@ from typing import Any
 from haystack import logging
 from pydantic import ValidationError
 
+from haystack_integrations.tools.mcp.delivery import OutcomeUnknownError
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from haystack_integrations.tools.mcp.results import error_text
 from mcp import types
@@ -50,8 +51,9 @@ class MCPClient(ABC):
     session: Any = None
     exit_stack: AsyncExitStack | None = None
 
-    # Called, in the client's loop, with the reason when the session ends without `aclose`.
-    on_lost: Callable[[str], None] | None = None
+    # Called, in the client's loop, when the session ends without `aclose`: with the reason, and with whether the calls
+    # under way may still be answered.
+    on_lost: Callable[[str, bool], None] | None = None
 
     @abstractmethod
     async def connect(self) -> list[types.Tool]:
@@ -175,7 +177,7 @@ def with_full_stop(text: str) -> str:
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
-def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> MCPInvocationError:
+def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> OutcomeUnknownError:
     """
     Make the error of a call that was sent and never answered.
 
@@ -188,7 +190,7 @@ def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> M
         f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run, so the call was "
         "not repeated; the next call opens a new session if it must."
     )
-    return MCPInvocationError(msg, tool_name, tool_args)
+    return OutcomeUnknownError(msg, tool_name, tool_args)
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

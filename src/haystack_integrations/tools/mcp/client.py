@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.server_info import (
     resolve_secrets,
 )
 from haystack_integrations.tools.mcp.session_client import SessionClient, client_info
-from haystack_integrations.tools.mcp.stdio_process import StderrTail, exit_code
+from haystack_integrations.tools.mcp.stdio_process import ServerProcess, StderrTail
 from mcp import types
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -75,7 +75,7 @@ class StdioClient(SessionClient):
         self.args = args or []
         self.env = env
         self.cwd = cwd
-        self._transport: Any = None
+        self._process: ServerProcess | None = None
         self._stderr: StderrTail | None = None
 
     async def connect(self) -> list[types.Tool]:
@@ -98,17 +98,20 @@ class StdioClient(SessionClient):
         env = resolve_secrets(self.env)
         self._stderr = StderrTail(env.values())
         parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
-        self._transport = stdio_client(parameters, errlog=self._stderr.open())
-        return self._client(self._transport)
+        transport = stdio_client(parameters, errlog=self._stderr.open())
+        self._process = ServerProcess(transport)
+        return self._client(transport)
 
     async def _opened(self) -> None:
         if self._stderr is not None:
             self._stderr.started()
+        if self._process is not None:
+            self._process.watch(self._stream_ended)
 
     async def _post_mortem(self) -> str | None:
-        if self._transport is None:
+        if self._process is None:
             return None
-        code = await exit_code(self._transport)
+        code = await self._process.exit_code()
         if code is None:
             return f"the server process closed its output{self._last_words()}"
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -137,6 +140,9 @@ class StdioClient(SessionClient):
         return self._failure or f"the process was started, but did not answer{self._last_words()}"
 
     def _release(self) -> None:
+        if self._process is not None:
+            self._process.unwatch()
+            self._process.end_children()
         if self._stderr is not None:
             self._stderr.close()
 

@@ -219,7 +219,12 @@ class MCPConnection:
         return await self._run_async(self._acquire().list_tools(self.connection_timeout), *self._listing_timeouts())
 
     def call_tool(
-        self, tool_name: str, tool_args: dict[str, Any] | None = None, *, shown_name: str | None = None
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None = None,
+        *,
+        shown_name: str | None = None,
+        may_repeat: bool = False,
     ) -> types.CallToolResult:
         """
         Call a tool.
@@ -227,6 +232,8 @@ class MCPConnection:
         :param tool_name: Name of the tool at the server.
         :param tool_args: Arguments to pass to the tool.
         :param shown_name: Name of the tool in error messages, if it is another.
+        :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose fate is unknown may be
+            sent again.
         :returns: The result.
         :raises MCPInvocationError: If the tool reports an error or the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
@@ -234,13 +241,20 @@ class MCPConnection:
         """
         try:
             return self._run(
-                self._call(tool_name, tool_args, shown_name), self.connection_timeout, self.invocation_timeout
+                self._call(tool_name, tool_args, shown_name, may_repeat),
+                self.connection_timeout,
+                self.invocation_timeout,
             )
         except (TimeoutError, RuntimeError) as error:
             raise _executor_failed(error, shown_name or tool_name, tool_args) from error
 
     async def call_tool_async(
-        self, tool_name: str, tool_args: dict[str, Any] | None = None, *, shown_name: str | None = None
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None = None,
+        *,
+        shown_name: str | None = None,
+        may_repeat: bool = False,
     ) -> types.CallToolResult:
         """
         Call a tool.
@@ -248,6 +262,8 @@ class MCPConnection:
         :param tool_name: Name of the tool at the server.
         :param tool_args: Arguments to pass to the tool.
         :param shown_name: Name of the tool in error messages, if it is another.
+        :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose fate is unknown may be
+            sent again.
         :returns: The result.
         :raises MCPInvocationError: If the tool reports an error or the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
@@ -255,13 +271,15 @@ class MCPConnection:
         """
         try:
             return await self._run_async(
-                self._call(tool_name, tool_args, shown_name), self.connection_timeout, self.invocation_timeout
+                self._call(tool_name, tool_args, shown_name, may_repeat),
+                self.connection_timeout,
+                self.invocation_timeout,
             )
         except (TimeoutError, RuntimeError) as error:
             raise _executor_failed(error, shown_name or tool_name, tool_args) from error
 
     def _call(
-        self, tool_name: str, tool_args: dict[str, Any] | None, shown_name: str | None
+        self, tool_name: str, tool_args: dict[str, Any] | None, shown_name: str | None, may_repeat: bool
     ) -> Coroutine[Any, Any, types.CallToolResult]:
         return self._acquire().call(
             tool_name,
@@ -269,6 +287,7 @@ class MCPConnection:
             shown_name=shown_name or tool_name,
             connection_timeout=self.connection_timeout,
             invocation_timeout=self.invocation_timeout,
+            may_repeat=may_repeat,
         )
 
     def _listing_timeouts(self) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import anyio
 
-from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from mcp.client._transport import Transport, TransportStreams
 
 CALL_METHOD = "tools/call"
@@ -69,6 +69,18 @@ class CallNotDeliveredError(MCPConnectionError):
         """
         super().__init__(message, operation="call_tool")
         self.session_lost = session_lost
+
+
+class ReadInterruptedError(MCPConnectionError):
+    """
+    Raised when the connection broke while something was read, so that it may be read again.
+    """
+
+
+class OutcomeUnknownError(MCPInvocationError):
+    """
+    Raised when a tool call was sent and never answered: the tool may have run.
+    """
 
 
 class _TappedReadStream:

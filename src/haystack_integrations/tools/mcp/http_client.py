@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
@@ -80,7 +81,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
     """
 
     def __init__(
-        self, *, headers: dict[str, str], timeout: float, one_stream: bool, lose_session: Callable[[str], None]
+        self, *, headers: dict[str, str], timeout: float, one_stream: bool, lose_session: Callable[..., None]
     ) -> None:
         """
         Initialize the WatchedHttpClient.
@@ -90,7 +91,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
             limit of its own, because a tool may take its time; the caller's timeout bounds it.
         :param one_stream: Whether all answers come over one event stream (the SSE transport), so that a request that
             cannot be posted means the end of the session.
-        :param lose_session: Called with the reason when the session turns out to be gone.
+        :param lose_session: Called with the reason when the session turns out to be gone, and with `calls_may_end=True`
+            if others of its calls may still be answered.
         """
         super().__init__(
             headers=headers,
@@ -156,24 +158,29 @@ class WatchedHttpClient(httpx2.AsyncClient):
         elif await self._session_is_unknown(request, response):
             delivery.refused = delivery.sent
             delivery.fault = "the server does not know the session any more"
-            self._lose_session(delivery.fault)
+            # Other calls will be told the same; ending the session under them would leave their fate open.
+            self._lose_session(delivery.fault, calls_may_end=True)
         return response
 
     @staticmethod
     async def _session_is_unknown(request: httpx2.Request, response: httpx2.Response) -> bool:
         # 404 to a request with a session id is the protocol's sign (specification 2025-11-25, basic/transports,
-        # "Session Management"). Some servers answer 400 instead, with an error that belongs to no request.
+        # "Session Management"). Some servers answer 400 instead: the TypeScript SDK and the Python SDK before 1.23,
+        # with an error that belongs to no request, or in plain text.
         if _SESSION_HEADER not in request.headers:
             return False
         if response.status_code == httpx2.codes.NOT_FOUND:
             return True
-        if response.status_code != httpx2.codes.BAD_REQUEST or not response.is_stream_consumed:
+        if response.status_code != httpx2.codes.BAD_REQUEST:
             return False
         try:
-            answer = response.json()
-            return answer.get("id") is None and "session" in str(answer["error"]["message"]).lower()
-        except (ValueError, KeyError, TypeError, AttributeError):
+            await response.aread()
+            answers_request = response.json().get("id") == json.loads(request.content)["id"]
+        except (httpx2.TransportError, httpx2.StreamError):
             return False
+        except (ValueError, KeyError, TypeError, AttributeError):
+            answers_request = False
+        return not answers_request and "session" in response.text.lower()
 
     async def _say_goodbye(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
         request.extensions = {**request.extensions, "timeout": httpx2.Timeout(_GOODBYE_TIMEOUT).as_dict()}

@@ -134,6 +134,7 @@ class MCPTool(Tool):
         tool_name_prefix: str | None = None,
         result_format: str = "text",
         share: bool = True,
+        retry_idempotent: bool = False,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -163,6 +164,8 @@ class MCPTool(Tool):
             (`TextContent`, `ImageContent`, and `FileContent` where the installed Haystack takes it); "json" the JSON of
             the MCP result.
         :param share: Whether to share the connection with all others of an equal `server_info`.
+        :param retry_idempotent: Whether a call may be sent again although it may have run already, if the server
+            annotates the tool as read-only or idempotent. Set it only for servers whose annotations you trust.
         :raises MCPConnectionError: If connection to the server fails.
         :raises MCPToolNotFoundError: If no tools are available or the requested tool is not found.
         :raises TimeoutError: If connection times out.
@@ -187,6 +190,7 @@ class MCPTool(Tool):
             outputs_to_state=outputs_to_state,
             tool_name_prefix=tool_name_prefix,
             result_format=result_format,
+            retry_idempotent=retry_idempotent,
         )
         if eager_connect:
             self.__enter__()
@@ -213,6 +217,7 @@ class MCPTool(Tool):
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
         tool_name_prefix: str | None = None,
         result_format: str = "text",
+        retry_idempotent: bool = False,
         toolset: MCPToolset | None = None,
     ) -> None:
         self.remote_name = remote_name
@@ -220,6 +225,8 @@ class MCPTool(Tool):
         self.eager_connect = eager_connect
         self.tool_name_prefix = tool_name_prefix
         self.result_format = result_format
+        self.retry_idempotent = retry_idempotent
+        self._may_repeat = False
         self.title: str | None = None
         self.annotations: types.ToolAnnotations | None = None
         self.output_schema: dict[str, Any] | None = None
@@ -266,6 +273,13 @@ class MCPTool(Tool):
         Timeout in seconds for tool invocations.
         """
         return self._connection.invocation_timeout
+
+    @property
+    def connection(self) -> MCPConnection:
+        """
+        The connection to the server, e.g. for its `status()`.
+        """
+        return self._connection
 
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
@@ -335,7 +349,8 @@ class MCPTool(Tool):
         self.parameters = parameters
         self.description = self._custom_description or definition.description or ""
         self.title = definition.title
-        self.annotations = definition.annotations
+        self.annotations = hints = definition.annotations
+        self._may_repeat = self.retry_idempotent and bool(hints and (hints.read_only_hint or hints.idempotent_hint))
         self.output_schema = definition.output_schema
         self.meta = definition.meta
         self._generation = generation
@@ -347,7 +362,9 @@ class MCPTool(Tool):
         try:
             if not self._generation:
                 self.warm_up()
-            result = self._connection.call_tool(self.remote_name, arguments, shown_name=self.name)
+            result = self._connection.call_tool(
+                self.remote_name, arguments, shown_name=self.name, may_repeat=self._may_repeat
+            )
         except MCPInvocationError:
             raise
         except Exception as error:
@@ -359,7 +376,9 @@ class MCPTool(Tool):
         try:
             if not self._generation:
                 await self.warm_up_async()
-            result = await self._connection.call_tool_async(self.remote_name, arguments, shown_name=self.name)
+            result = await self._connection.call_tool_async(
+                self.remote_name, arguments, shown_name=self.name, may_repeat=self._may_repeat
+            )
         except MCPInvocationError:
             raise
         except Exception as error:
@@ -483,7 +502,7 @@ class MCPTool(Tool):
             "outputs_to_state": self.outputs_to_state,
         }
         # Written only where they are set, so that older versions can read what they can do.
-        return {**parameters, **optional_parameters(self.tool_name_prefix, self.result_format, self._connection.share)}
+        return {**parameters, **optional_parameters(self)}
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -549,23 +568,20 @@ class MCPTool(Tool):
         return f"{type(self).__name__}(name={self.name!r}, server_info={self.server_info!r})"
 
 
-def optional_parameters(tool_name_prefix: str | None, result_format: str, share: bool) -> dict[str, Any]:
+def optional_parameters(owner: MCPTool | MCPToolset) -> dict[str, Any]:
     """
     Give the parameters that 2.1 does not have, where they differ from their defaults.
 
-    :param tool_name_prefix: As in MCPTool.
-    :param result_format: As in MCPTool.
-    :param share: As in MCPTool.
+    :param owner: The tool or toolset.
     :returns: The parameters.
     """
-    values: dict[str, Any] = {}
-    if tool_name_prefix is not None:
-        values["tool_name_prefix"] = tool_name_prefix
-    if result_format != "text":
-        values["result_format"] = result_format
-    if not share:
-        values["share"] = share
-    return values
+    values = {
+        "tool_name_prefix": (owner.tool_name_prefix, None),
+        "result_format": (owner.result_format, "text"),
+        "share": (owner.connection.share, True),
+        "retry_idempotent": (owner.retry_idempotent, False),
+    }
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def _serialize_handlers(data: dict[str, Any]) -> dict[str, Any]:

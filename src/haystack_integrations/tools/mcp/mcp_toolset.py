@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name
 from haystack.tools import toolset as haystack_toolset
+from haystack.tools.serde_utils import deserialize_tools_or_toolset_inplace
 from haystack.tools.tool import (
     Tool,
     _deserialize_outputs_to_state,
@@ -102,6 +103,7 @@ class MCPToolset(Toolset):
         tool_name_prefix: str | None = None,
         result_format: str = "text",
         share: bool = True,
+        retry_idempotent: bool = False,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -129,6 +131,8 @@ class MCPToolset(Toolset):
             tools have the same names.
         :param result_format: What a model sees of results: "text", "content" or "json"; see MCPTool.
         :param share: Whether to share the connection with all others of an equal `server_info`.
+        :param retry_idempotent: Whether a call may be sent again although it may have run already, if the server
+            annotates the tool as read-only or idempotent. Set it only for servers whose annotations you trust.
         :raises MCPConnectionError: If connection to the server fails.
         :raises MCPToolNotFoundError: If any of the specified tool names are not found on the server.
         :raises ValueError: If a parameter is invalid; at warm-up, if parameter names in inputs_from_state are invalid.
@@ -160,6 +164,7 @@ class MCPToolset(Toolset):
         self.outputs_to_string = outputs_to_string or {}
         self.tool_name_prefix = tool_name_prefix
         self.result_format = result_format
+        self.retry_idempotent = retry_idempotent
         # Decisions only; nothing waits while it is held.
         self._lock = threading.Lock()
         self._generation = 0
@@ -209,6 +214,7 @@ class MCPToolset(Toolset):
             outputs_to_string=self.outputs_to_string.get(remote_name),
             tool_name_prefix=self.tool_name_prefix,
             result_format=self.result_format,
+            retry_idempotent=self.retry_idempotent,
         )
 
     def _is_warm(self) -> bool:
@@ -463,7 +469,7 @@ class MCPToolset(Toolset):
             "outputs_to_state": self.outputs_to_state or None,
             "outputs_to_string": self.outputs_to_string or None,
         }
-        return {**parameters, **optional_parameters(self.tool_name_prefix, self.result_format, self._connection.share)}
+        return {**parameters, **optional_parameters(self)}
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -544,11 +550,24 @@ if _Wrapper is not None:
 
     class _MCPCombination(_Wrapper):  # type: ignore[misc]
         """
-        A combination of toolsets that counts as something while all of them are cold.
+        A combination of toolsets that counts as something while all of them are cold, and is stored as what it is.
         """
 
         def __bool__(self) -> bool:
             return True
+
+        def __add__(self, other: Any) -> Any:
+            return _MCPCombination(super().__add__(other).toolsets)
+
+        def to_dict(self) -> dict[str, Any]:
+            toolsets = [toolset.to_dict() for toolset in self.toolsets]
+            return {"type": generate_qualified_class_name(type(self)), "data": {"toolsets": toolsets}}
+
+        @classmethod
+        def from_dict(cls, data: dict[str, Any]) -> Any:
+            parameters = dict(data["data"])
+            deserialize_tools_or_toolset_inplace(parameters, key="toolsets")
+            return cls(parameters["toolsets"])
 
     _Combination = _MCPCombination
 

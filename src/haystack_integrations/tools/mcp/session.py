@@ -62,6 +62,7 @@ class Session:
         self._end = asyncio.Event()
         self._calls: set[asyncio.Task[Any]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
+        self._ends_with_calls = False
         self._life: asyncio.Task[None] | None = None
         self.tools: list[types.Tool] = []
         self.details = ServerDetails()
@@ -121,16 +122,19 @@ class Session:
             self._abandoned.add(task)
             task.cancel()
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, calls_may_end: bool = False) -> None:
         """
         Note that the session ended without having been asked to, and close what is left.
 
         :param reason: Why.
+        :param calls_may_end: Whether the calls under way may still be answered, so that closing waits for them.
         """
         if self.ended_because is None:
             self.ended_because = reason
             self._owner.session_lost(self, reason)
-        self._end.set()
+        if not calls_may_end or not self._calls:
+            self._end.set()
+        self._ends_with_calls = True
 
     async def close(self) -> None:
         """
@@ -172,6 +176,8 @@ class Session:
         finally:
             self._calls.discard(task)
             self._abandoned.discard(task)
+            if self._ends_with_calls and not self._calls:
+                self._end.set()
 
     def belongs_to(self, owner: SessionOwner) -> bool:
         """

@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp.base_client import (
 from haystack_integrations.tools.mcp.delivery import (
     CallNotDeliveredError,
     Delivery,
+    ReadInterruptedError,
     TappedTransport,
     current_delivery,
     settled,
@@ -190,12 +191,13 @@ class SessionClient(MCPClient):
             data=protocol.data if protocol is not None and delivery.fault is None else None,
         )
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, *, calls_may_end: bool = False) -> None:
         if self._lost_because is None and not self._closing:
             self._lost_because = reason
-            self._ending.set()
+            if not calls_may_end:
+                self._ending.set()
             if self.on_lost is not None:
-                self.on_lost(reason)
+                self.on_lost(reason, calls_may_end)
 
     def _end(self) -> None:
         self._closing = True
@@ -235,12 +237,23 @@ class SessionClient(MCPClient):
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
+        delivery = Delivery()
+        token = current_delivery.set(delivery)
         try:
             return await self._list_all()
         except (ProtocolError, ValidationError) as error:
-            msg = f"Failed to list the tools of {self._describe()}: {self._lost_because or describe_error(error)}"
+            what = f"Failed to list the tools of {self._describe()}"
+            if delivery.fault is not None or self._ending.is_set():
+                if self._ending.is_set():
+                    await settled(self._ended, _POST_MORTEM)
+                msg = f"{what}: {self._lost_because or delivery.fault or 'the connection was closed'}"
+                raise ReadInterruptedError(msg, self._server_info(), "list_tools") from error
             code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
+            status = f"the server answered with HTTP {delivery.status}: " if delivery.status else ""
+            msg = f"{what}: {status}{describe_error(error)}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools", code=code, data=data) from error
+        finally:
+            current_delivery.reset(token)
 
     async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         sdk = self._sdk
@@ -275,7 +288,7 @@ class SessionClient(MCPClient):
         if broken:
             reason = self._lost_because or delivery.fault or "the connection was closed while the tool was running"
             if delivery.never_ran and self._counts_calls():
-                return CallNotDeliveredError(reason, session_lost=ending)
+                return CallNotDeliveredError(reason, session_lost=self._lost_because is not None or ending)
             return outcome_unknown(reason, tool_name, tool_args)
         if delivery.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
             text = f"the server answered with HTTP {delivery.status}"

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import os
+import signal
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TextIO
 
@@ -90,7 +92,7 @@ class StderrTail:
             self._keep(line)
 
     def _keep(self, line: str) -> None:
-        text = line.rstrip()[:_LINE_LENGTH]
+        text = " ".join(line.split())[:_LINE_LENGTH]
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
         if text:
@@ -123,22 +125,83 @@ class StderrTail:
         self.started()
 
 
-async def exit_code(transport: AbstractAsyncContextManager[TransportStreams], timeout: float = 1.0) -> int | None:
+class ServerProcess:
     """
-    Find out with which code the process of an SDK stdio transport ended, before the transport is closed.
+    The process of an SDK stdio transport: when it ends, and how.
+    """
 
-    :param transport: What the SDK's `stdio_client` returned, entered.
-    :param timeout: How long to wait for the end, in seconds.
-    :returns: The exit code (negative: the signal that killed it), or None if it still runs or cannot be known.
-    """
-    # The SDK has no accessor for the process; its generator's local variable is the one place that knows it.
-    frame = getattr(getattr(transport, "gen", None), "ag_frame", None)
-    process: Any = frame.f_locals.get("process") if frame is not None else None
-    if process is None:
-        return None
-    with anyio.move_on_after(timeout):
-        # Not process.wait(), which also waits for the pipes, and a grandchild may hold these.
-        while process.returncode is None:
-            await anyio.sleep(0.01)
-    code: int | None = process.returncode
-    return code
+    def __init__(self, transport: AbstractAsyncContextManager[TransportStreams]) -> None:
+        """
+        Initialize the ServerProcess.
+
+        :param transport: What the SDK's `stdio_client` returned.
+        """
+        self._transport = transport
+        self._pid_fd: int | None = None
+        self._group: int | None = None
+
+    def _process(self) -> Any:
+        # The SDK has no accessor for the process; its generator's local variable is the one place that knows it.
+        frame = getattr(getattr(self._transport, "gen", None), "ag_frame", None)
+        return frame.f_locals.get("process") if frame is not None else None
+
+    async def exit_code(self, timeout: float = 1.0) -> int | None:
+        """
+        Find out with which code the process ended, before the transport is closed.
+
+        :param timeout: How long to wait for the end, in seconds.
+        :returns: The exit code (negative: the signal that killed it), or None if it still runs or cannot be known.
+        """
+        process = self._process()
+        if process is None:
+            return None
+        with anyio.move_on_after(timeout):
+            # Not process.wait(), which also waits for the pipes, and a grandchild may hold these.
+            while process.returncode is None:
+                await anyio.sleep(0.01)
+        code: int | None = process.returncode
+        return code
+
+    def watch(self, ended: Callable[[], None]) -> None:
+        """
+        Have the end of the process noticed even if a grandchild keeps its pipes open.
+
+        Where the platform has no way to wait for a process in an event loop, the end of the pipes has to do.
+
+        :param ended: Called in the running loop when the process ended.
+        """
+        process = self._process()
+        if process is None:
+            return
+        self._group = process.pid  # the SDK starts every server as the leader of a process group of its own
+        if not hasattr(os, "pidfd_open"):
+            return
+        try:
+            pid_fd = os.pidfd_open(process.pid)
+        except OSError:  # it has ended already, which the end of its pipes will tell, or the kernel is too old
+            return
+        self._pid_fd = pid_fd
+
+        def notice() -> None:
+            self.unwatch()
+            ended()
+
+        asyncio.get_running_loop().add_reader(pid_fd, notice)
+
+    def end_children(self) -> None:
+        """
+        End what the process started and left behind, once it has ended itself and the transport is closed.
+        """
+        group, self._group = self._group, None
+        if group is not None and hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGTERM)
+
+    def unwatch(self) -> None:
+        """
+        Stop watching.
+        """
+        if self._pid_fd is not None:
+            asyncio.get_running_loop().remove_reader(self._pid_fd)
+            os.close(self._pid_fd)
+            self._pid_fd = None

@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.base_client import (
     raise_tool_error,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.delivery import CallNotDeliveredError
+from haystack_integrations.tools.mcp.delivery import CallNotDeliveredError, OutcomeUnknownError, ReadInterruptedError
 from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPConnectionTimeoutError,
@@ -119,6 +119,7 @@ class Supervisor:
         self._opening: _SharedTask[Session] | None = None
         self._listing: _SharedTask[list[types.Tool]] | None = None
         self._newest: Session | None = None
+        self._last_attempt: str | None = None
         self._closed = False
         self.session: Session | None = None
         self.generation = 0
@@ -190,6 +191,8 @@ class Supervisor:
             if isinstance(error, MCPConnectionError):  # it is the opening that timed out, not the waiting for it
                 raise
             progress = self._newest.progress() if self._newest is not None else ""
+            if self._last_attempt is not None:
+                progress = f"the last attempt: {self._last_attempt}"
             msg = f"timed out after {timeout:g} seconds"
             raise self._connect_error(f"{msg}: {progress}" if progress else msg, MCPConnectionTimeoutError) from None
 
@@ -206,13 +209,14 @@ class Supervisor:
         # A first session that cannot be opened is most likely a mistake, which the user wants to hear of at once. A
         # session that was lost is worth waiting for.
         retries = self.max_retries if self.generation else 0
+        self._last_attempt = None
         for attempt in range(retries + 1):
             if attempt:
                 await asyncio.sleep(self._delay(attempt - 1))
             try:
                 return await self._open_once()
             except MCPConnectionError as error:
-                self.last_error = str(error)
+                self.last_error = self._last_attempt = str(error)
                 if attempt == retries:
                     raise
                 logger.info("Reopening the session with {server} failed, trying again", server=self.description)
@@ -253,11 +257,13 @@ class Supervisor:
             except TimeoutError:
                 self.last_error = f"Failed to list the tools of {self.description}: timed out after {timeout:g} seconds"
                 raise MCPConnectionTimeoutError(self.last_error, self.server_info, "list_tools") from None
+            except ReadInterruptedError as error:
+                self.last_error = str(error)
+                if attempt == self.max_retries:
+                    raise
             except MCPConnectionError as error:
                 self.last_error = str(error)
-                # Reading is safe to repeat, but only a session that was lost makes it worth while.
-                if attempt == self.max_retries or session.ended_because is None:
-                    raise
+                raise
         raise AssertionError  # the loop returns or raises
 
     async def call(
@@ -268,21 +274,23 @@ class Supervisor:
         shown_name: str,
         connection_timeout: float,
         invocation_timeout: float,
+        may_repeat: bool = False,
     ) -> types.CallToolResult:
         """
-        Call a tool; send it again only if it provably did not run.
+        Call a tool; send it again only if it provably did not run, or may run twice.
 
         :param tool_name: Its name at the server.
         :param tool_args: The arguments.
         :param shown_name: Its name in messages.
         :param connection_timeout: How long to wait for sessions altogether, in seconds.
         :param invocation_timeout: How long the call may take, in seconds.
+        :param may_repeat: Whether it does no harm if the tool runs twice.
         :returns: The result.
         :raises MCPInvocationError: If there is none.
         """
         self.calls += 1
         try:
-            result = await self._deliver(tool_name, tool_args, connection_timeout, invocation_timeout)
+            result = await self._deliver(tool_name, tool_args, connection_timeout, invocation_timeout, may_repeat)
             raise_tool_error(result, tool_name, tool_args)
             return result
         except _DeadlineError:
@@ -305,7 +313,12 @@ class Supervisor:
             raise self._failed(MCPInvocationError(msg, shown_name, tool_args)) from error
 
     async def _deliver(
-        self, tool_name: str, tool_args: dict[str, Any], connection_timeout: float, invocation_timeout: float
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        connection_timeout: float,
+        invocation_timeout: float,
+        may_repeat: bool,
     ) -> types.CallToolResult:
         self._bind()
         now = asyncio.get_running_loop().time
@@ -327,14 +340,14 @@ class Supervisor:
                 if deadline.expired():
                     raise _DeadlineError from None
                 raise
-            except CallNotDeliveredError as error:
-                if error.session_lost:
-                    session.lose(str(error))
-                if attempt == self.max_retries:
+            except (CallNotDeliveredError, OutcomeUnknownError) as error:
+                if isinstance(error, CallNotDeliveredError) and error.session_lost:
+                    session.lose(str(error), calls_may_end=True)
+                if attempt == self.max_retries or (isinstance(error, OutcomeUnknownError) and not may_repeat):
                     raise
                 calling += now() - sent
                 logger.info(
-                    "A call did not reach {server} ({reason}); sending it again",
+                    "A call of a tool of {server} was not answered ({reason}); sending it again",
                     server=self.description,
                     reason=str(error),
                 )
