@@ -478,6 +478,22 @@ class TestErrors:
             tool.invoke()
         assert SECRET not in str(raised.value)
 
+    @pytest.mark.parametrize(
+        "error",
+        [
+            MCPInvocationError("no", "add", {"a": 1}, code=-32000, data={"x": 1}),
+            MCPTimeoutError("late", "add"),
+            MCPToolNotFoundError("where", "add", ["echo"]),
+            MCPConnectionError("gone", StdioServerInfo("uvx"), "connect", code=-1),
+        ],
+        ids=lambda error: type(error).__name__,
+    )
+    def test_errors_can_be_sent_to_another_process(self, error):
+        twin = pickle.loads(pickle.dumps(error))  # noqa: S301
+        assert type(twin) is type(error)
+        assert str(twin) == str(error) == twin.message
+        assert vars(twin) == vars(error)
+
     @every_executor
     def test_the_model_reads_the_error_one_level_deep(self, execute):
         with MCPTool("fail", FASTMCP) as tool:

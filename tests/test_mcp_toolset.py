@@ -132,6 +132,15 @@ class TestConstruction:
         toolset.close()
         assert state == "closed"
 
+    async def test_a_failed_warm_up_on_entering_closes_the_connection_from_async_code(self):
+        toolset = MCPToolset(COUNTER, tool_names=["subtract"])
+        with pytest.raises(MCPToolNotFoundError):
+            async with toolset:
+                pass
+        state = toolset.connection.status().state
+        await toolset.close_async()
+        assert state == "closed"
+
 
 class TestWhileCold:
     def test_it_shows_nothing_and_connects_to_nothing(self, tmp_path):
@@ -639,10 +648,18 @@ class TestAddition:
         tools = one + two + plain_tool()
         assert self.run_agent(tools, "one_echo", "two_echo", "plain") == ["hi", "hi", "plain hi"]
 
-    def test_something_else_is_refused(self, one):
-        for other in (5, ["add"], None):
-            with pytest.raises(TypeError):
-                one + other
+    @pytest.mark.parametrize("other", [5, ["add"], None, "add"])
+    def test_something_else_is_refused(self, one, other):
+        with pytest.raises(TypeError):
+            one + other
+        with pytest.raises(TypeError):
+            one + plain_tool() + other
+
+    def test_a_toolset_of_plain_tools_on_the_left_does_not_lose_ours_when_it_is_stored(self, one):
+        pipeline = Pipeline()
+        combination = Toolset([plain_tool()]) + one
+        pipeline.add_component("agent", Agent(chat_generator=ScriptedChatGenerator([]), tools=combination))
+        assert "MCPToolset" in pipeline.dumps()
 
     def test_a_combination_is_what_is_in_it(self, one):
         both = one + plain_tool()
@@ -653,7 +670,7 @@ class TestAddition:
         assert both[0] is one[0]
 
     def test_a_combination_makes_the_round_trip_while_cold(self, one, two):
-        for combination in (one + two, one + two + plain_tool(), Toolset([plain_tool()]) + one + two):
+        for combination in (one + two, one + two + plain_tool(), one + (two + plain_tool())):
             pipeline = Pipeline()
             pipeline.add_component("agent", Agent(chat_generator=ScriptedChatGenerator([]), tools=combination))
             loaded = Pipeline.loads(pipeline.dumps())
@@ -662,9 +679,8 @@ class TestAddition:
             twin.warm_up()
             assert {"one_add", "two_add"} <= set(names(twin))
             assert ("plain" in twin) == ("plain" in combination)
-            for toolset in twin.toolsets:
-                if isinstance(toolset, MCPToolset):
-                    toolset.close()
+            for toolset in {id(tool._toolset): tool._toolset for tool in twin if isinstance(tool, MCPTool)}.values():
+                toolset.close()
 
 
 @pytest.mark.skipif(hasattr(Toolset, "__add__"), reason="this Haystack adds toolsets")

@@ -418,6 +418,10 @@ class TestRedaction:
         )
         assert info.describe() == ("stdio server `uvx mcp-server-git --repository /repo --verbose --key-file=***`")
 
+    def test_a_secret_in_a_field_of_any_name_is_redacted(self):
+        nested = CarrierPigeonInfo("roof", leg_ring={"number": Secret.from_env_var("RING"), "colour": "red"})  # type: ignore[arg-type]
+        assert nested._to_trace_dict()["leg_ring"] == {"number": "env:RING", "colour": "red"}
+
     def test_an_absent_secret_is_shown_as_absent(self):
         assert "token=None, headers=None" in repr(StreamableHttpServerInfo("http://h/mcp"))
 

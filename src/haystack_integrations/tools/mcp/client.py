@@ -108,6 +108,9 @@ class StdioClient(SessionClient):
         if self._process is not None:
             self._process.watch(self._stream_ended)
 
+    def _is_over(self) -> bool:
+        return self._process is not None and self._process.has_ended()
+
     async def _post_mortem(self) -> str | None:
         if self._process is None:
             return None

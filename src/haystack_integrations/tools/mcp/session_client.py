@@ -103,6 +103,10 @@ class SessionClient(MCPClient):
     async def _opened(self) -> None:
         """Run when the session is open."""
 
+    def _is_over(self) -> bool:
+        """Look whether the session has ended, before the event loop notices."""
+        return False
+
     async def _post_mortem(self) -> str | None:
         """Say more about the end of a session, before the transport is closed."""
         return None
@@ -257,9 +261,12 @@ class SessionClient(MCPClient):
 
     async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         sdk = self._sdk
-        if sdk is None:
-            if self._life is None:
-                raise not_connected()
+        if sdk is None and self._life is None:
+            raise not_connected()
+        if sdk is None or self._is_over():
+            # Ahead of the event loop: what is not written to a dead server's pipe has not run for sure.
+            self._ending.set()
+            await settled(self._ended, _POST_MORTEM)
             raise CallNotDeliveredError(self._lost_because or "the session has ended", session_lost=True)
         delivery = Delivery()
         token = current_delivery.set(delivery)

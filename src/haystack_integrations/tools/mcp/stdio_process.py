@@ -8,6 +8,7 @@ import asyncio
 import codecs
 import contextlib
 import os
+import select
 import signal
 import sys
 from collections import deque
@@ -138,6 +139,7 @@ class ServerProcess:
         """
         self._transport = transport
         self._pid_fd: int | None = None
+        self._poll: select.poll | None = None
         self._group: int | None = None
 
     def _process(self) -> Any:
@@ -181,12 +183,22 @@ class ServerProcess:
         except OSError:  # it has ended already, which the end of its pipes will tell, or the kernel is too old
             return
         self._pid_fd = pid_fd
+        self._poll = select.poll()
+        self._poll.register(pid_fd, select.POLLIN)
 
         def notice() -> None:
             self.unwatch()
             ended()
 
         asyncio.get_running_loop().add_reader(pid_fd, notice)
+
+    def has_ended(self) -> bool:
+        """
+        Look whether the process has ended, ahead of the event loop.
+
+        :returns: True if it has for sure.
+        """
+        return self._pid_fd is not None and self._poll is not None and bool(self._poll.poll(0))
 
     def end_children(self) -> None:
         """
