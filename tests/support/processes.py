@@ -31,9 +31,14 @@ FASTMCP_SERVER = SERVERS / "fastmcp_server.py"
 def is_alive(pid: int) -> bool:
     """
     Whether the process runs. One that has ended and that nobody has waited for (a zombie) does not.
+
+    A killed process whose main thread has ended shows as a zombie while its other threads are still ending, and it
+    keeps its pipes open for as long.
     """
     try:
-        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        process = psutil.Process(pid)
+        ended = process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        return not ended or process.num_threads() > 1
     except psutil.NoSuchProcess:
         return False
 

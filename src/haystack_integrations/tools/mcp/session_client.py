@@ -263,7 +263,7 @@ class SessionClient(MCPClient):
         sdk = self._sdk
         if sdk is None and self._life is None:
             raise not_connected()
-        if sdk is None or self._is_over():
+        if sdk is None or self._ending.is_set() or self._is_over():
             # Ahead of the event loop: what is not written to a dead server's pipe has not run for sure.
             self._ending.set()
             await settled(self._ended, _POST_MORTEM)
