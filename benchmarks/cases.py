@@ -67,7 +67,7 @@ def _call(
 def _single_calls() -> list[Case]:
     echo = {"tool": "echo", "arguments": {"text": "hello"}}
     cases = []
-    for server, label, quick, full in (("stdio", "stdio", 30, 50), ("http", "HTTP", 10, 20)):
+    for server, label, quick, full in (("stdio", "stdio", 30, 50), ("http", "HTTP", 8, 12)):
         cases += [
             _call(
                 f"call-sync-{server}", f"one call, sync, {label}", {"case": "call", **echo},
@@ -84,7 +84,7 @@ def _single_calls() -> list[Case]:
         _call("call-async-tool", "… async", {"case": "call_async", **single}, "stdio", 30, 50),
         _call("call-ainvoke", "… through ainvoke", {"case": "call_async", **single, "via": "ainvoke"}, "stdio", 30, 50),
     ]
-    for size, label, quick, full in ((10_000, "10 KB", 10, 20), (1_000_000, "1 MB", 2, 3)):
+    for size, label, quick, full in ((10_000, "10 KB", 8, 12), (1_000_000, "1 MB", 2, 2)):
         for server, transport in (("stdio", "stdio"), ("http", "HTTP")):
             cases.append(
                 _call(
@@ -110,7 +110,7 @@ def _concurrent_calls() -> list[Case]:
                     f"{concurrency} calls of 50 ms at once, async, {label}",
                     {"case": "concurrent_async", **sleep, "concurrency": concurrency},
                     Repeats(3, 1, upstream_rounds=1),
-                    Repeats(9, 2, upstream_rounds=2),
+                    Repeats(9, 1, upstream_rounds=2),
                     server,
                     subjects=SUBJECTS if server == "stdio" else MAIN_SUBJECTS,
                     at_most={FLOOR: 1.15} if concurrency == 256 else {},
@@ -122,7 +122,7 @@ def _concurrent_calls() -> list[Case]:
                 f"64 calls of 50 ms at once, threads, {label}",
                 {"case": "concurrent", **sleep, "concurrency": 64},
                 Repeats(3, 1),
-                Repeats(9, 2),
+                Repeats(9, 1),
                 server,
             )
         )
@@ -132,10 +132,10 @@ def _concurrent_calls() -> list[Case]:
 def _connecting() -> list[Case]:
     seconds = f"{SLOW_START} s"
     return [
-        Case("warm-up-1", f"1 server of {seconds}", {"case": "warm_up_one"}, Repeats(3), Repeats(5), "slow"),
+        Case("warm-up-1", f"1 server of {seconds}", {"case": "warm_up_one"}, Repeats(3), Repeats(7), "slow", subjects=SUBJECTS),
         Case(
             "warm-up-10", f"{SLOW_SERVERS} servers of {seconds}, together", {"case": "warm_up_many"},
-            Repeats(2, upstream_rounds=1), Repeats(5, upstream_rounds=2), "slow",
+            Repeats(2, upstream_rounds=1), Repeats(7, upstream_rounds=2), "slow", subjects=SUBJECTS,
             at_most={"floor of warm-up-1": 1.5},
         ),
         Case(
@@ -178,11 +178,11 @@ def _agents() -> list[Case]:
         cases += [
             Case(
                 f"agent-{server}", f"an Agent's run, 8 calls in a step, {label}", {"case": "agent", **common},
-                Repeats(9, 2), Repeats(30, 4), server,
+                Repeats(9, 2), Repeats(30, 2), server,
             ),
             Case(
                 f"agent-async-{server}", f"… run_async, {label}", {"case": "agent_async", **common},
-                Repeats(9, 2), Repeats(30, 4), server,
+                Repeats(9, 2), Repeats(30, 2), server,
             ),
         ]  # fmt: skip
     return cases

@@ -52,7 +52,9 @@ class Gate:
         self._closed = folder / "closed"
         self._starts = folder / "starts"
         self._starts.touch()
-        script = 'echo start >> "$1"; if test -e "$2"; then echo down for maintenance >&2; exit 9; fi; shift 2; exec "$@"'
+        script = (
+            'echo start >> "$1"; if test -e "$2"; then echo down for maintenance >&2; exit 9; fi; shift 2; exec "$@"'
+        )
         args = ["-c", script, "sh", str(self._starts), str(self._closed), server.command, *server.args]
         self.server = StdioServer("/bin/sh", args, server.log)
 

@@ -111,7 +111,7 @@ class Script:
             process.send_signal(signal.SIGABRT)
             output, errors = process.communicate()
             pytest.fail(f"the script did not end within {limit} s. It wrote:\n{output}\n{errors}")
-        assert errors == ""
+        assert not errors, f"the script wrote to stderr:\n{errors}"
         assert process.returncode == code
         self._server.wait_until_gone()
         return [json.loads(line) for line in output.splitlines()]
@@ -158,37 +158,34 @@ class TestFork:
         assert parent["before"] == parent["after"]
         assert parent["same"]
 
-    @pytest.mark.parametrize(
-        "end",
-        [
-            "sys.exit(0)",
-            "gc.collect(); sys.exit(0)",
-            "tool.close(); sys.exit(0)",
-            "del tool; gc.collect(); sys.exit(0)",
-            "tool.invoke(); del tool; gc.collect(); sys.exit(0)",
-            "tool.invoke(); sys.exit(0)",
-            "tool.invoke(); tool.close(); tool.invoke(); sys.exit(0)",
-            "AsyncExecutor.get_instance().shutdown(); sys.exit(0)",
-            "os._exit(0)",
-            "tool.invoke(); os._exit(0)",
-        ],
-    )
-    def test_leaves_the_session_of_the_parent_alone_however_the_child_ends(self, script, end):
-        [parent] = script.run(
-            f"""
+    def test_leaves_the_session_of_the_parent_alone_however_the_child_ends(self, script):
+        ends = script.run(
+            """
             tool = MCPTool("pid", server_info)
             before = pid_of(tool)
-            child = os.fork()
-            if not child:
-                {end}
-            code = wait_for_end_of(child)
-            report(code=code, before=before, after=pid_of(tool), sessions=tool._connection.status().sessions)
+            for end in [
+                "sys.exit(0)",
+                "gc.collect(); sys.exit(0)",
+                "tool.close(); sys.exit(0)",
+                "del tool; gc.collect(); sys.exit(0)",
+                "tool.invoke(); del tool; gc.collect(); sys.exit(0)",
+                "tool.invoke(); sys.exit(0)",
+                "tool.invoke(); tool.close(); tool.invoke(); sys.exit(0)",
+                "AsyncExecutor.get_instance().shutdown(); sys.exit(0)",
+                "os._exit(0)",
+                "tool.invoke(); os._exit(0)",
+            ]:
+                child = os.fork()
+                if not child:
+                    exec(end)
+                code = wait_for_end_of(child)
+                undisturbed = before == pid_of(tool) and tool._connection.status().sessions == 1
+                report(end=end, code=code, undisturbed=undisturbed)
             tool.close()
             """
         )
-        assert parent["code"] == 0
-        assert parent["before"] == parent["after"]
-        assert parent["sessions"] == 1
+        assert len(ends) == 10
+        assert not [end for end in ends if end["code"] or not end["undisturbed"]]
 
     def test_under_calls_of_other_threads_deadlocks_nobody(self, script):
         *children, parent = script.run(
@@ -252,6 +249,9 @@ class TestFork:
     def test_while_connecting_harms_neither(self, script_with):
         child, parent = script_with("--slow-list", "2").run(
             """
+            # A child that is forked during an import has half a module for ever, whatever it is.
+            import haystack_integrations.tools.mcp.client
+
             tool = MCPTool("pid", server_info)
             opening = threading.Thread(target=tool.warm_up)
             opening.start()
@@ -501,22 +501,25 @@ class TestInterpreterExit:
         facts = script.run(
             """
             class Owner:
-                def __init__(self, share):
-                    self.tool = MCPTool("pid", server_info, share=share)
+                def __init__(self):
+                    self.tool = MCPTool("pid", server_info)
                     pid_of(self.tool)
+                    self.itself = self
 
                 def __del__(self):
                     self.tool.close()
                     report(closed=True)
 
-            in_a_global = Owner(True)
-            in_a_cycle = Owner(False)
-            in_a_cycle.itself = in_a_cycle
-            del in_a_cycle
+            Owner()
             gc.collect()
+
+            def close(tool):
+                tool.close()
+                report(closed=True)
+
             tool = MCPTool("pid", server_info, share=False)
             pid_of(tool)
-            weakref.finalize(server_info, tool.close)
+            weakref.finalize(server_info, close, tool)  # at exit, too
             """
         )
         assert facts == [{"closed": True}] * 2
@@ -525,6 +528,7 @@ class TestInterpreterExit:
         [facts] = script.run(
             """
             tool = MCPTool("echo", server_info)
+            tool.warm_up()
 
             def go_on():
                 threading.main_thread().join()

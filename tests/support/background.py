@@ -28,7 +28,7 @@ def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> "Future[
     def work() -> None:
         try:
             future.set_result(function(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the future
+        except BaseException as error:
             future.set_exception(error)
 
     threading.Thread(target=work, name="test-background", daemon=True).start()

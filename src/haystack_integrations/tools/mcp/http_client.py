@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
 from typing import Any, cast
 
 import httpx2
 
 from haystack_integrations.tools.mcp.delivery import Delivery, current_delivery
+from haystack_integrations.tools.mcp.redaction import redact_url
 
 # The end of a session is worth a short DELETE request, not a wait for a server that is gone.
 _GOODBYE_TIMEOUT = 2.0
@@ -26,6 +29,22 @@ _SESSION_HEADER = "mcp-session-id"
 
 # What a server says about a message that it did not take in: the tool did not run.
 _NOT_TAKEN = frozenset({401, 403, 404, 405, 410})
+
+_is_ours: ContextVar[bool] = ContextVar("haystack_mcp_is_ours", default=False)
+
+
+class _UrlRedaction(logging.Filter):
+    """
+    Takes the secrets out of the URLs of our own requests, which httpx2 logs whole, at level INFO.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if _is_ours.get() and isinstance(record.args, tuple):
+            record.args = tuple(redact_url(str(arg)) if isinstance(arg, httpx2.URL) else arg for arg in record.args)
+        return True
+
+
+logging.getLogger("httpx2").addFilter(_UrlRedaction())
 
 
 class _WatchedByteStream(httpx2.AsyncByteStream):
@@ -113,6 +132,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         :param kwargs: As in httpx2.
         :returns: The response, or one that stands for the failure.
         """
+        _is_ours.set(True)
         if request.method == "DELETE":
             return await self._say_goodbye(request, **kwargs)
         if request.method != "POST":

@@ -390,16 +390,20 @@ class MCPToolset(Toolset):
         :param other: A Tool, a Toolset or a list of Tools.
         :returns: The combination.
         """
-        if _Combination is None:
-            return NotImplemented
-        if isinstance(other, Tool):
-            other = Toolset(tools=[other])
-        elif isinstance(other, list):
-            other = Toolset(tools=other)
-        if not isinstance(other, Toolset):
-            return NotImplemented
-        combination: Toolset = _Combination([self, other])
-        return combination
+        toolset = _as_toolset(other)
+        return NotImplemented if _Combination is None or toolset is None else _Combination([self, toolset])
+
+    def __radd__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine other tools with this toolset, on Haystack 2.
+
+        Python asks this before `Toolset.__add__`, whose combination is stored as a snapshot of its tools.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination.
+        """
+        toolset = _as_toolset(other)
+        return NotImplemented if _Combination is None or toolset is None else _Combination([toolset, self])
 
     def close(self) -> None:
         """
@@ -541,6 +545,15 @@ def _serialize_handlers(data: dict[str, Any]) -> dict[str, Any]:
         if data[name] is not None:
             data[name] = {tool: serialize(config) for tool, config in data[name].items() if config}
     return data
+
+
+def _as_toolset(tools: Any) -> Toolset | None:
+    if isinstance(tools, Toolset):
+        return tools
+    if isinstance(tools, Tool):
+        return Toolset(tools=[tools])
+    is_list = isinstance(tools, list) and all(isinstance(tool, Tool) for tool in tools)
+    return Toolset(tools=tools) if is_list else None
 
 
 # Haystack 2 only.

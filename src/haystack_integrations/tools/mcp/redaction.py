@@ -19,8 +19,9 @@ REDACTED = "***"
 
 _SECRET_NAME = re.compile(r"(?i)(token|key|secret|password|passwd|credential|auth|cookie)")
 
-# `NAME=value`, `--name=value` and `Name: value`, as in environment variables, options and HTTP headers.
-_ASSIGNMENT = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)(?P<sign>=|:\s)")
+# `NAME=value`, `--name=value`, `Name: value` and `"name": "value"`, as in environment variables, options, HTTP headers,
+# connection strings and JSON.
+_ASSIGNMENT = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)[\"']?\s*(?:=|:(?!//))\s*")
 
 
 def redact_url(url: str) -> str:
@@ -51,19 +52,20 @@ def redact_args(args: Iterable[str]) -> list[str]:
     shown: list[str] = []
     hide_next = False
     for arg in args:
-        assignment = _ASSIGNMENT.match(arg)
-        name = assignment["name"] if assignment else arg
-        is_secret = _SECRET_NAME.search(name) is not None
-        if hide_next and not arg.startswith("-"):
-            shown.append(REDACTED)
-        elif assignment and is_secret:
-            shown.append(f"{assignment.group()}{REDACTED}")
-        elif "://" in arg:
-            shown.append(redact_url(arg))
-        else:
-            shown.append(arg)
-        hide_next = arg.startswith("-") and is_secret and not assignment
+        hidden = hide_next and not arg.startswith("-")
+        redacted = REDACTED if hidden else _redact_arg(arg)
+        shown.append(redacted)
+        hide_next = arg.startswith("-") and "=" not in arg and _SECRET_NAME.search(arg) is not None
     return shown
+
+
+def _redact_arg(arg: str) -> str:
+    # What follows the first name that sounds like a secret goes unseen, to the end: where a value ends, only the
+    # server knows.
+    secret = next((match for match in _ASSIGNMENT.finditer(arg) if _SECRET_NAME.search(match["name"])), None)
+    shown = arg if secret is None else arg[: secret.end()]
+    shown = redact_url(shown) if "://" in shown else shown
+    return shown if secret is None or shown.endswith(REDACTED) else f"{shown}{REDACTED}"
 
 
 def redact(value: Any) -> Any:

@@ -220,7 +220,7 @@ def server_info_from_dict(data: dict[str, Any]) -> MCPServerInfo:
         msg = "`server_info` must be a dictionary with the class path of a server info under 'type'"
         raise ValueError(msg)
     cls = import_class_by_name(data["type"])
-    if not (isinstance(cls, type) and issubclass(cls, MCPServerInfo)):
+    if not (isinstance(cls, type) and issubclass(cls, MCPServerInfo)) or cls is MCPServerInfo:
         msg = f"'{data['type']}' is not a subclass of MCPServerInfo, so no server info is built from it"
         raise TypeError(msg)
     return cls.from_dict(dict(data))
