@@ -67,7 +67,7 @@ class TestEverythingServer:
             assert model_text(envelope) == "Echo: hello over the wire"
             assert "42" in model_text(named["get-sum"].invoke(a=20, b=22))
 
-    def test_its_image_becomes_an_image_for_the_model_and_never_base64_text(self, everything_stdio: StdioServer) -> None:
+    def test_its_image_becomes_an_image_and_never_base64_text(self, everything_stdio: StdioServer) -> None:
         with toolset(stdio_info(everything_stdio), tool_names=["get-tiny-image"]) as tools:
             envelope = tools[0].invoke()
             assert "[image: image/png" in model_text(envelope)
@@ -153,7 +153,7 @@ class TestGitServer:
     def test_an_error_is_the_servers_own_text(self, git_server: StdioServer, tmp_path: Path) -> None:
         nowhere = tmp_path / "nowhere"
         with toolset(stdio_info(git_server), tool_names=["git_status"]) as tools:
-            with pytest.raises(MCPInvocationError, match="^Failed to invoke Tool `git_status`: ") as raised:
+            with pytest.raises(MCPInvocationError, match=r"^Failed to invoke Tool `git_status`: ") as raised:
                 tools[0].invoke(repo_path=str(nowhere))
             assert "TextContent" not in str(raised.value)
 
@@ -179,7 +179,9 @@ class TestFastMCPServer:
             assert "tools" in (status.capabilities or {})
 
 
-@pytest.mark.parametrize("options", [(), ("--protocol", "legacy"), ("--stateless",), ("--json",), ("--protocol", "legacy", "--json")])
+@pytest.mark.parametrize(
+    "options", [(), ("--protocol", "legacy"), ("--stateless",), ("--json",), ("--protocol", "legacy", "--json")]
+)
 def test_an_sdk_server_works_in_both_protocol_eras_and_all_answer_modes(shared_http_server: Any, options: Any) -> None:
     server = shared_http_server("streamable-http", *options)
     with toolset(StreamableHttpServerInfo(url=server.url)) as tools:
