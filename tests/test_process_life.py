@@ -247,10 +247,11 @@ class TestFork:
         assert all(process["same"] and process["code"] == 0 for process in processes)
 
     def test_while_connecting_harms_neither(self, script_with):
-        child, parent = script_with("--slow-list", "2").run(
+        child, parent = script_with("--slow-list", "1").run(
             """
-            # A child that is forked during an import has half a module for ever, whatever it is.
-            import haystack_integrations.tools.mcp.client
+            # A child that is forked during an import has half a module for ever, so everything is imported before.
+            with MCPTool("pid", server_info):
+                pass
 
             tool = MCPTool("pid", server_info)
             opening = threading.Thread(target=tool.warm_up)

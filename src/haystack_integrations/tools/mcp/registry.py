@@ -14,6 +14,7 @@ import dataclasses
 import importlib
 import os
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,9 @@ class Registry:
         self.lock = threading.Lock()
         self._shared: dict[Any, Supervisor] = {}
         self._users: dict[int, int] = {}
+        # Users that were garbage-collected when no executor ran: their sessions had ended with it. Appended to without
+        # the lock, by finalisers.
+        self.collected: deque[Supervisor] = deque()
 
     def acquire(self, server_info: MCPServerInfo, *, share: bool) -> Supervisor:
         """
@@ -54,6 +58,7 @@ class Registry:
         # The module imports the MCP SDK, so it waits until the first session is wanted.
         supervisor_class = importlib.import_module("haystack_integrations.tools.mcp.supervisor").Supervisor
         with self.lock:
+            self._forget_collected()
             supervisor: Supervisor | None = self._shared.get(key) if share else None
             if supervisor is None:
                 supervisor = supervisor_class(server_info)
@@ -70,16 +75,24 @@ class Registry:
         :returns: Whether it was the last, so that the supervisor is to be closed.
         """
         with self.lock:
-            left = self._users.get(id(supervisor), 1) - 1
-            if left:
-                self._users[id(supervisor)] = left
-                return False
-            self._users.pop(id(supervisor), None)
-            for key, shared in self._shared.items():
-                if shared is supervisor:
-                    del self._shared[key]
-                    break
-            return True
+            self._forget_collected()
+            return self._drop(supervisor)
+
+    def _drop(self, supervisor: Supervisor) -> bool:
+        left = self._users.get(id(supervisor), 1) - 1
+        if left:
+            self._users[id(supervisor)] = left
+            return False
+        self._users.pop(id(supervisor), None)
+        for key, shared in self._shared.items():
+            if shared is supervisor:
+                del self._shared[key]
+                break
+        return True
+
+    def _forget_collected(self) -> None:
+        while self.collected:
+            self._drop(self.collected.popleft())
 
     def users(self, supervisor: Supervisor) -> int:
         """
@@ -154,8 +167,8 @@ def release_from_anywhere(supervisor: Supervisor) -> None:
             close_in_background(supervisor)
 
     executor = AsyncExecutor._singleton
-    if executor is not None:
-        executor.post(release)
+    if executor is None or not executor.post(release):
+        registry.collected.append(supervisor)
 
 
 async def _close_all() -> None:

@@ -64,6 +64,7 @@ class Session:
         self._abandoned: set[asyncio.Task[Any]] = set()
         self._ends_with_calls = False
         self._life: asyncio.Task[None] | None = None
+        self._opened = False
         self.tools: list[types.Tool] = []
         self.details = ServerDetails()
         self.ended_because: str | None = None
@@ -89,6 +90,7 @@ class Session:
             self._client.on_lost = self.lose
             self.tools = await self._client.connect()
             self.details = self._client.details()
+            self._opened = True
             if not opened.done():
                 opened.set_result(None)
             await self._end.wait()
@@ -143,8 +145,11 @@ class Session:
         if self.ended_because is None:
             self.ended_because = "the connection was closed while the tool was running"
         self._end.set()
-        if self._life is not None and self._life is not asyncio.current_task():
-            await asyncio.wait({self._life})
+        life = self._life
+        if life is not None and life is not asyncio.current_task():
+            if not self._opened and not life.cancelling():
+                life.cancel()  # connecting does not look at `_end`
+            await asyncio.wait({life})
 
     async def list_tools(self) -> list[types.Tool]:
         """
