@@ -94,7 +94,7 @@ class TestWarmUpTogether:
         patient = MCPConnection(reach(server), connection_timeout=LONG)
         first, second = in_thread(impatient.open), in_thread(patient.open)
         assert isinstance(first.exception(timeout=LIMIT), TimeoutError)
-        assert second.result(timeout=LIMIT)[0] == 1
+        assert second.result(timeout=LIMIT)[0] > 0
         assert len(server.pids()) == 1
         impatient.close()
         patient.close()

@@ -151,6 +151,8 @@ class SessionClient(MCPClient):
             self._end()
             raise
         except Exception as error:
+            if self._ending.is_set():  # the server died under the listing: wait for the reason
+                await settled(self._ended, _POST_MORTEM)
             self._end()
             raise await self._connect_error(error, Delivery()) from error
 
@@ -182,7 +184,7 @@ class SessionClient(MCPClient):
         if isinstance(error, MCPConnectionError):
             return error
         what = delivery.fault or (f"it answered with HTTP {delivery.status}" if delivery.status else None)
-        what = what or self._epitaph or self._explain(error)
+        what = what or self._epitaph or self._lost_because or self._explain(error)
         self._failure = what
         advice = await self._advice()
         msg = f"Failed to connect to {self._describe()}: {with_full_stop(what)}{f' {advice}' if advice else ''}"
