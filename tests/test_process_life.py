@@ -11,6 +11,7 @@ Where the fate of a whole process is the subject, a script is run in a process o
 
 import asyncio
 import gc
+import inspect
 import json
 import os
 import signal
@@ -41,7 +42,8 @@ from tests.support.waiting import LIMIT, wait_until
 # No test waits for this.
 LONG = 90.0
 
-SOURCE = Path(__file__).parent.parent / "src"
+# Where this very package is imported from.
+SOURCE = Path(inspect.getfile(MCPTool)).parents[3]
 
 PREAMBLE = """
 import atexit, gc, json, os, signal, sys, threading, time, weakref
