@@ -9,7 +9,7 @@ PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3
 # How `make demo` reaches the MCP server: inprocess, stdio or http.
 SERVER ?= inprocess
 # What pytest is started with in both environments.
-PYTEST_ARGS ?= -n 2 --dist loadfile
+PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the two majors' tests must cover together, in percent.
 COVERAGE_FLOOR ?= 95
 

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
@@ -119,7 +120,8 @@ class Script:
         return [json.loads(line) for line in output.splitlines()]
 
 
-@pytest.fixture(params=["uvloop", "asyncio"])
+# Each script starts two interpreters, so each of the majors that the tests run on has one of the loops.
+@pytest.fixture(params=["uvloop" if "async_function" in Tool.__dataclass_fields__ else "asyncio"])
 def script(request: pytest.FixtureRequest, tmp_path: Path, stdio_server: Callable[..., StdioServer]) -> Script:
     return Script(tmp_path, stdio_server(), uvloop=request.param == "uvloop")
 
