@@ -61,7 +61,7 @@ def _call(
 ) -> Case:
     """A case of single calls; `quick` and `full` are the calls in a turn."""
     subjects = SUBJECTS if more.pop("uvloop_matters", False) else MAIN_SUBJECTS
-    return Case(name, title, request, Repeats(15, quick), Repeats(40, full), server, subjects=subjects, **more)
+    return Case(name, title, request, Repeats(15, quick), Repeats(30, full), server, subjects=subjects, **more)
 
 
 def _single_calls() -> list[Case]:
@@ -109,8 +109,8 @@ def _concurrent_calls() -> list[Case]:
                     f"concurrent-{concurrency}-async-{server}",
                     f"{concurrency} calls of 50 ms at once, async, {label}",
                     {"case": "concurrent_async", **sleep, "concurrency": concurrency},
-                    Repeats(3, 1, upstream_rounds=1),
-                    Repeats(9, 1, upstream_rounds=2),
+                    Repeats(2 if concurrency == 256 else 3, 1, upstream_rounds=1),
+                    Repeats(7, 1, upstream_rounds=2),
                     server,
                     subjects=SUBJECTS if server == "stdio" else MAIN_SUBJECTS,
                     at_most={FLOOR: 1.15} if concurrency == 256 else {},
@@ -140,12 +140,12 @@ def _connecting() -> list[Case]:
         ),
         Case(
             "warm-up-10-async", "… from a running loop", {"case": "warm_up_many_async"},
-            Repeats(2, upstream_rounds=1), Repeats(5, upstream_rounds=2), "slow",
+            None, Repeats(5, upstream_rounds=2), "slow",
         ),
         Case(
             "single-tools", f"{SINGLE_TOOLS} MCPTools of one server",
             {"case": "single_tools", "tools": [f"search_collection_0_{index}" for index in range(SINGLE_TOOLS)]},
-            Repeats(1), Repeats(4, upstream_rounds=1), generated_tools=SINGLE_TOOLS,
+            Repeats(2, upstream_rounds=0), Repeats(4, upstream_rounds=1), generated_tools=SINGLE_TOOLS,
         ),
     ]  # fmt: skip
 
@@ -155,7 +155,7 @@ def _toolsets() -> list[Case]:
     for server, label in (("stdio", "new process"), ("http", "HTTP")):
         for size in (10, 100, 1_000, 5_000):
             large = size == 5_000
-            quick = None if large or size == 10 else Repeats(2, upstream_rounds=1 if size == 1_000 else None)
+            quick = None if size != 1_000 else Repeats(2, upstream_rounds=1)
             cases.append(
                 Case(
                     f"toolset-{size}-{server}",

@@ -5,8 +5,8 @@
 """
 Measure this package against mcp-haystack 2.1.1 and against the SDK's client behind a thread hop.
 
-    python benchmarks/run.py                         # everything, about 7 minutes
-    python benchmarks/run.py --quick --check         # two minutes; fails when a target is missed
+    python benchmarks/run.py                         # everything, about 8 minutes
+    python benchmarks/run.py --quick --check         # about two minutes; fails when a target is missed
     python benchmarks/run.py --cases 'call-*' 'agent*'
 
 Standard library only; the environments of the subjects are built in benchmarks/.envs.

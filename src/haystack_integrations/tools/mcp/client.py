@@ -41,6 +41,9 @@ from mcp.client.streamable_http import streamable_http_client
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.server_info import MCPServerInfo
 
+# One event is one result. The SDK's own limit, 1 MiB, is less than an image or a listing of 5,000 tools.
+_LARGEST_EVENT = 64 * 1024 * 1024
+
 __all__ = ["InProcessClient", "MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient"]
 
 
@@ -261,7 +264,9 @@ class StreamableHttpClient(_HttpClient):
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
         http = self._http_client(one_stream=False)
-        return self._client(_Owning(http, streamable_http_client(self.url, http_client=http)))
+        return self._client(
+            _Owning(http, streamable_http_client(self.url, http_client=http, max_sse_event_size=_LARGEST_EVENT))
+        )
 
 
 class _Owning:

@@ -23,6 +23,11 @@ _GOODBYE_TIMEOUT = 2.0
 # transport, which posts them one after the other.
 _NOTIFICATION_TIMEOUT = 5.0
 
+# A request that meets a connection just as the server closes it for idleness fails, and its fate is unknown. Servers
+# close after 5 s (uvicorn, Node), so an older connection is not used again. Each request looks through the idle ones.
+_IDLE_EXPIRY = 2.5
+_IDLE_CONNECTIONS = 20
+
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 _SESSION_HEADER = "mcp-session-id"
@@ -117,7 +122,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
             headers=headers,
             timeout=httpx2.Timeout(timeout, read=None),
             transport=httpx2.AsyncHTTPTransport(
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
+                limits=httpx2.Limits(
+                    max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_IDLE_EXPIRY
+                ),
                 socket_options=_keepalive_options(),
             ),
         )

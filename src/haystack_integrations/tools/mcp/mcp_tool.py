@@ -568,6 +568,11 @@ class MCPTool(Tool):
         return f"{type(self).__name__}(name={self.name!r}, server_info={self.server_info!r})"
 
 
+# Haystack resolves these annotations at every call of an Agent; as strings they would be compiled each time.
+for _function in (MCPTool._invoke, MCPTool._invoke_async):
+    _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
+
+
 def optional_parameters(owner: MCPTool | MCPToolset) -> dict[str, Any]:
     """
     Give the parameters that 2.1 does not have, where they differ from their defaults.
