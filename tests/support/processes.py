@@ -65,7 +65,8 @@ class CallLog:
         """
         Everything that was recorded, or all events of that name.
         """
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        recorded = self.path.read_text() if self.path.exists() else ""
+        lines = recorded[: recorded.rfind("\n") + 1].splitlines()  # the last line may be half-written
         parsed = [(event, json.loads(details)) for event, _, details in (line.partition(" ") for line in lines)]
         return [event for event in parsed if name in (None, event[0])]
 

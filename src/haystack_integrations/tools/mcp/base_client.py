@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from haystack_integrations.tools.mcp.delivery import OutcomeUnknownError
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from haystack_integrations.tools.mcp.results import error_text
+from mcp import MCPError as ProtocolError
 from mcp import types
 
 logger = logging.getLogger(__name__)
@@ -123,6 +124,11 @@ class MCPClient(ABC):
             except Exception as error:
                 logger.warning("Error during MCP client cleanup: {error}", error=describe_error(error))
 
+    def kill(self) -> None:
+        """
+        End at once what is left, without waiting: `aclose` was called, or there is no time for it.
+        """
+
     def details(self) -> ServerDetails:
         """
         Give what the server said about itself.
@@ -140,22 +146,19 @@ class MCPClient(ABC):
         return ""
 
 
-def raise_tool_error(
-    result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any], *, shown_name: str | None = None
-) -> None:
+def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any]) -> None:
     """
     Raise what a tool reported as an error of its own.
 
     :param result: The result of a call.
     :param tool_name: Name of the tool.
     :param tool_args: The arguments it was called with.
-    :param shown_name: Name of the tool in the message, if it is another.
     :raises MCPInvocationError: If the result has `isError`; with the server's own text.
     """
     if result.is_error:
         text = error_text(result.model_dump(by_alias=True, mode="json"))
-        msg = f"Failed to invoke Tool `{shown_name or tool_name}`: {text}"
-        raise MCPInvocationError(msg, shown_name or tool_name, tool_args)
+        msg = f"Failed to invoke Tool `{tool_name}`: {text}"
+        raise MCPInvocationError(msg, tool_name, tool_args)
 
 
 def not_connected() -> MCPConnectionError:
@@ -216,7 +219,12 @@ def describe_error(error: BaseException) -> str:
     """
     texts = []
     for leaf in leaves(error):
-        if isinstance(leaf, ValidationError):
+        if isinstance(leaf, ProtocolError):
+            # The SDK's own text for an answer that it cannot parse quotes the answer.
+            is_quote = leaf.code == types.PARSE_ERROR and leaf.message.startswith("Failed to parse ")
+            text = "the server's answer is no valid JSON-RPC message" if is_quote else leaf.message
+            texts.append(text or f"protocol error {leaf.code}")
+        elif isinstance(leaf, ValidationError):
             first = leaf.errors(include_input=False, include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
             texts.append(f"{leaf.error_count()} fields are invalid, the first is '{place}' ({first['type']})")

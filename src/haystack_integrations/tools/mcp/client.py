@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from haystack.utils import Secret
@@ -111,6 +112,13 @@ class StdioClient(SessionClient):
         if self._process is not None:
             self._process.watch(self._stream_ended)
 
+    def kill(self) -> None:
+        """
+        End the server process and all it started at once.
+        """
+        if self._process is not None:
+            self._process.end_children(signal.SIGKILL)
+
     def _is_over(self) -> bool:
         return self._process is not None and self._process.has_ended()
 
@@ -180,6 +188,14 @@ class _HttpClient(SessionClient):
         except ValueError as error:  # a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
+        for name, value in self._headers.items():
+            # The HTTP libraries quote such a value in their errors.
+            if not value.isascii() or not value.isprintable() or value != value.strip():
+                msg = (
+                    f"Failed to connect to {self._describe()}: the value of the header '{name}' has a line break, "
+                    "white space around it, or a character that is not ASCII"
+                )
+                raise MCPConnectionError(msg, server_info=self._info, operation="connect")
 
     async def _advice(self) -> str | None:
         return await diagnose(self.url, self._headers, transport=self._kind, timeout=min(5.0, float(self.timeout)))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -245,6 +246,8 @@ class MCPConnection:
                 self.connection_timeout,
                 self.invocation_timeout,
             )
+        except MCPInvocationError:
+            raise
         except (TimeoutError, RuntimeError) as error:
             raise _executor_failed(error, shown_name or tool_name, tool_args) from error
 
@@ -275,6 +278,8 @@ class MCPConnection:
                 self.connection_timeout,
                 self.invocation_timeout,
             )
+        except MCPInvocationError:
+            raise
         except (TimeoutError, RuntimeError) as error:
             raise _executor_failed(error, shown_name or tool_name, tool_args) from error
 
@@ -330,17 +335,13 @@ class MCPConnection:
         if supervisor is None:
             return
         executor = AsyncExecutor.get_instance()
+        executor.post(lambda: close_in_background(supervisor))
         if executor.in_loop_thread():
-            close_in_background(supervisor)
             return
         try:
-            executor.run(supervisor.close(), _CLOSE_TIMEOUT)
+            executor.run(_closed(supervisor), _CLOSE_TIMEOUT)
         except (TimeoutError, RuntimeError) as error:
-            logger.warning(
-                "Closing the session with {server} did not end: {error}",
-                server=supervisor.description,
-                error=str(error),
-            )
+            _warn_of_close(supervisor, error)
 
     async def close_async(self) -> None:
         """
@@ -349,8 +350,15 @@ class MCPConnection:
         Idempotent, and callable from any loop. A later use opens a session again.
         """
         supervisor = self._release()
-        if supervisor is not None:
-            await self._run_async(supervisor.close())
+        if supervisor is None:
+            return
+        executor = AsyncExecutor.get_instance()
+        # It goes on even if the caller is cancelled, before or while it waits.
+        executor.post(lambda: close_in_background(supervisor))
+        try:
+            await executor.run_async(_closed(supervisor), _CLOSE_TIMEOUT)
+        except (TimeoutError, RuntimeError) as error:
+            _warn_of_close(supervisor, error)
 
     def __enter__(self) -> Self:
         """
@@ -401,6 +409,16 @@ class MCPConnection:
         return f"MCPConnection({self.server_info!r}, state={self.status().state!r})"
 
 
+async def _closed(supervisor: Supervisor) -> None:
+    await asyncio.shield(close_in_background(supervisor))
+
+
+def _warn_of_close(supervisor: Supervisor, error: Exception) -> None:
+    logger.warning(
+        "Closing the session with {server} did not end: {error}", server=supervisor.description, error=str(error)
+    )
+
+
 def check_timeout(parameter: str, value: float) -> float:
     """
     Check a timeout.
@@ -417,8 +435,6 @@ def check_timeout(parameter: str, value: float) -> float:
 
 
 def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:
-    if isinstance(error, MCPInvocationError):
-        return error
     kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
     why = " (its event loop is blocked)" if isinstance(error, TimeoutError) else ""
     return kind(f"Failed to invoke Tool `{tool_name}`: {error}{why}", tool_name, tool_args)

@@ -23,6 +23,7 @@ from typing import Any, Self
 import anyio
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
+from mcp import types
 from mcp.client._transport import Transport, TransportStreams
 
 CALL_METHOD = "tools/call"
@@ -36,13 +37,24 @@ class Delivery:
     :param sent: How many `tools/call` requests were handed to the transport.
     :param refused: How many of these provably did not run.
     :param fault: What broke the connection, in words.
+    :param stream_fault: What ended the stream of an answer too early, unless the SDK could resume it.
     :param status: HTTP status of a refusal, with its reason, e.g. "401 Unauthorized".
     """
 
     sent: int = 0
     refused: int = 0
     fault: str | None = None
+    stream_fault: str | None = None
     status: str | None = None
+
+    def broken_by(self, error_code: int) -> str | None:
+        """
+        Say what broke the connection.
+
+        :param error_code: Code of the error that the SDK raised.
+        :returns: What broke it, or None if the server answered with an error.
+        """
+        return self.fault or (self.stream_fault if error_code == types.CONNECTION_CLOSED else None)
 
     @property
     def never_ran(self) -> bool:

@@ -55,6 +55,9 @@ class AsyncExecutor:
     ```
     """
 
+    # Awaited in the loop before what runs in it is cancelled.
+    before_shutdown: ClassVar[Callable[[], Coroutine[Any, Any, None]] | None] = None
+
     _singleton: ClassVar[AsyncExecutor | None] = None
     _singleton_lock: ClassVar[threading.Lock] = threading.Lock()
 
@@ -250,10 +253,14 @@ class AsyncExecutor:
             self._closing = True
             with contextlib.suppress(RuntimeError):  # the loop is closed already
                 asyncio.run_coroutine_threadsafe(self._wind_down(timeout), self._loop)
-        self._thread.join(timeout + 1)
+        self._thread.join(2 * timeout + 1)
 
     async def _wind_down(self, timeout: float) -> None:
         try:
+            if AsyncExecutor.before_shutdown is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(timeout):
+                        await AsyncExecutor.before_shutdown()
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
                 task.cancel()

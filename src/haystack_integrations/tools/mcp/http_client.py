@@ -7,13 +7,14 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from typing import Any, cast
 
 import httpx2
 
-from haystack_integrations.tools.mcp.delivery import Delivery, current_delivery
+from haystack_integrations.tools.mcp.delivery import CALL_METHOD, Delivery, current_delivery
 from haystack_integrations.tools.mcp.redaction import redact_url
 
 # The end of a session is worth a short DELETE request, not a wait for a server that is gone.
@@ -66,9 +67,9 @@ class _WatchedByteStream(httpx2.AsyncByteStream):
             async for chunk in self._stream:
                 yield chunk
         except httpx2.TransportError as error:
-            self._delivery.fault = f"the connection was cut before the answer came ({_name(error)})"
+            self._delivery.stream_fault = f"the connection was cut before the answer came ({_name(error)})"
             raise
-        self._delivery.fault = "the server closed the response before the answer came"
+        self._delivery.stream_fault = "the server closed the response before the answer came"
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -118,16 +119,14 @@ class WatchedHttpClient(httpx2.AsyncClient):
         :param lose_session: Called with the reason when the session turns out to be gone, and with `calls_may_end=True`
             if others of its calls may still be answered.
         """
-        super().__init__(
-            headers=headers,
-            timeout=httpx2.Timeout(timeout, read=None),
-            transport=httpx2.AsyncHTTPTransport(
-                limits=httpx2.Limits(
-                    max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_IDLE_EXPIRY
-                ),
-                socket_options=_keepalive_options(),
-            ),
+        limits = httpx2.Limits(
+            max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_IDLE_EXPIRY
         )
+        # httpx looks for the proxies of the environment only if it makes the transports itself.
+        direct = None
+        if not urllib.request.getproxies():
+            direct = httpx2.AsyncHTTPTransport(limits=limits, socket_options=_keepalive_options())
+        super().__init__(headers=headers, timeout=httpx2.Timeout(timeout, read=None), limits=limits, transport=direct)
         self._one_stream = one_stream
         self._lose_session = lose_session
 
@@ -162,7 +161,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         self, request: httpx2.Request, delivery: Delivery, error: httpx2.TransportError
     ) -> httpx2.Response:
         if isinstance(error, _NOT_SENT):
-            delivery.refused = delivery.sent
+            _note_refusal(request, delivery)
             delivery.fault = f"no connection could be made ({_name(error)}: {error})"
         else:
             delivery.fault = f"the connection was cut before the answer came ({_name(error)})"
@@ -179,11 +178,11 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if self._one_stream:
             fault = f"the server refused a message with HTTP {delivery.status}"
             if response.status_code in _NOT_TAKEN:
-                delivery.refused = delivery.sent
+                _note_refusal(request, delivery)
             delivery.fault = fault
             self._lose_session(fault)
         elif await self._session_is_unknown(request, response):
-            delivery.refused = delivery.sent
+            _note_refusal(request, delivery)
             delivery.fault = "the server does not know the session any more"
             # Other calls will be told the same; ending the session under them would leave their fate open.
             self._lose_session(delivery.fault, calls_may_end=True)
@@ -223,6 +222,12 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
 def _is_event_stream(response: httpx2.Response) -> bool:
     return response.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+def _note_refusal(request: httpx2.Request, delivery: Delivery) -> None:
+    # A call that has run may be followed by other requests in its name, e.g. for the schema of its result.
+    if json.loads(request.content).get("method") == CALL_METHOD:
+        delivery.refused += 1
 
 
 def _refusal(request: httpx2.Request, message: str) -> httpx2.Response:

@@ -13,7 +13,9 @@ import atexit
 import dataclasses
 import importlib
 import os
+import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -141,17 +143,22 @@ def _identity(server_info: MCPServerInfo) -> Any:
 
 # The tasks of a loop are held by weak references only.
 _background: set[asyncio.Task[None]] = set()
+_closing: weakref.WeakKeyDictionary[Supervisor, asyncio.Task[None]] = weakref.WeakKeyDictionary()
 
 
-def close_in_background(supervisor: Supervisor) -> None:
+def close_in_background(supervisor: Supervisor) -> asyncio.Task[None]:
     """
     Have a supervisor closed, without waiting. In the executor's thread only.
 
     :param supervisor: The supervisor.
+    :returns: The task that closes it; the same one however often it is asked for.
     """
-    task = asyncio.get_running_loop().create_task(supervisor.close())
-    _background.add(task)
-    task.add_done_callback(_background.discard)
+    task = _closing.get(supervisor)
+    if task is None:
+        task = _closing[supervisor] = asyncio.get_running_loop().create_task(supervisor.close())
+        task.add_done_callback(_background.discard)
+        _background.add(task)
+    return task
 
 
 def release_from_anywhere(supervisor: Supervisor) -> None:
@@ -172,8 +179,15 @@ def release_from_anywhere(supervisor: Supervisor) -> None:
 
 
 async def _close_all() -> None:
+    if "haystack_integrations.tools.mcp.supervisor" not in sys.modules:
+        return  # no session was ever opened
     supervisor_module = importlib.import_module("haystack_integrations.tools.mcp.supervisor")
-    await asyncio.gather(*(session.close() for session in list(supervisor_module.Session.live)))
+    sessions = supervisor_module.Session.of_running_loop()
+    try:
+        await asyncio.gather(*(session.close() for session in sessions))
+    finally:
+        for session in sessions:
+            session.kill()
 
 
 def _close_at_exit() -> None:
@@ -193,6 +207,7 @@ def _forget_after_fork() -> None:
     _background.clear()
 
 
+AsyncExecutor.before_shutdown = _close_all
 atexit.register(_close_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)

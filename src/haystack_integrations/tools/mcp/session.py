@@ -184,6 +184,22 @@ class Session:
             if self._ends_with_calls and not self._calls:
                 self._end.set()
 
+    @classmethod
+    def of_running_loop(cls) -> list[Session]:
+        """
+        Give the sessions that are alive in the running loop, as opposed to those of an executor that was shut down.
+
+        :returns: The sessions.
+        """
+        loop = asyncio.get_running_loop()
+        return [session for session in cls.live if session._life is not None and session._life.get_loop() is loop]
+
+    def kill(self) -> None:
+        """
+        End at once what is left of a session that was closed, or that cannot be closed in time.
+        """
+        self._client.kill()
+
     def belongs_to(self, owner: SessionOwner) -> bool:
         """
         Tell whose session it is.

@@ -249,10 +249,11 @@ class SessionClient(MCPClient):
             return await self._list_all()
         except (ProtocolError, ValidationError) as error:
             what = f"Failed to list the tools of {self._describe()}"
-            if delivery.fault is not None or self._ending.is_set():
+            fault = delivery.broken_by(error.code) if isinstance(error, ProtocolError) else None
+            if fault is not None or self._ending.is_set():
                 if self._ending.is_set():
                     await settled(self._ended, _POST_MORTEM)
-                msg = f"{what}: {self._lost_because or delivery.fault or 'the connection was closed'}"
+                msg = f"{what}: {self._lost_because or fault or 'the connection was closed'}"
                 raise ReadInterruptedError(msg, self._server_info(), "list_tools") from error
             code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
             status = f"the server answered with HTTP {delivery.status}: " if delivery.status else ""
@@ -291,11 +292,12 @@ class SessionClient(MCPClient):
         self, error: ProtocolError, delivery: Delivery, tool_name: str, tool_args: dict[str, Any]
     ) -> Exception:
         ending = self._ending.is_set()
-        broken = delivery.fault is not None or (ending and error.code == types.CONNECTION_CLOSED)
+        fault = delivery.broken_by(error.code)
+        broken = fault is not None or (ending and error.code == types.CONNECTION_CLOSED)
         if broken and ending:
             await settled(self._ended, _POST_MORTEM)
         if broken:
-            reason = self._lost_because or delivery.fault or "the connection was closed while the tool was running"
+            reason = self._lost_because or fault or "the connection was closed while the tool was running"
             if delivery.never_ran and self._counts_calls():
                 return CallNotDeliveredError(reason, session_lost=self._lost_because is not None or ending)
             return outcome_unknown(reason, tool_name, tool_args)
@@ -303,7 +305,7 @@ class SessionClient(MCPClient):
             text = f"the server answered with HTTP {delivery.status}"
             text = text if error.message in _SDK_STAND_INS else f"{text}: {error.message}"
         else:
-            text = error.message or f"protocol error {error.code}"
+            text = describe_error(error)
         msg = f"Failed to invoke Tool `{tool_name}`: {text}"
         return MCPInvocationError(msg, tool_name, tool_args, code=error.code, data=error.data)
 

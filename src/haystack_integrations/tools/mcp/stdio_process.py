@@ -44,7 +44,9 @@ class StderrTail:
 
         :param secrets: What must not show.
         """
-        self._secrets = sorted({value for value in secrets if len(value) >= _SHORTEST_SECRET}, key=len, reverse=True)
+        # A value of several lines is printed as several lines.
+        values = {line.strip() for value in secrets for line in [value, *value.splitlines()]}
+        self._secrets = sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
         self._lines: deque[str] = deque(maxlen=_TAIL_LINES)
         self._rest = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -92,10 +94,13 @@ class StderrTail:
         for line in lines:
             self._keep(line)
 
-    def _keep(self, line: str) -> None:
-        text = " ".join(line.split())[:_LINE_LENGTH]
+    def _clean(self, line: str) -> str:
         for secret in self._secrets:
-            text = text.replace(secret, REDACTED)
+            line = line.replace(secret, REDACTED)
+        return " ".join(line.split())[:_LINE_LENGTH]
+
+    def _keep(self, line: str) -> None:
+        text = self._clean(line)
         if text:
             self._lines.append(text)
             logger.debug("MCP server: {line}", line=text)
@@ -114,7 +119,8 @@ class StderrTail:
 
         :returns: The last lines on one line, or the empty string.
         """
-        return " | ".join([*self._lines, self._rest] if self._rest else self._lines)
+        rest = self._clean(self._rest)
+        return " | ".join([*self._lines, rest] if rest else self._lines)
 
     def close(self) -> None:
         """
@@ -200,14 +206,16 @@ class ServerProcess:
         """
         return self._pid_fd is not None and self._poll is not None and bool(self._poll.poll(0))
 
-    def end_children(self) -> None:
+    def end_children(self, how: int = signal.SIGTERM) -> None:
         """
-        End what the process started and left behind, once it has ended itself and the transport is closed.
+        End the process and what it started and left behind, once the transport is closed or cannot be.
+
+        :param how: The signal.
         """
         group, self._group = self._group, None
         if group is not None and hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGTERM)
+                os.killpg(group, how)
 
     def unwatch(self) -> None:
         """

@@ -20,15 +20,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import random
 from collections.abc import Coroutine
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import anyio
 from haystack import logging
 
 from haystack_integrations.tools.mcp.base_client import (
     describe_error,
+    outcome_unknown,
     raise_tool_error,
     with_full_stop,
 )
@@ -40,6 +43,8 @@ from haystack_integrations.tools.mcp.errors import (
     MCPTimeoutError,
 )
 from haystack_integrations.tools.mcp.session import Session
+from mcp import MCPError as ProtocolError
+from mcp.types import CONNECTION_CLOSED
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.server_info import MCPServerInfo
@@ -116,6 +121,7 @@ class Supervisor:
         self._base_delay: float = getattr(server_info, "base_delay", 1.0)
         self._max_delay: float = getattr(server_info, "max_delay", 30.0)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
         self._opening: _SharedTask[Session] | None = None
         self._listing: _SharedTask[list[types.Tool]] | None = None
         self._newest: Session | None = None
@@ -137,8 +143,8 @@ class Supervisor:
             return ConnectionState.CLOSED
         if self.is_ready():
             return ConnectionState.READY
-        opening, loop = self._opening, self._loop
-        if opening is not None and opening.joinable and loop is not None and loop.is_running():
+        opening = self._opening
+        if opening is not None and opening.joinable and self._is_at_home():
             return ConnectionState.CONNECTING
         return ConnectionState.LOST if self.generation else ConnectionState.IDLE
 
@@ -148,8 +154,12 @@ class Supervisor:
 
         :returns: True with an open session in a loop that runs.
         """
-        session, loop = self.session, self._loop
-        return session is not None and session.ended_because is None and loop is not None and loop.is_running()
+        session = self.session
+        return session is not None and session.ended_because is None and self._is_at_home()
+
+    def _is_at_home(self) -> bool:
+        # The loop of a parent process looks as if it were running.
+        return self._loop is not None and self._loop.is_running() and self._pid == os.getpid()
 
     def session_lost(self, session: Session, reason: str) -> None:
         """
@@ -167,7 +177,7 @@ class Supervisor:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._loop = loop
+            self._loop, self._pid = loop, os.getpid()
             self._opening = self._listing = self.session = self._newest = None
 
     async def ready_session(self, timeout: float) -> Session:
@@ -335,7 +345,7 @@ class Supervisor:
             deadline = asyncio.timeout(invocation_timeout - calling)
             try:
                 async with deadline:
-                    return await session.call(tool_name, tool_args)
+                    return await _call(session, tool_name, tool_args)
             except TimeoutError:
                 if deadline.expired():
                     raise _DeadlineError from None
@@ -367,7 +377,7 @@ class Supervisor:
         self.session = None
         if self._opening is not None:
             self._opening.cancel()
-        await asyncio.gather(*(session.close() for session in list(Session.live) if session.belongs_to(self)))
+        await asyncio.gather(*(session.close() for session in Session.of_running_loop() if session.belongs_to(self)))
 
 
 class _DeadlineError(Exception):
@@ -377,6 +387,19 @@ class _DeadlineError(Exception):
 
 
 _CLOSED = "the connection was closed"
+
+
+async def _call(session: Session, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    try:
+        return await session.call(tool_name, tool_args)
+    except (CallNotDeliveredError, TimeoutError):
+        raise
+    except (MCPConnectionError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, ProtocolError) as error:
+        # From a client of the user's own; ours know more. What it says of the connection means a new session.
+        if isinstance(error, ProtocolError) and error.code != CONNECTION_CLOSED:
+            raise
+        session.lose(describe_error(error))
+        raise outcome_unknown(describe_error(error), tool_name, tool_args) from error
 
 
 def _renamed(error: MCPInvocationError, shown_name: str) -> MCPInvocationError:
