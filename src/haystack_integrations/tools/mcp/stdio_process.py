@@ -213,6 +213,9 @@ class ServerProcess:
         :param how: The signal.
         """
         group, self._group = self._group, None
+        process = self._process()
+        if group is None and process is not None and process.returncode is None:
+            group = process.pid  # it is still being connected to
         if group is not None and hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, how)
