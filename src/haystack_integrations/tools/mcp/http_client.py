@@ -97,6 +97,22 @@ class _LastByteStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+class _HttpTransport(httpx2.AsyncHTTPTransport):
+    """
+    httpx2's own, without an exception of httpcore2 that is none of httpx2's.
+    """
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await super().handle_async_request(request)
+        except AttributeError as error:
+            if "setsockopt" not in str(error):
+                raise
+            # It sets the options of a connection that was reset in the moment it was made, when there is no socket.
+            msg = "the connection was reset at once"
+            raise httpx2.ConnectError(msg, request=request) from error
+
+
 class WatchedHttpClient(httpx2.AsyncClient):
     """
     The HTTP client of the HTTP transports.
@@ -125,7 +141,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         # httpx looks for the proxies of the environment only if it makes the transports itself.
         direct = None
         if not urllib.request.getproxies():
-            direct = httpx2.AsyncHTTPTransport(limits=limits, socket_options=_keepalive_options())
+            direct = _HttpTransport(limits=limits, socket_options=_keepalive_options())
         super().__init__(headers=headers, timeout=httpx2.Timeout(timeout, read=None), limits=limits, transport=direct)
         self._one_stream = one_stream
         self._lose_session = lose_session
@@ -153,13 +169,11 @@ class WatchedHttpClient(httpx2.AsyncClient):
             response = await super().send(request, **kwargs)
             if response.headers.get("content-type", "").lower().startswith("application/json"):
                 await response.aread()
-        except httpx2.TransportError as error:
+        except Exception as error:  # whatever it is: raised, it would end the session
             return self._not_answered(request, delivery, error)
         return await self._inspect(request, delivery, response)
 
-    def _not_answered(
-        self, request: httpx2.Request, delivery: Delivery, error: httpx2.TransportError
-    ) -> httpx2.Response:
+    def _not_answered(self, request: httpx2.Request, delivery: Delivery, error: Exception) -> httpx2.Response:
         if isinstance(error, _NOT_SENT):
             _note_refusal(request, delivery)
             delivery.fault = f"no connection could be made ({_name(error)}: {error})"

@@ -82,7 +82,7 @@ class Session:
         try:
             await opened
         except asyncio.CancelledError:
-            self._life.cancel()
+            self._stop_connecting()
             raise
 
     async def _live(self, opened: asyncio.Future[None]) -> None:
@@ -147,9 +147,13 @@ class Session:
         self._end.set()
         life = self._life
         if life is not None and life is not asyncio.current_task():
-            if not self._opened and not life.cancelling():
-                life.cancel()  # connecting does not look at `_end`
+            self._stop_connecting()
             await asyncio.wait({life})
+
+    def _stop_connecting(self) -> None:
+        # Once only: a second cancellation would interrupt the closing of what was opened so far.
+        if self._life is not None and not self._opened and not self._life.cancelling():
+            self._life.cancel()
 
     async def list_tools(self) -> list[types.Tool]:
         """

@@ -47,6 +47,7 @@ _MAX_PAGES = 1_000
 _POST_MORTEM = 2.0
 
 # What the SDK says in place of the server when the answer is an HTTP error without a JSON-RPC error in it.
+_SDK_CLOSED = "Connection closed"
 _SDK_STAND_INS = ("Server returned an error response", "Not Found")
 
 
@@ -293,7 +294,9 @@ class SessionClient(MCPClient):
     ) -> Exception:
         ending = self._ending.is_set()
         fault = delivery.broken_by(error.code)
-        broken = fault is not None or (ending and error.code == types.CONNECTION_CLOSED)
+        # The SDK fails the calls before `_live` hears of a transport that crashed.
+        closed = error.code == types.CONNECTION_CLOSED and (ending or error.message == _SDK_CLOSED)
+        broken = fault is not None or closed
         if broken and ending:
             await settled(self._ended, _POST_MORTEM)
         if broken:
