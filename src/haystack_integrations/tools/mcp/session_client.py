@@ -46,8 +46,10 @@ _MAX_PAGES = 1_000
 # How long a failed call waits to learn what became of the server process (exit code, last words).
 _POST_MORTEM = 2.0
 
-# What the SDK says in place of the server when the answer is an HTTP error without a JSON-RPC error in it.
+# What the SDK says to the calls of a transport that ended. A server may use the same code for errors of its own.
 _SDK_CLOSED = "Connection closed"
+
+# What the SDK says in place of the server when the answer is an HTTP error without a JSON-RPC error in it.
 _SDK_STAND_INS = ("Server returned an error response", "Not Found")
 
 
