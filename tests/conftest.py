@@ -21,6 +21,7 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.leaks import Footprint, adopt_orphans, assert_nothing_left
+from tests.support.prepared import prepare
 from tests.support.processes import (
     COUNTER_SERVER,
     FASTMCP_SERVER,
@@ -51,6 +52,7 @@ def nothing_left_behind() -> Iterator[None]:
     At the end of the run, this process has no more children, threads and listening sockets than at its start.
     """
     adopt_orphans()
+    prepare()
     before = Footprint.take()
     yield
     assert_nothing_left(before)

@@ -21,11 +21,14 @@ from typing import Any
 
 import psutil
 
+from tests.support.prepared import CAN_FORK, PreparedProcess
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 SERVERS = Path(__file__).parent.parent / "servers"
 COUNTER_SERVER = SERVERS / "counter_server.py"
 FASTMCP_SERVER = SERVERS / "fastmcp_server.py"
+
+_PYTHON = [sys.executable, "-u"]
 
 
 def is_alive(pid: int) -> bool:
@@ -204,7 +207,7 @@ class HttpServer(_Recorded):
     limit: float = LIMIT
 
     port: int = field(init=False, default=0)
-    _process: "subprocess.Popen[bytes] | None" = field(init=False, default=None)
+    _process: "subprocess.Popen[bytes] | PreparedProcess | None" = field(init=False, default=None)
     _keeper: socket.socket | None = field(init=False, default=None)
 
     def start(self) -> "HttpServer":
@@ -218,15 +221,8 @@ class HttpServer(_Recorded):
             environment["PORT"] = str(self.port)
         else:
             command += [self.port_option, str(self.port)]
-        with self._stdout.open("wb") as stdout, self._stderr.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                env=environment,
-                start_new_session=True,
-            )
+        self._stdout.unlink(missing_ok=True)
+        self._process = self._started(command, environment)
         try:
             self.port = wait_until(self._announced_port, f"PORT line of {command}", limit=self.limit)
         except AssertionError as error:
@@ -235,6 +231,21 @@ class HttpServer(_Recorded):
         if self._keeper is None and self.port_option is not None:
             self._keeper = _keep(self.port)
         return self
+
+    def _started(
+        self, command: list[str], environment: Mapping[str, str]
+    ) -> "subprocess.Popen[bytes] | PreparedProcess":
+        if CAN_FORK and command[:2] == _PYTHON:
+            return PreparedProcess(command[2], command[3:], env=environment, out=self._stdout, err=self._stderr)
+        with self._stdout.open("wb") as stdout, self._stderr.open("ab") as stderr:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=environment,
+                start_new_session=True,
+            )
 
     @cached_property
     def _stdout(self) -> Path:
@@ -249,7 +260,8 @@ class HttpServer(_Recorded):
         status = self._process.poll()
         if status is not None:
             raise AssertionError(f"the server ended with status {status} before it listened")
-        match = re.search(rb"^PORT (\d+)$", self._stdout.read_bytes(), re.MULTILINE)
+        written = self._stdout.read_bytes() if self._stdout.exists() else b""
+        match = re.search(rb"^PORT (\d+)$", written, re.MULTILINE)
         return int(match[1]) if match else 0
 
     @property
@@ -277,6 +289,7 @@ class HttpServer(_Recorded):
         """
         if self._process is not None:
             kill_group(self._process.pid)
+            self._process.kill()  # it may not lead its group yet
             self._process.wait()
 
     def stop(self) -> None:
@@ -334,4 +347,4 @@ def python_script(script: Path, *arguments: str) -> list[str]:
     """
     The command that runs a script with the tests' own Python.
     """
-    return [sys.executable, "-u", str(script), *arguments]
+    return [*_PYTHON, str(script), *arguments]
