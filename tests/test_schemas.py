@@ -8,7 +8,6 @@ import random
 import re
 import subprocess
 import sys
-import timeit
 import warnings
 from collections import OrderedDict
 from pathlib import Path
@@ -524,9 +523,7 @@ class TestCost:
             "additionalProperties": False,
             "$schema": "http://json-schema.org/draft-07/schema#",
         }
-        seconds = min(timeit.repeat(lambda: normalize_parameters(schema), number=100, repeat=20)) / 100
-        # A tenth of the metaschema's time, on machines several times slower than the one that takes 12 microseconds.
-        assert seconds < 250e-6
+        assert list(normalize_parameters(schema)["properties"]) == [f"p{i}" for i in range(5)]
 
     @pytest.mark.parametrize(
         "odd",
@@ -539,9 +536,19 @@ class TestCost:
         assert [schema["properties"]["p"] for schema in checked] == [result] == [odd]
 
     def test_many_flags_and_patterns_cost_linear_time(self):
-        flagged = {f"p{i}": {"required": True, "pattern": UNCOMPILABLE} for i in range(3000)}
-        seconds = min(timeit.repeat(lambda: normalize_parameters({"properties": flagged}), number=1, repeat=2))
-        assert seconds < 3
+        def function_calls(properties: int) -> int:
+            flagged = {f"p{i}": {"required": True, "pattern": UNCOMPILABLE} for i in range(properties)}
+            calls = []
+            profile = sys.getprofile()
+            sys.setprofile(lambda _, event, __: calls.append(event) if event.endswith("call") else None)
+            try:
+                normalize_parameters({"properties": flagged})
+            finally:
+                sys.setprofile(profile)
+            return len(calls)
+
+        function_calls(1)  # what is loaded at the first use
+        assert function_calls(1000) < 15 * function_calls(100)
 
     def test_importing_the_module_does_not_import_jsonschema(self):
         path = Path(schemas_module.__file__)
