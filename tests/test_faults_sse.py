@@ -29,6 +29,9 @@ from tests.support.waiting import LIMIT, wait_until
 # No test waits for this.
 LONG = 90.0
 
+# How long the SDK tries to tell a server that a call is cancelled; no caller waits for that.
+CANCELLATION = 5.0
+
 in_both_eras = pytest.mark.parametrize("options", [[], ["--protocol", "legacy"]], ids=["2026", "legacy"])
 
 
@@ -276,12 +279,12 @@ class TestHttpError:
             assert len(refusing_server.log.events("@post")) == posts + 1
             assert text(connection.call_tool("echo", {"text": "well"})) == "well"
 
-    def test_of_a_call_is_not_repeated_again_and_again(self, refusing_server):
+    def test_that_denies_a_call_is_no_reason_to_repeat_it(self, refusing_server):
         posts = len(refusing_server.log.events("@post"))
         with MCPConnection(reach(refusing_server.url, max_retries=3), invocation_timeout=LONG) as connection:
-            with pytest.raises(MCPInvocationError, match="HTTP 401"):
+            with pytest.raises(MCPInvocationError, match=r"HTTP 401.* did not run"):
                 connection.call_tool("echo", {"text": "HTTP 401"})
-            assert len(refusing_server.log.events("@post")) <= posts + 4
+            assert len(refusing_server.log.events("@post")) == posts + 1
 
     def test_401_at_connect_is_reported_with_what_to_do(self, shared_http_server):
         server = shared_http_server("sse", "--token", "sesame")
@@ -305,7 +308,7 @@ class TestHungServer:
             MCPConnection(reach(server.url), invocation_timeout=LONG) as patient,
             MCPConnection(reach(server.url), invocation_timeout=1) as impatient,
         ):
-            other = in_thread(patient.call_tool, "sleep", {"seconds": 3})
+            other = in_thread(patient.call_tool, "sleep", {"seconds": 2})
             server.wait_for("sleep", slept + 1)
             with Stopwatch() as watch, pytest.raises(MCPTimeoutError, match="timed out after 1 seconds") as failure:
                 impatient.call_tool("sleep", {"seconds": LONG})
@@ -314,7 +317,7 @@ class TestHungServer:
             assert isinstance(failure.value, TimeoutError)
             server.wait_for("sleep-cancelled", before + 1)
             assert server.log.events("sleep-cancelled")[before:] == [("sleep-cancelled", {"seconds": LONG})]
-            assert text(other.result(timeout=LIMIT)) == "slept 3.0 s"
+            assert text(other.result(timeout=LIMIT)) == "slept 2.0 s"
             assert patient.status().sessions == 1
 
     @in_both_eras
@@ -329,7 +332,7 @@ class TestHungServer:
             proxy.hold()
             with Stopwatch() as watch, pytest.raises(MCPTimeoutError):
                 connection.call_tool("add", {"a": 1, "b": 1})
-            assert 0.9 < watch.seconds < AT_ONCE
+            assert 0.9 < watch.seconds < 1 + CANCELLATION
             proxy.release()
             assert text(patient.call_tool("add", {"a": 2, "b": 2})) == "4"
 
@@ -343,7 +346,7 @@ class TestHungServer:
             with Stopwatch() as watch:
                 calls = together([lambda: connection.call_tool("add", {"a": 1, "b": 1})] * 10)
                 errors = [call.exception(timeout=LIMIT) for call in calls]
-            assert watch.seconds < AT_ONCE
+            assert watch.seconds < 1 + CANCELLATION
             assert all(isinstance(error, MCPTimeoutError) for error in errors), errors
             proxy.release()
 

@@ -174,10 +174,10 @@ class MCPConnection:
         return supervisor.generation if supervisor is not None else 0
 
     def _run(self, coro: Coroutine[Any, Any, T], *timeouts: float) -> T:
-        return AsyncExecutor.get_instance().run(coro, sum(timeouts) + _BLOCKED_LOOP_GRACE)
+        return _executor_for(coro).run(coro, sum(timeouts) + _BLOCKED_LOOP_GRACE)
 
     async def _run_async(self, coro: Coroutine[Any, Any, T], *timeouts: float) -> T:
-        return await AsyncExecutor.get_instance().run_async(coro, sum(timeouts) + _BLOCKED_LOOP_GRACE)
+        return await _executor_for(coro).run_async(coro, sum(timeouts) + _BLOCKED_LOOP_GRACE)
 
     async def _opened_tools(self, supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
         session = await supervisor.ready_session(self.connection_timeout)
@@ -407,6 +407,14 @@ class MCPConnection:
         Show the server and the state.
         """
         return f"MCPConnection({self.server_info!r}, state={self.status().state!r})"
+
+
+def _executor_for(coro: Coroutine[Any, Any, Any]) -> AsyncExecutor:
+    try:
+        return AsyncExecutor.get_instance()
+    except BaseException:  # the interpreter starts no threads any more
+        coro.close()
+        raise
 
 
 async def _closed(supervisor: Supervisor) -> None:

@@ -14,6 +14,7 @@ because the SDK writes and posts each request in the context of its caller.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from mcp.client._transport import Transport, TransportStreams
 
 CALL_METHOD = "tools/call"
 
+_CANCEL_METHOD = "notifications/cancelled"
+
 
 @dataclass(slots=True)
 class Delivery:
@@ -39,6 +42,7 @@ class Delivery:
     :param fault: What broke the connection, in words.
     :param stream_fault: What ended the stream of an answer too early, unless the SDK could resume it.
     :param status: HTTP status of a refusal, with its reason, e.g. "401 Unauthorized".
+    :param denied: Whether the refusal would be repeated if the request were.
     """
 
     sent: int = 0
@@ -46,6 +50,7 @@ class Delivery:
     fault: str | None = None
     stream_fault: str | None = None
     status: str | None = None
+    denied: bool = False
 
     def broken_by(self, error_code: int) -> str | None:
         """
@@ -72,15 +77,17 @@ class CallNotDeliveredError(MCPConnectionError):
     Raised when a tool call provably did not run, so that it may be sent again.
     """
 
-    def __init__(self, message: str, *, session_lost: bool) -> None:
+    def __init__(self, message: str, *, session_lost: bool, denied: bool = False) -> None:
         """
         Initialize the CallNotDeliveredError.
 
         :param message: What went wrong.
         :param session_lost: Whether a new session is needed.
+        :param denied: Whether sending it again would end the same.
         """
         super().__init__(message, operation="call_tool")
         self.session_lost = session_lost
+        self.denied = denied
 
 
 class ReadInterruptedError(MCPConnectionError):
@@ -140,10 +147,19 @@ class _TappedWriteStream:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        self._cancellations: set[asyncio.Task[None]] = set()
 
     async def send(self, message: Any) -> None:
         delivery = current_delivery.get()
-        if delivery is None or getattr(message.message, "method", None) != CALL_METHOD:
+        method = getattr(message.message, "method", None)
+        if method == _CANCEL_METHOD:
+            # Nobody waits for it: a server that takes no messages would hold up a caller that has given up already, by
+            # 5 s more than the timeout of the call.
+            task = asyncio.create_task(self._send_cancellation(message))
+            self._cancellations.add(task)
+            task.add_done_callback(self._cancellations.discard)
+            return
+        if delivery is None or method != CALL_METHOD:
             await self._stream.send(message)
             return
         delivery.sent += 1
@@ -153,6 +169,10 @@ class _TappedWriteStream:
             # The streams of the transports have no buffer: what they refuse was not taken over by anybody.
             delivery.refused += 1
             raise
+
+    async def _send_cancellation(self, message: Any) -> None:
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # there is nobody left to tell
+            await self._stream.send(message)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

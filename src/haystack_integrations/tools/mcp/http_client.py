@@ -33,8 +33,10 @@ _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, htt
 
 _SESSION_HEADER = "mcp-session-id"
 
-# What a server says about a message that it did not take in: the tool did not run.
-_NOT_TAKEN = frozenset({401, 403, 404, 405, 410})
+# What a server says about a message that it did not take in: the tool did not run. To the latter it will say the same
+# again, so sending the message again is no use.
+_SESSION_GONE = frozenset({404, 410})
+_DENIED = frozenset({401, 403, 405})
 
 _is_ours: ContextVar[bool] = ContextVar("haystack_mcp_is_ours", default=False)
 
@@ -191,8 +193,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
         delivery.status = f"{response.status_code} {response.reason_phrase}".strip()
         if self._one_stream:
             fault = f"the server refused a message with HTTP {delivery.status}"
-            if response.status_code in _NOT_TAKEN:
+            if response.status_code in _SESSION_GONE | _DENIED:
                 _note_refusal(request, delivery)
+            delivery.denied = response.status_code in _DENIED
             delivery.fault = fault
             self._lose_session(fault)
         elif await self._session_is_unknown(request, response):

@@ -193,7 +193,7 @@ class MCPTool(Tool):
             retry_idempotent=retry_idempotent,
         )
         if eager_connect:
-            self.__enter__()
+            self._warm_up_or_close()
 
     @classmethod
     def _of_toolset(cls, toolset: MCPToolset, remote_name: str, name: str, **parameters: Any) -> Self:
@@ -453,12 +453,15 @@ class MCPTool(Tool):
 
         :returns: The tool.
         """
+        self._warm_up_or_close()
+        return self
+
+    def _warm_up_or_close(self) -> None:
         try:
             self.warm_up()
         except BaseException:
             self.close()
             raise
-        return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

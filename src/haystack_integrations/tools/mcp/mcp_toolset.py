@@ -181,7 +181,7 @@ class MCPToolset(Toolset):
         )
         super().__init__(tools=[self._placeholder])
         if eager_connect:
-            self.__enter__()
+            self._warm_up_or_close()
 
     @property
     def connection_timeout(self) -> float:
@@ -364,6 +364,8 @@ class MCPToolset(Toolset):
         """
         Add a tool that is none of the server's.
 
+        It stays with this object: `to_dict` stores how to reach the server, not what was added.
+
         :param tool: A Tool, or a Toolset whose tools are added.
         :raises ValueError: If adding the tool would result in duplicate tool names.
         :raises TypeError: If it is neither.
@@ -426,12 +428,15 @@ class MCPToolset(Toolset):
 
         :returns: The toolset.
         """
+        self._warm_up_or_close()
+        return self
+
+    def _warm_up_or_close(self) -> None:
         try:
             self.warm_up()
         except BaseException:
             self.close()
             raise
-        return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

@@ -304,7 +304,8 @@ class SessionClient(MCPClient):
         if broken:
             reason = self._lost_because or fault or "the connection was closed while the tool was running"
             if delivery.never_ran and self._counts_calls():
-                return CallNotDeliveredError(reason, session_lost=self._lost_because is not None or ending)
+                lost = self._lost_because is not None or ending
+                return CallNotDeliveredError(reason, session_lost=lost, denied=delivery.denied)
             return outcome_unknown(reason, tool_name, tool_args)
         if delivery.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
             text = f"the server answered with HTTP {delivery.status}"

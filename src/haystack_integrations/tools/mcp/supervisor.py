@@ -353,7 +353,7 @@ class Supervisor:
             except (CallNotDeliveredError, OutcomeUnknownError) as error:
                 if isinstance(error, CallNotDeliveredError) and error.session_lost:
                     session.lose(str(error), calls_may_end=True)
-                if attempt == self.max_retries or (isinstance(error, OutcomeUnknownError) and not may_repeat):
+                if attempt == self.max_retries or not _may_be_sent_again(error, may_repeat):
                     raise
                 calling += now() - sent
                 logger.info(
@@ -400,6 +400,10 @@ async def _call(session: Session, tool_name: str, tool_args: dict[str, Any]) -> 
             raise
         session.lose(describe_error(error))
         raise outcome_unknown(describe_error(error), tool_name, tool_args) from error
+
+
+def _may_be_sent_again(error: CallNotDeliveredError | OutcomeUnknownError, may_repeat: bool) -> bool:
+    return not error.denied if isinstance(error, CallNotDeliveredError) else may_repeat
 
 
 def _renamed(error: MCPInvocationError, shown_name: str) -> MCPInvocationError:
