@@ -19,6 +19,9 @@ HAYSTACK3 := .venv-haystack3
 
 export HAYSTACK_TELEMETRY_ENABLED := False
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The tests start hundreds of interpreters; compiling what each imports would take longer than the tests.
+export UV_COMPILE_BYTECODE := 1
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
