@@ -714,6 +714,26 @@ class TestExecutorShutdown:
             assert all("shut down" in str(error) or "closed" in str(error) for error in errors), errors
         server.wait_until_gone()
 
+    def test_opens_no_session_that_nobody_would_close(self, stdio_server, caplog):
+        hung, late = stdio_server("--stubborn"), stdio_server("--stubborn", "--hang-at-start")
+        executor = AsyncExecutor.get_instance()
+        connection = MCPConnection(reach(late))
+
+        async def open_late() -> None:
+            # As a call does that was in the loop already, and whose session was lost.
+            while not executor._closing:
+                await asyncio.sleep(0.01)
+            await connection._acquire().ready_session(LONG)
+
+        with MCPConnection(reach(hung)):
+            hung.freeze()
+            opening, _ = executor.run_background(lambda _: open_late())
+            executor.shutdown()
+        assert isinstance(opening.exception(timeout=LIMIT), MCPConnectionError)
+        assert late.pids() == []
+        assert "did not end" not in caplog.text
+        connection.close()
+
     def test_then_close_is_quick_and_silent(self, stdio_server, caplog):
         server = stdio_server()
         tool = MCPTool("add", reach(server))

@@ -178,16 +178,10 @@ def release_from_anywhere(supervisor: Supervisor) -> None:
         registry.collected.append(supervisor)
 
 
-async def _close_all() -> None:
-    if "haystack_integrations.tools.mcp.supervisor" not in sys.modules:
-        return  # no session was ever opened
-    supervisor_module = importlib.import_module("haystack_integrations.tools.mcp.supervisor")
-    sessions = supervisor_module.Session.of_running_loop()
-    try:
-        await asyncio.gather(*(session.close() for session in sessions))
-    finally:
-        for session in sessions:
-            session.kill()
+async def _close_all(*, for_good: bool = True) -> None:
+    module = sys.modules.get("haystack_integrations.tools.mcp.session")
+    if module is not None:  # else no session was ever opened
+        await module.Session.close_all(for_good=for_good)
 
 
 def _close_at_exit() -> None:
@@ -196,7 +190,8 @@ def _close_at_exit() -> None:
     if executor is None or executor._closing:
         return
     try:
-        executor.run(_close_all(), _EXIT_TIMEOUT)
+        # Callbacks that were registered earlier come later, and may still call tools.
+        executor.run(_close_all(for_good=False), _EXIT_TIMEOUT)
     except (TimeoutError, RuntimeError) as error:
         logger.warning("Closing the MCP sessions at exit did not end: {error}", error=str(error))
 

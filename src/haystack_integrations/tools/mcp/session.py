@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from haystack import logging
 
 from haystack_integrations.tools.mcp.base_client import MCPClient, ServerDetails, describe_error, outcome_unknown
+from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import keep_forever
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class Session:
     # All that are open, so that neither garbage collection nor a fork finalises one.
     live: set[Session] = set()  # noqa: RUF012
 
+    # No session is opened any more in this loop: what was opened after the others were closed would be left over.
+    ending_loop: asyncio.AbstractEventLoop | None = None
+
     def __init__(self, client: MCPClient, *, owner: SessionOwner) -> None:
         """
         Initialize the Session.
@@ -76,7 +80,11 @@ class Session:
         :raises MCPConnectionError: If that fails. What was opened so far is closed in the background, as it is when
             the caller is cancelled.
         """
-        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if loop is Session.ending_loop:
+            msg = f"Failed to connect to {self._owner.description}: the AsyncExecutor was shut down."
+            raise MCPConnectionError(msg, operation="connect")
+        opened: asyncio.Future[None] = loop.create_future()
         self._life = asyncio.create_task(self._live(opened))
         Session.live.add(self)
         try:
@@ -187,6 +195,22 @@ class Session:
             self._abandoned.discard(task)
             if self._ends_with_calls and not self._calls:
                 self._end.set()
+
+    @classmethod
+    async def close_all(cls, *, for_good: bool = False) -> None:
+        """
+        Close the sessions of the running loop; kill those that are not closed when this is cancelled.
+
+        :param for_good: Whether the loop ends, so that no other may be opened.
+        """
+        if for_good:
+            Session.ending_loop = asyncio.get_running_loop()
+        sessions = cls.of_running_loop()
+        try:
+            await asyncio.gather(*(session.close() for session in sessions))
+        finally:
+            for session in sessions:
+                session.kill()
 
     @classmethod
     def of_running_loop(cls) -> list[Session]:
