@@ -9,17 +9,15 @@ Every example runs as it stands: from any folder, without an API key, and leavin
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.support.executors import HAS_TOOL_INVOKER
 from tests.test_readme import OpenAIStandIn
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
-HAYSTACK = 2 if find_spec("haystack.components.tools") else 3
-
 NEEDS_HAYSTACK_2 = ["This example needs Haystack 2.31: Haystack 3 has no ToolInvoker. See agent.py."]
 
 CONVERSATION = [
@@ -61,7 +59,7 @@ OUTPUT: dict[str, list[str]] = {
         "The same asynchronously:",
         "   result: 3.5",
     ],
-    "tool_invoker_pipeline.py": CONVERSATION if HAYSTACK == 2 else NEEDS_HAYSTACK_2,
+    "tool_invoker_pipeline.py": CONVERSATION if HAS_TOOL_INVOKER else NEEDS_HAYSTACK_2,
     "yaml_round_trip.py": [
         "type: haystack_integrations.tools.mcp.mcp_tool.StdioServerInfo",
         "type: haystack_integrations.tools.mcp.mcp_toolset.MCPToolset",

@@ -27,17 +27,17 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from examples.servers.running import calculator_over
+from tests.support.executors import HAS_TOOL_INVOKER
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-HAYSTACK = "2" if find_spec("haystack.components.tools") else "3"
+HAYSTACK = "2" if HAS_TOOL_INVOKER else "3"
 
 
 @dataclass(frozen=True)
