@@ -253,7 +253,7 @@ class AsyncExecutor:
             self._closing = True
             with contextlib.suppress(RuntimeError):  # the loop is closed already
                 asyncio.run_coroutine_threadsafe(self._wind_down(timeout), self._loop)
-        self._thread.join(2 * timeout + 1)
+        self._thread.join(2 * timeout + 2)
 
     async def _wind_down(self, timeout: float) -> None:
         try:

@@ -27,6 +27,10 @@ _CLOSE_TIMEOUT = 15.0
 _CALLS_END_TIMEOUT = 0.5
 
 
+# How long a transport may take to notice that its process was killed.
+_KILLED_TIMEOUT = 1.0
+
+
 class SessionOwner(Protocol):
     """
     Who opens sessions and wants to know when one is lost.
@@ -199,7 +203,7 @@ class Session:
     @classmethod
     async def close_all(cls, *, for_good: bool = False) -> None:
         """
-        Close the sessions of the running loop; kill those that are not closed when this is cancelled.
+        Close the sessions of the running loop. If this is cancelled, kill those that are not closed by then.
 
         :param for_good: Whether the loop ends, so that no other may be opened.
         """
@@ -208,9 +212,14 @@ class Session:
         sessions = cls.of_running_loop()
         try:
             await asyncio.gather(*(session.close() for session in sessions))
-        finally:
+        except asyncio.CancelledError:
             for session in sessions:
                 session.kill()
+            # Whoever cancelled this ends the loop next, and a transport must have noticed the end of its process before.
+            lives = [session._life for session in sessions if session._life is not None]
+            if lives:
+                await asyncio.wait(lives, timeout=_KILLED_TIMEOUT)
+            raise
 
     @classmethod
     def of_running_loop(cls) -> list[Session]:
