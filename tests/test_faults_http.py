@@ -19,6 +19,7 @@ from haystack_integrations.tools.mcp import (
     MCPTimeoutError,
     MCPTool,
     MCPToolset,
+    SSEServerInfo,
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
@@ -58,7 +59,7 @@ def refusing_server(tmp_path: Path) -> Iterator[Callable[..., HttpServer]]:
     def start(*options: str) -> HttpServer:
         log = CallLog(tmp_path / "calls.txt")
         command = python_script(SERVERS / "refusing_server.py", "--calls-file", str(log.path), *options)
-        servers.append(HttpServer(command, "/mcp", tmp_path, log))
+        servers.append(HttpServer(command, "/sse" if "sse" in options else "/mcp", tmp_path, log))
         return servers[-1].start()
 
     yield start
@@ -340,6 +341,15 @@ class TestUnknownSession:
             assert connection.status().sessions == 2
 
 
+class TestRedirect:
+    def test_to_the_path_with_a_slash_is_followed(self, shared_http_server):
+        server = shared_http_server("streamable-http", "--mounted")
+        before = len(server.calls())
+        with MCPConnection(reach(server.url)) as connection:
+            assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
+        assert server.calls()[before:] == ["add"]
+
+
 class TestHttpError:
     @pytest.mark.parametrize("protocol", ["auto", "legacy"])
     @pytest.mark.parametrize("body", ["", " empty"])
@@ -419,6 +429,23 @@ class TestHungServer:
             proxy.release()
             assert text(waiting.result(timeout=LIMIT)) == "3"
             assert text(patient.call_tool("add", {"a": 2, "b": 2})) == "4"
+
+    @pytest.mark.parametrize("cancellations", ["refuse", "hang"])
+    @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
+    def test_that_takes_no_cancellation_harms_no_other_call(self, refusing_server, transport, cancellations):
+        server = refusing_server("--transport", transport, "--protocol", "legacy", "--cancellations", cancellations)
+        info = reach(server.url) if transport == "streamable-http" else SSEServerInfo(server.url)
+        with (
+            MCPConnection(info, invocation_timeout=LONG) as patient,
+            MCPConnection(info, invocation_timeout=2) as impatient,
+        ):
+            other = in_thread(patient.call_tool, "sleep", {"seconds": 4})
+            hung = together([lambda: impatient.call_tool("sleep", {"seconds": LONG})] * 8)
+            assert all(isinstance(call.exception(timeout=LIMIT), MCPTimeoutError) for call in hung)
+            server.wait_for("@cancellation")
+            assert text(impatient.call_tool("add", {"a": 1, "b": 2})) == "3"
+            assert text(other.result(timeout=LIMIT)) == "slept 4.0 s"
+            assert patient.status().sessions == 1
 
     @each_kind
     def test_closing_does_not_wait_for_it_for_long(self, http_server, options):

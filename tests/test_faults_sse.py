@@ -265,6 +265,15 @@ class TestConnectionRefused:
             assert watch.seconds < AT_ONCE
 
 
+class TestRedirect:
+    def test_to_the_path_with_a_slash_is_followed(self, shared_http_server):
+        server = shared_http_server("sse", "--mounted")
+        before = len(server.calls())
+        with MCPConnection(reach(server.url)) as connection:
+            assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
+        assert server.calls()[before:] == ["add"]
+
+
 class TestHttpError:
     @pytest.mark.parametrize(
         ("status", "reason"), [(401, "401 Unauthorized"), (403, "403"), (500, "500"), (503, "503 Service Unavailable")]

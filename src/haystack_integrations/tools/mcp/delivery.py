@@ -29,7 +29,10 @@ from mcp.client._transport import Transport, TransportStreams
 
 CALL_METHOD = "tools/call"
 
-_CANCEL_METHOD = "notifications/cancelled"
+CANCEL_METHOD = "notifications/cancelled"
+
+# How long a server has to take a cancellation, in seconds; as long as the SDK gives it.
+_CANCELLATION_TIMEOUT = 5.0
 
 
 @dataclass(slots=True)
@@ -152,9 +155,8 @@ class _TappedWriteStream:
     async def send(self, message: Any) -> None:
         delivery = current_delivery.get()
         method = getattr(message.message, "method", None)
-        if method == _CANCEL_METHOD:
-            # Nobody waits for it: a server that takes no messages would hold up a caller that has given up already, by
-            # 5 s more than the timeout of the call.
+        if method == CANCEL_METHOD:
+            # Nobody waits for it: a server that takes no messages would hold up a caller that has given up already.
             task = asyncio.create_task(self._send_cancellation(message))
             self._cancellations.add(task)
             task.add_done_callback(self._cancellations.discard)
@@ -171,8 +173,10 @@ class _TappedWriteStream:
             raise
 
     async def _send_cancellation(self, message: Any) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # there is nobody left to tell
-            await self._stream.send(message)
+        # There may be nobody left to tell.
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
+            async with asyncio.timeout(_CANCELLATION_TIMEOUT):
+                await self._stream.send(message)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
@@ -14,8 +15,10 @@ from typing import Any, cast
 
 import httpx2
 
-from haystack_integrations.tools.mcp.delivery import CALL_METHOD, Delivery, current_delivery
+from haystack_integrations.tools.mcp.delivery import CALL_METHOD, CANCEL_METHOD, Delivery, current_delivery
 from haystack_integrations.tools.mcp.redaction import redact_url
+
+logger = logging.getLogger(__name__)
 
 # The end of a session is worth a short DELETE request, not a wait for a server that is gone.
 _GOODBYE_TIMEOUT = 2.0
@@ -23,6 +26,9 @@ _GOODBYE_TIMEOUT = 2.0
 # Notifications are answered with an empty 202 at once. Unlike a request, one that is not must not hold up the
 # transport, which posts them one after the other.
 _NOTIFICATION_TIMEOUT = 5.0
+
+# How long closing waits for cancellations that are under way.
+_CANCELLATIONS_END_TIMEOUT = 0.5
 
 # A request that meets a connection just as the server closes it for idleness fails, and its fate is unknown. Servers
 # close after 5 s (uvicorn, Node), so an older connection is not used again. Each request looks through the idle ones.
@@ -147,10 +153,14 @@ class WatchedHttpClient(httpx2.AsyncClient):
         super().__init__(headers=headers, timeout=httpx2.Timeout(timeout, read=None), limits=limits, transport=direct)
         self._one_stream = one_stream
         self._lose_session = lose_session
+        self._cancellations: set[asyncio.Task[None]] = set()
 
     async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
         """
         Send a request.
+
+        A cancellation is posted in the background: it is a courtesy, and one that is refused or not answered must
+        neither hold up the calls behind it nor end the session of all others.
 
         :param request: The request.
         :param kwargs: As in httpx2.
@@ -165,8 +175,15 @@ class WatchedHttpClient(httpx2.AsyncClient):
                 response.stream = _LastByteStream(cast("httpx2.AsyncByteStream", response.stream), self._lose_session)
             return response
         delivery = current_delivery.get() or Delivery()
-        if b'"method":"notifications/' in request.content[:100]:
+        await request.aread()  # the request that follows a redirect has not been read yet
+        head = request.content[:100]
+        if b'"method":"notifications/' in head:
             request.extensions = {**request.extensions, "timeout": httpx2.Timeout(_NOTIFICATION_TIMEOUT).as_dict()}
+        if f'"method":"{CANCEL_METHOD}"'.encode() in head:
+            task = asyncio.create_task(self._post_cancellation(request, **{**kwargs, "stream": False}))
+            self._cancellations.add(task)
+            task.add_done_callback(self._cancellations.discard)
+            return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
         try:
             response = await super().send(request, **kwargs)
             if response.headers.get("content-type", "").lower().startswith("application/json"):
@@ -174,6 +191,22 @@ class WatchedHttpClient(httpx2.AsyncClient):
         except Exception as error:  # whatever it is: raised, it would end the session
             return self._not_answered(request, delivery, error)
         return await self._inspect(request, delivery, response)
+
+    async def _post_cancellation(self, request: httpx2.Request, **kwargs: Any) -> None:
+        try:
+            await super().send(request, **kwargs)
+        except Exception as error:
+            logger.debug("A cancellation did not reach the server: %s", _name(error))
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        """
+        Close the client.
+        """
+        if self._cancellations:
+            await asyncio.wait(self._cancellations, timeout=_CANCELLATIONS_END_TIMEOUT)
+        for task in list(self._cancellations):
+            task.cancel()
+        await super().__aexit__(*exc_info)
 
     def _not_answered(self, request: httpx2.Request, delivery: Delivery, error: Exception) -> httpx2.Response:
         if isinstance(error, _NOT_SENT):

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import logging
+import threading
 from abc import abstractmethod
 from functools import cache
 from typing import TYPE_CHECKING
@@ -31,6 +33,7 @@ from haystack_integrations.tools.mcp.delivery import (
     settled,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
+from haystack_integrations.tools.mcp.executor import THREAD_NAME
 from mcp import MCPError as ProtocolError
 from mcp import types
 
@@ -51,6 +54,24 @@ _SDK_CLOSED = "Connection closed"
 
 # What the SDK says in place of the server when the answer is an HTTP error without a JSON-RPC error in it.
 _SDK_STAND_INS = ("Server returned an error response", "Not Found")
+
+
+class _QuoteRedaction(logging.Filter):
+    """
+    Takes the tracebacks of the SDK for messages that are none out of the log: they quote the message.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, ValidationError) and threading.current_thread().name == THREAD_NAME:
+            record.msg, record.args = f"{record.getMessage()}: {describe_error(error)}", None
+            record.exc_info = None
+        return True
+
+
+for _name in ("stdio", "sse", "streamable_http", "client"):
+    logging.getLogger(f"mcp.client.{_name}").addFilter(_QuoteRedaction())
+logging.getLogger("client").addFilter(_QuoteRedaction())  # the SDK's client.session
 
 
 @cache
@@ -78,10 +99,7 @@ class SessionClient(MCPClient):
     """
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
-        super().__init__()
-        self.max_retries = max_retries
-        self.base_delay = base_delay
-        self.max_delay = max_delay
+        super().__init__(max_retries, base_delay, max_delay)
         self._sdk: mcp.Client | None = None
         self._life: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()

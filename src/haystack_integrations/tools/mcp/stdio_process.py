@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import contextlib
 import os
 import select
 import signal
@@ -23,6 +22,9 @@ from haystack_integrations.tools.mcp.redaction import REDACTED
 from mcp.client._transport import TransportStreams
 
 logger = logging.getLogger(__name__)
+
+# What a server started and left behind has this long, in seconds, to end after SIGTERM; as long as the SDK gives.
+_CHILDREN_GRACE = 2.0
 
 _TAIL_LINES = 20
 _LINE_LENGTH = 500
@@ -212,13 +214,20 @@ class ServerProcess:
 
         :param how: The signal.
         """
-        group, self._group = self._group, None
         process = self._process()
-        if group is None and process is not None and process.returncode is None:
-            group = process.pid  # it is still being connected to
-        if group is not None and hasattr(os, "killpg"):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, how)
+        if self._group is None and process is not None and process.returncode is None:
+            self._group = process.pid  # it is still being connected to
+        if self._group is None or not hasattr(os, "killpg"):
+            return
+        try:
+            os.killpg(self._group, how)
+        except (ProcessLookupError, PermissionError):
+            self._group = None
+            return
+        if how == signal.SIGKILL:
+            self._group = None
+        else:
+            asyncio.get_running_loop().call_later(_CHILDREN_GRACE, self.end_children, signal.SIGKILL)
 
     def unwatch(self) -> None:
         """
