@@ -162,6 +162,23 @@ class TestFork:
         assert parent["before"] == parent["after"]
         assert parent["same"]
 
+    def test_makes_an_executor_that_the_child_still_holds_say_so(self, script):
+        child, _ = script.run(
+            """
+            import asyncio
+            executor = AsyncExecutor.get_instance()
+            child = os.fork()
+            if not child:
+                try:
+                    executor.run(asyncio.sleep(0))
+                except RuntimeError as error:
+                    report(said=str(error))
+                sys.exit(0)
+            report(code=wait_for_end_of(child), result=executor.run(asyncio.sleep(0, "fine")))
+            """
+        )
+        assert "shut down" in child["said"]
+
     def test_leaves_the_session_of_the_parent_alone_however_the_child_ends(self, script):
         ends = script.run(
             """
@@ -712,6 +729,7 @@ class TestExecutorShutdown:
             assert watch.seconds < AT_ONCE
             assert all(isinstance(error, MCPInvocationError) for error in errors), errors
             assert all("shut down" in str(error) or "closed" in str(error) for error in errors), errors
+            assert all("may have run" in str(error) for error in errors), errors
         server.wait_until_gone()
 
     def test_opens_no_session_that_nobody_would_close(self, stdio_server, caplog):

@@ -55,6 +55,9 @@ class AsyncExecutor:
     ```
     """
 
+    # Text of the error of an operation that was under way.
+    CANCELLED: ClassVar[str] = "The operation was cancelled because the AsyncExecutor was shut down."
+
     # Awaited in the loop before what runs in it is cancelled.
     before_shutdown: ClassVar[Callable[[], Coroutine[Any, Any, None]] | None] = None
 
@@ -82,6 +85,8 @@ class AsyncExecutor:
         Initialize a dedicated event loop.
         """
         self._closing = False
+        # A coroutine is handed over before the loop is told to end, or not at all.
+        self._handing_over = threading.Lock()
         self._loop = _new_event_loop()
         started = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(started,), name=THREAD_NAME, daemon=True)
@@ -94,8 +99,10 @@ class AsyncExecutor:
         try:
             self._loop.run_forever()
         finally:
-            asyncio.set_event_loop(None)
-            self._loop.close()
+            with self._handing_over:
+                self._closing = True  # should it have ended by itself: a SystemExit in a task ends a loop
+                asyncio.set_event_loop(None)
+                self._loop.close()
 
     def in_loop_thread(self) -> bool:
         """
@@ -106,11 +113,10 @@ class AsyncExecutor:
         return threading.current_thread() is self._thread
 
     def _submit(self, coro: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        try:
-            if not self._closing:
-                return asyncio.run_coroutine_threadsafe(coro, self._loop)
-        except RuntimeError:  # the loop was closed by a shutdown() in another thread, just now
-            logger.debug("AsyncExecutor was shut down while a coroutine was handed to it")
+        if not self._closing:
+            with self._handing_over:
+                if not self._closing:
+                    return asyncio.run_coroutine_threadsafe(coro, self._loop)
         coro.close()
         msg = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
         raise RuntimeError(msg)
@@ -137,7 +143,7 @@ class AsyncExecutor:
         try:
             return future.result(timeout)
         except concurrent.futures.CancelledError:
-            raise RuntimeError(self._CANCELLED) from None
+            raise RuntimeError(self.CANCELLED) from None
         except TimeoutError:
             if future.done():  # the coroutine's own TimeoutError, or a result that came in the very last moment
                 return future.result()
@@ -181,12 +187,10 @@ class AsyncExecutor:
                 msg = f"Operation timed out after {timeout} seconds"
                 raise TimeoutError(msg) from None
             # It was not the caller who was cancelled; a bare CancelledError would end the caller's whole run.
-            raise RuntimeError(self._CANCELLED) from None
+            raise RuntimeError(self.CANCELLED) from None
         finally:
             if timer is not None:
                 timer.cancel()
-
-    _CANCELLED = "The operation was cancelled because the AsyncExecutor was shut down."
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """
@@ -249,10 +253,11 @@ class AsyncExecutor:
         if self.in_loop_thread():
             msg = "AsyncExecutor.shutdown() must be called from another thread than the executor's own."
             raise RuntimeError(msg)
-        if not self._closing:
-            self._closing = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed already
-                asyncio.run_coroutine_threadsafe(self._wind_down(timeout), self._loop)
+        if not self._closing:  # in a forked child, too, where nobody would give the lock back
+            with self._handing_over:
+                if not self._closing:
+                    self._closing = True
+                    asyncio.run_coroutine_threadsafe(self._wind_down(timeout), self._loop)
         self._thread.join(2 * timeout + 2)
 
     async def _wind_down(self, timeout: float) -> None:
@@ -289,6 +294,7 @@ class AsyncExecutor:
         executor, cls._singleton = cls._singleton, None
         cls._singleton_lock = threading.Lock()
         if executor is not None:
+            executor._closing = True  # whoever holds it is told so, and does not wait for ever
             keep_forever(executor)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from haystack import logging
@@ -213,13 +214,14 @@ class Session:
         try:
             await asyncio.gather(*(session.close() for session in sessions))
         except asyncio.CancelledError:
-            for session in sessions:
-                session.kill()
-            # Whoever cancelled this ends the loop next, and a transport must have noticed the end of its process before.
+            _kill(sessions)
+            # Whoever cancelled this ends the loop next; a transport must have noticed the end of its process before.
             lives = [session._life for session in sessions if session._life is not None]
             if lives:
                 await asyncio.wait(lives, timeout=_KILLED_TIMEOUT)
             raise
+        finally:
+            _kill(sessions)
 
     @classmethod
     def of_running_loop(cls) -> list[Session]:
@@ -260,6 +262,11 @@ class Session:
         :returns: A clause, or the empty string.
         """
         return self._client.progress()
+
+
+def _kill(sessions: Iterable[Session]) -> None:
+    for session in sessions:
+        session.kill()
 
 
 def _current_task() -> asyncio.Task[Any]:
