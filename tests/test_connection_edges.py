@@ -232,8 +232,29 @@ class DyingClient(MCPClient):
 
 @dataclass
 class DyingServerInfo(MCPServerInfo):
+    client_retries: int = 3
+
     def create_client(self) -> MCPClient:
-        return DyingClient()
+        return DyingClient(max_retries=self.client_retries, base_delay=0.01)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_client_of_the_users_own_says_how_often_to_reconnect(retries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    DyingClient.connects = 0
+    with MCPTool("pay", DyingServerInfo(client_retries=retries)) as tool:
+        tool.invoke()
+        with pytest.raises(MCPInvocationError, match="may have run"):
+            tool.invoke()
+
+        async def refuse(_: DyingClient) -> list[types.Tool]:
+            DyingClient.connects += 1
+            msg = "down"
+            raise MCPConnectionError(msg)
+
+        monkeypatch.setattr(DyingClient, "connect", refuse)
+        with pytest.raises(MCPInvocationError, match="did not run"):
+            tool.invoke()
+    assert DyingClient.connects == 1 + 1 + retries
 
 
 def test_a_client_of_the_users_own_that_loses_its_connection_is_replaced_and_not_called_unrun() -> None:

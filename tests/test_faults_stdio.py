@@ -6,6 +6,7 @@
 Whatever happens to a server over stdio: nothing hangs, nothing leaks, nothing runs twice, and every error says why.
 """
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -15,22 +16,27 @@ import psutil
 import pytest
 
 from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
     MCPConnection,
     MCPConnectionError,
     MCPInvocationError,
     MCPTimeoutError,
     MCPTool,
+    MCPToolNotFoundError,
     MCPToolset,
     StdioServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.calls import assert_told_the_truth, outcome
-from tests.support.processes import StdioServer
+from tests.support.processes import StdioServer, is_alive
 from tests.support.waiting import LIMIT, wait_until
 
 # No test waits for this.
 LONG = 90.0
+
+# What a server that hangs and ignores SIGTERM is given until it is killed.
+STUBBORN = 4.0
 
 QUICKLY = {"base_delay": 0.05, "max_delay": 0.2}
 
@@ -232,6 +238,18 @@ class TestServerDown:
             assert text(call.result(timeout=LIMIT)) == "2"
         assert gate.server.calls() == ["add"]
 
+    def test_a_call_that_may_be_repeated_and_cannot_be_may_have_run(self, gate):
+        with MCPConnection(reach(gate.server, max_retries=1), invocation_timeout=LONG) as connection:
+            call = in_thread(connection.call_tool, "sleep", {"seconds": LONG}, may_repeat=True)
+            gate.server.wait_for("sleep")
+            gate.close()
+            gate.server.kill()
+            error = call.exception(timeout=LIMIT)
+        assert isinstance(error, MCPInvocationError)
+        assert "may have run" in str(error)
+        assert "did not run" not in str(error)
+        assert "exit code 9" in str(error)
+
     def test_waiting_calls_share_the_attempts(self, gate):
         with MCPConnection(reach(gate.server, max_retries=2)) as connection:
             gate.close()
@@ -328,13 +346,15 @@ class TestNoStart:
         assert "exit code 7" in str(failure.value)
         connection.close()
 
-    def test_words_on_stdout_that_are_no_messages_do_no_harm(self, stdio_server):
+    def test_words_on_stdout_that_are_no_messages_do_no_harm_and_are_not_quoted(self, stdio_server, caplog):
         server = stdio_server()
         info = StdioServerInfo(
-            "/bin/sh", ["-c", 'echo "Welcome!"; exec "$@"', "sh", server.command, *server.args], **QUICKLY
+            "/bin/sh", ["-c", 'echo "Welcome, s3same!"; exec "$@"', "sh", server.command, *server.args], **QUICKLY
         )
         with MCPConnection(info) as connection:
             assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert "Failed to parse" in caplog.text
+        assert "s3same" not in caplog.text
 
 
 class TestHungServer:
@@ -359,6 +379,16 @@ class TestHungServer:
         server.wait_until_gone()
         connection.close()
 
+    @pytest.mark.parametrize("connect", [MCPToolset, lambda info, **limits: MCPTool("add", info, **limits)])
+    @pytest.mark.parametrize("eager_connect", [True, False])
+    def test_connecting_in_a_block_does_not_wait_for_its_end(self, stdio_server, connect, eager_connect):
+        server = stdio_server("--hang-at-start", "--stubborn")
+        with Stopwatch() as watch, pytest.raises(MCPConnectionTimeoutError, match="raise `connection_timeout`"):
+            with connect(reach(server), connection_timeout=1, eager_connect=eager_connect):
+                pass
+        assert watch.seconds < 1 + STUBBORN
+        server.wait_until_gone()
+
     def test_connecting_leaves_no_process_if_nobody_closes(self, stdio_server):
         server = stdio_server("--hang-at-start")
         tool = MCPTool("add", reach(server), connection_timeout=2)
@@ -378,6 +408,16 @@ class TestHungServer:
             server.thaw()
             wait_until(lambda: _succeeds(connection), "a call that works")
             assert connection.status().sessions == 1
+
+    def test_that_does_not_read_leaves_nothing_behind_of_calls_that_timed_out(self, stdio_server):
+        server = stdio_server()
+        with MCPConnection(reach(server), invocation_timeout=0.5) as connection:
+            loop = AsyncExecutor.get_instance().get_loop()
+            server.freeze()
+            before = len(asyncio.all_tasks(loop))
+            calls = together([lambda: connection.call_tool("echo", {"text": "x" * 100_000})] * 20)
+            assert all(isinstance(call.exception(timeout=LIMIT), MCPTimeoutError) for call in calls)
+            wait_until(lambda: len(asyncio.all_tasks(loop)) <= before, lambda: str(asyncio.all_tasks(loop)))
 
     def test_closing_does_not_wait_for_it_for_long(self, stdio_server):
         server = stdio_server("--stubborn")
@@ -411,6 +451,18 @@ def _succeeds(connection: MCPConnection) -> bool:
         return text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
     except MCPTimeoutError:
         return False
+
+
+class TestOfNoUse:
+    def test_a_server_without_the_tool_is_left_at_once(self, stdio_server):
+        server = stdio_server()
+        tool, toolset = MCPTool("no_such", reach(server)), MCPToolset(reach(server), tool_names=["no_such"])
+        for cold in (tool, toolset):
+            with pytest.raises(MCPToolNotFoundError):
+                cold.warm_up()
+        server.wait_until_gone()
+        with pytest.raises(MCPInvocationError, match="not found"):
+            tool.invoke()
 
 
 class TestListing:
@@ -468,6 +520,17 @@ class TestClosing:
             assert "closed" in str(error)
             assert "may have run" in str(error)
         server.wait_until_gone()
+
+    def test_ends_what_the_server_left_behind_and_that_ignores_sigterm(self, stdio_server, tmp_path):
+        server = stdio_server()
+        note = tmp_path / "child"
+        script = """sh -c 'trap "" TERM; while :; do sleep 1; done' & echo $! > "$1"; shift; exec "$@" """
+        info = StdioServerInfo("/bin/sh", ["-c", script, "sh", str(note), server.command, *server.args], **QUICKLY)
+        with MCPConnection(info) as connection:
+            connection.call_tool("pid")
+            child = int(note.read_text())
+            assert is_alive(child)
+        wait_until(lambda: not is_alive(child), "the end of the server's child")
 
     def test_while_connecting_fails_it_promptly_and_leaves_no_process(self, stdio_server):
         server = stdio_server("--hang-at-start")

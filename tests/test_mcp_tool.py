@@ -10,7 +10,6 @@ import inspect
 import json
 import logging
 import pickle
-from contextlib import AsyncExitStack
 from typing import Any
 
 import mcp
@@ -742,6 +741,18 @@ class TestStringOutputs:
             assert execute([tool], ("add", {"a": 1, "b": 2})).result == "{"
 
     @every_executor
+    @pytest.mark.parametrize(
+        ("config", "expected"),
+        [
+            ({"source": "diff"}, "hello"),
+            ({"source": "diff", "handler": shout}, "hello!"),
+        ],
+    )
+    def test_a_source_that_is_not_there_gives_the_model_the_text(self, execute, config, expected):
+        with MCPTool("echo", COUNTER, outputs_to_string=config) as tool:
+            assert execute([tool], ("echo", {"text": "hello"})).result == expected
+
+    @every_executor
     def test_several_outputs_are_shown_together(self, execute):
         config = {"where": {"source": "city"}, "loud": {"source": "city", "handler": shout}}
         with MCPTool("structured", COUNTER, outputs_to_string=config) as tool:
@@ -943,7 +954,7 @@ class SessionOwningClient(MCPClient):
     """One that leaves calls and closing to the base class, as the clients of version 2 did."""
 
     def __init__(self, info: OwnServerInfo) -> None:
-        super().__init__()
+        super().__init__(max_retries=1)
         self.info = info
 
     async def connect(self) -> list[types.Tool]:
@@ -957,7 +968,6 @@ class SessionOwningClient(MCPClient):
                 raise ToolError(message)
             return f"{greeting} {name}"
 
-        self.exit_stack = AsyncExitStack()
         client = await self.exit_stack.enter_async_context(mcp.Client(server))
         self.session = client.session
         return (await client.list_tools()).tools

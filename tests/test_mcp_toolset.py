@@ -17,6 +17,7 @@ from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool, Toolset, flatten_tools_or_toolsets
+from haystack.tracing.utils import coerce_tag_value
 from mcp import types
 
 from haystack_integrations.tools.mcp import (
@@ -247,9 +248,10 @@ class TestWarmedUp:
         with MCPToolset(COUNTER, tool_names=["echo", "add"]) as toolset:
             assert sorted(names(toolset)) == ["add", "echo"]
 
-    def test_no_names_at_all_mean_all_tools(self):
+    def test_no_names_at_all_mean_no_tools(self):
         with MCPToolset(FASTMCP, tool_names=[]) as toolset:
-            assert len(toolset) == 4
+            assert list(toolset) == []
+            assert toolset
 
     def test_named_tools_that_the_server_does_not_have_are_an_error_with_the_available_ones(self):
         server = ForeignServer(definition("one"), definition("two"))
@@ -660,6 +662,12 @@ class TestAddition:
         combination = Toolset([plain_tool()]) + one
         pipeline.add_component("agent", Agent(chat_generator=ScriptedChatGenerator([]), tools=combination))
         assert "MCPToolset" in pipeline.dumps()
+
+    def test_a_trace_shows_no_plain_secrets(self, one):
+        info = StreamableHttpServerInfo("https://h/mcp", token=SECRET)
+        combination = one + MCPToolset(info) + Toolset([MCPTool("add", info), plain_tool()])
+        assert SECRET not in coerce_tag_value(combination)
+        assert coerce_tag_value(combination).count("StreamableHttpServerInfo") == 2
 
     def test_a_combination_is_what_is_in_it(self, one):
         both = one + plain_tool()

@@ -493,6 +493,14 @@ class TestInAnAgent:
         )
         assert run_agent(tool)[0] == expected
 
+    def test_a_json_object_that_the_server_wrapped_as_a_string_is_there_too(self) -> None:
+        answer = '{"status": "clean", "files": 3}'
+        result = state_result(envelope(text(answer), structured={"result": answer}))
+        assert result == {"result": answer, "status": "clean", "files": 3}
+        assert state_result(envelope(text("3"), structured={"result": "3"})) == {"result": "3"}
+        own = '{"result": 1, "n": 2}'
+        assert state_result(envelope(text(own), structured={"result": own})) == {"result": own, "n": 2}
+
     def test_state_keeps_the_envelope(self) -> None:
         result = state_result(envelope(text("3"), structured={"result": 3}))
         state = State(schema={"call": {"type": dict}})

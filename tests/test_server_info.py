@@ -404,6 +404,22 @@ class TestRedaction:
         assert SECRET not in info.describe()
         assert SECRET not in json.dumps(info._to_trace_dict())
 
+    def test_a_dataclass_of_the_users_own_does_not_show_them_either(self):
+        @dataclasses.dataclass
+        class Mine(StreamableHttpServerInfo):
+            region: str = "eu"
+
+        assert repr(Mine("http://h/mcp", token=SECRET, region="us")).endswith("region='us')")
+        assert SECRET not in repr(Mine("http://h/mcp", token=SECRET))
+
+    def test_a_dataclass_may_have_a_repr_of_its_own(self):
+        @dataclasses.dataclass
+        class Mine(StreamableHttpServerInfo):
+            def __repr__(self) -> str:
+                return "mine"
+
+        assert repr(Mine("http://h/mcp")) == "mine"
+
     def test_what_is_no_secret_is_shown(self):
         info = StdioServerInfo(
             "uvx",

@@ -56,6 +56,21 @@ class MCPClient(ABC):
     # under way may still be answered.
     on_lost: Callable[[str, bool], None] | None = None
 
+    def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
+        """
+        Initialize the client.
+
+        :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again,
+            unless the server info has a field of this name.
+        :param base_delay: Delay before the second attempt in seconds; it doubles with every other one. Likewise.
+        :param max_delay: Longest delay between attempts in seconds. Likewise.
+        """
+        self.session = None
+        self.exit_stack = AsyncExitStack()
+        self.max_retries = max_retries
+        self.base_delay = base_delay
+        self.max_delay = max_delay
+
     @abstractmethod
     async def connect(self) -> list[types.Tool]:
         """
@@ -117,7 +132,7 @@ class MCPClient(ABC):
 
         This method ensures all resources are properly released, even if errors occur.
         """
-        stack, self.exit_stack, self.session = self.exit_stack, None, None
+        stack, self.exit_stack, self.session = self.exit_stack, AsyncExitStack(), None
         if stack is not None:
             try:
                 await stack.aclose()

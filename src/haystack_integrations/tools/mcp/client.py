@@ -141,6 +141,10 @@ class StdioClient(SessionClient):
                 return f"the command '{self.command}' may not be executed"
         return describe_error(error)
 
+    async def _advice(self) -> str | None:
+        has_ended = self._epitaph or self._lost_because
+        return "Run its command in a terminal to see why." if has_ended else None
+
     def _last_words(self) -> str:
         text = self._stderr.text() if self._stderr is not None else ""
         return f" (its stderr ends: {text})" if text else ""
@@ -196,6 +200,14 @@ class _HttpClient(SessionClient):
                     "white space around it, or a character that is not ASCII"
                 )
                 raise MCPConnectionError(msg, server_info=self._info, operation="connect")
+
+    def progress(self) -> str:
+        """
+        Say how far `connect` has come, for the message of a timeout.
+
+        :returns: A clause.
+        """
+        return self._failure or "the server has not answered"
 
     async def _advice(self) -> str | None:
         return await diagnose(self.url, self._headers, transport=self._kind, timeout=min(5.0, float(self.timeout)))

@@ -343,6 +343,14 @@ class MCPConnection:
         except (TimeoutError, RuntimeError) as error:
             _warn_of_close(supervisor, error)
 
+    def abandon(self) -> None:
+        """
+        Stop using the session as `close` does, without waiting for its end.
+        """
+        supervisor = self._release()
+        if supervisor is not None:
+            AsyncExecutor.get_instance().post(lambda: close_in_background(supervisor))
+
     async def close_async(self) -> None:
         """
         Stop using the session; it is closed with its last user.
@@ -369,7 +377,7 @@ class MCPConnection:
         try:
             self.open()
         except BaseException:
-            self.close()
+            self.abandon()
             raise
         return self
 
@@ -390,7 +398,7 @@ class MCPConnection:
         try:
             await self.open_async()
         except BaseException:
-            await self.close_async()
+            self.abandon()
             raise
         return self
 
@@ -443,6 +451,9 @@ def check_timeout(parameter: str, value: float) -> float:
 
 
 def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:
-    kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
-    why = " (its event loop is blocked)" if isinstance(error, TimeoutError) else ""
-    return kind(f"Failed to invoke Tool `{tool_name}`: {error}{why}", tool_name, tool_args)
+    if isinstance(error, TimeoutError):
+        msg = f"Failed to invoke Tool `{tool_name}`: {error} (its event loop is blocked). The tool may have run."
+        return MCPTimeoutError(msg, tool_name, tool_args)
+    fate = "may have run" if str(error) == AsyncExecutor.CANCELLED else "did not run"
+    msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool {fate}."
+    return MCPInvocationError(msg, tool_name, tool_args)

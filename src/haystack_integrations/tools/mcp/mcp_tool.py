@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +28,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.results import result_handler, state_result
+from haystack_integrations.tools.mcp.results import model_text, result_handler, state_result
 from haystack_integrations.tools.mcp.schemas import (
     check_prefix,
     normalize_parameters,
@@ -251,10 +252,9 @@ class MCPTool(Tool):
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
         # Haystack updates its State from dictionaries only.
-        sources = [outputs_to_string or {}, *(outputs_to_string or {}).values()]
-        self._gives_dict = bool(outputs_to_state) or any(
-            isinstance(config, dict) and "source" in config for config in sources
-        )
+        shown = _sources([outputs_to_string, *(outputs_to_string or {}).values()])
+        self._gives_dict = bool(outputs_to_state or shown)
+        self._shown_sources = shown - _sources((outputs_to_state or {}).values())
 
     def _get_valid_inputs(self) -> set[str]:
         # Haystack checks nothing while this is empty, that is before the server was asked.
@@ -297,7 +297,7 @@ class MCPTool(Tool):
         if self._toolset is not None:
             self._toolset.warm_up()
         elif not self._is_warm():
-            self._load(*self._connection.open())
+            self._take(*self._connection.open())
 
     async def warm_up_async(self) -> None:
         """
@@ -310,7 +310,15 @@ class MCPTool(Tool):
         if self._toolset is not None:
             await self._toolset.warm_up_async()
         elif not self._is_warm():
-            self._load(*await self._connection.open_async())
+            self._take(*await self._connection.open_async())
+
+    def _take(self, generation: int, definitions: list[types.Tool]) -> None:
+        try:
+            self._load(generation, definitions)
+        except (MCPToolNotFoundError, ValueError):
+            if not self._generation:  # this server is of no use
+                self._connection.abandon()
+            raise
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
@@ -398,7 +406,14 @@ class MCPTool(Tool):
 
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
         envelope = result.model_dump_json(by_alias=True)
-        return state_result(envelope) if self._gives_dict else envelope
+        if not self._gives_dict:
+            return envelope
+        values = state_result(envelope)
+        for source in self._shown_sources:
+            # Haystack would show the model None.
+            if source not in values:
+                values[source] = model_text(envelope)
+        return values
 
     def invoke(self, /, **kwargs: Any) -> str | dict[str, Any]:
         """
@@ -460,7 +475,7 @@ class MCPTool(Tool):
         try:
             self.warm_up()
         except BaseException:
-            self.close()
+            self._connection.abandon()
             raise
 
     def __exit__(
@@ -480,7 +495,7 @@ class MCPTool(Tool):
         try:
             await self.warm_up_async()
         except BaseException:
-            await self.close_async()
+            self._connection.abandon()
             raise
         return self
 
@@ -574,6 +589,12 @@ class MCPTool(Tool):
 # Haystack resolves these annotations at every call of an Agent; as strings they would be compiled each time.
 for _function in (MCPTool._invoke, MCPTool._invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
+
+
+def _sources(configs: Iterable[Any]) -> set[str]:
+    return {
+        config["source"] for config in configs if isinstance(config, dict) and isinstance(config.get("source"), str)
+    }
 
 
 def optional_parameters(owner: MCPTool | MCPToolset) -> dict[str, Any]:

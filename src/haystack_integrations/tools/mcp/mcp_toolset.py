@@ -234,7 +234,7 @@ class MCPToolset(Toolset):
             name, or the schema of a tool in `tool_names` is unusable.
         """
         if not self._is_warm():
-            self._load(*self._connection.open())
+            self._take(*self._connection.open())
 
     async def warm_up_async(self) -> None:
         """
@@ -245,7 +245,15 @@ class MCPToolset(Toolset):
         :raises ValueError: As `warm_up`.
         """
         if not self._is_warm():
-            self._load(*await self._connection.open_async())
+            self._take(*await self._connection.open_async())
+
+    def _take(self, generation: int, definitions: list[types.Tool]) -> None:
+        try:
+            self._load(generation, definitions)
+        except (MCPToolNotFoundError, ValueError):
+            if not self._generation:  # nothing of this server is of use
+                self._connection.abandon()
+            raise
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         with self._lock:
@@ -256,7 +264,7 @@ class MCPToolset(Toolset):
             for definition in definitions:
                 if by_name.setdefault(definition.name, definition) is not definition:
                     logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
-            if self.tool_names:
+            if self.tool_names is not None:
                 self._check_found(by_name)
                 by_name = {name: definition for name, definition in by_name.items() if name in self.tool_names}
             self._warn_of_unknown(by_name)
@@ -435,7 +443,7 @@ class MCPToolset(Toolset):
         try:
             self.warm_up()
         except BaseException:
-            self.close()
+            self._connection.abandon()
             raise
 
     def __exit__(
@@ -455,7 +463,7 @@ class MCPToolset(Toolset):
         try:
             await self.warm_up_async()
         except BaseException:
-            await self.close_async()
+            self._connection.abandon()
             raise
         return self
 
@@ -561,6 +569,15 @@ def _as_toolset(tools: Any) -> Toolset | None:
     return Toolset(tools=tools) if is_list else None
 
 
+def _traced(part: Tool | Toolset) -> dict[str, Any]:
+    if hasattr(part, "_to_trace_dict"):
+        traced: dict[str, Any] = part._to_trace_dict()
+        return traced
+    if type(part) is Toolset:
+        return {"type": generate_qualified_class_name(Toolset), "data": {"tools": [_traced(tool) for tool in part]}}
+    return part.to_dict()
+
+
 # Haystack 2 only.
 _Wrapper: Any = getattr(haystack_toolset, "_ToolsetWrapper", None)
 _Combination: Any = None
@@ -578,7 +595,12 @@ if _Wrapper is not None:
             return _MCPCombination(super().__add__(other).toolsets)
 
         def to_dict(self) -> dict[str, Any]:
-            toolsets = [toolset.to_dict() for toolset in self.toolsets]
+            return self._as_dict([toolset.to_dict() for toolset in self.toolsets])
+
+        def _to_trace_dict(self) -> dict[str, Any]:
+            return self._as_dict([_traced(toolset) for toolset in self.toolsets])
+
+        def _as_dict(self, toolsets: list[dict[str, Any]]) -> dict[str, Any]:
             return {"type": generate_qualified_class_name(type(self)), "data": {"toolsets": toolsets}}
 
         @classmethod

@@ -57,8 +57,10 @@ def state_result(envelope: str) -> StateResult:
     Make the dict from which Haystack fills its State.
 
     The dict is the structured content if that is an object, else the JSON object in the text if there is one, else
-    `{"result": ...}` with the text, or with the content blocks if there is more than text. Blocks for the user only are
-    included: State belongs to the application, not to the model.
+    `{"result": ...}` with the text, or with the content blocks if there is more than text. Servers of the Python SDK
+    and of FastMCP give the string that a tool returns as the structured content `{"result": "..."}`; if the string is a
+    JSON object, its items are there, too. Blocks for the user only are included: State belongs to the application, not
+    to the model.
 
     :param envelope: The JSON string of the MCP `CallToolResult`.
     :returns: The dict, which carries the envelope.
@@ -223,7 +225,8 @@ def _envelope_text(envelope: dict[str, Any]) -> str:
 def _state_values(envelope: dict[str, Any]) -> dict[str, Any]:
     structured = envelope.get("structuredContent")
     if isinstance(structured, dict):
-        return structured
+        wrapped = structured.get("result") if len(structured) == 1 else None
+        return {**((isinstance(wrapped, str) and _json_object(wrapped)) or {}), **structured}
     blocks = _blocks(envelope)
     # Since protocol revision 2026-07-28 structured content may be any JSON value.
     if structured is not None and _are_empty(blocks):

@@ -129,6 +129,13 @@ class MCPServerInfo(ABC):
     # What is written to YAML only if it is set, so that files stay readable by older versions.
     _optional_fields: ClassVar[frozenset[str]] = frozenset()
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """
+        Keep `@dataclass` from giving a subclass a `__repr__` that shows secrets.
+        """
+        super().__init_subclass__(**kwargs)
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
+
     @abstractmethod
     def create_client(self) -> MCPClient:
         """

@@ -117,9 +117,10 @@ class Supervisor:
         """
         self.server_info = server_info
         self.description = server_info.describe()
-        self.max_retries: int = getattr(server_info, "max_retries", 3)
-        self._base_delay: float = getattr(server_info, "base_delay", 1.0)
-        self._max_delay: float = getattr(server_info, "max_delay", 30.0)
+        self.max_retries: int = 3
+        self._base_delay: float = 1.0
+        self._max_delay: float = 30.0
+        self._set_retries(server_info)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._opening: _SharedTask[Session] | None = None
@@ -133,6 +134,11 @@ class Supervisor:
         self.calls = 0
         self.failed_calls = 0
         self.last_error: str | None = None
+
+    def _set_retries(self, source: object) -> None:
+        self.max_retries = getattr(source, "max_retries", self.max_retries)
+        self._base_delay = getattr(source, "base_delay", self._base_delay)
+        self._max_delay = getattr(source, "max_delay", self._max_delay)
 
     @property
     def state(self) -> ConnectionState:
@@ -203,8 +209,9 @@ class Supervisor:
             progress = self._newest.progress() if self._newest is not None else ""
             if self._last_attempt is not None:
                 progress = f"the last attempt: {self._last_attempt}"
-            msg = f"timed out after {timeout:g} seconds"
-            raise self._connect_error(f"{msg}: {progress}" if progress else msg, MCPConnectionTimeoutError) from None
+            msg = with_full_stop(f"timed out after {timeout:g} seconds{f': {progress}' if progress else ''}")
+            msg += " If the server needs longer, raise `connection_timeout`."
+            raise self._connect_error(msg, MCPConnectionTimeoutError) from None
 
     def _connect_error(self, text: str, kind: type[MCPConnectionError] = MCPConnectionError) -> MCPConnectionError:
         self.last_error = f"Failed to connect to {self.description}: {text}"
@@ -234,7 +241,11 @@ class Supervisor:
 
     async def _open_once(self) -> Session:
         try:
-            session = self._newest = Session(self.server_info.create_client(), owner=self)
+            client = self.server_info.create_client()
+            # A server info of the user's own may leave them to its client.
+            self._set_retries(client)
+            self._set_retries(self.server_info)
+            session = self._newest = Session(client, owner=self)
             await session.open()
         except MCPConnectionError as error:
             error.server_info = self.server_info
@@ -333,34 +344,44 @@ class Supervisor:
         self._bind()
         now = asyncio.get_running_loop().time
         started, calling = now(), 0.0
-        for attempt in range(self.max_retries + 1):
-            if attempt > 1 or (attempt and self.is_ready()):
-                # A session that was lost is reopened at once, and then with a back-off of its own.
-                await asyncio.sleep(self._delay(attempt - 1))
-            session = self.session
-            if session is None or session.ended_because is not None:
-                waited = now() - started - calling
-                session = await self.ready_session(max(connection_timeout - waited, 0.0))
-            sent = now()
-            deadline = asyncio.timeout(invocation_timeout - calling)
-            try:
-                async with deadline:
-                    return await _call(session, tool_name, tool_args)
-            except TimeoutError:
-                if deadline.expired():
-                    raise _DeadlineError from None
-                raise
-            except (CallNotDeliveredError, OutcomeUnknownError) as error:
-                if isinstance(error, CallNotDeliveredError) and error.session_lost:
-                    session.lose(str(error), calls_may_end=True)
-                if attempt == self.max_retries or not _may_be_sent_again(error, may_repeat):
+        unanswered = False
+        try:
+            for attempt in range(self.max_retries + 1):
+                if attempt > 1 or (attempt and self.is_ready()):
+                    # A session that was lost is reopened at once, and then with a back-off of its own.
+                    await asyncio.sleep(self._delay(attempt - 1))
+                session = self.session
+                if session is None or session.ended_because is not None:
+                    waited = now() - started - calling
+                    session = await self.ready_session(max(connection_timeout - waited, 0.0))
+                sent = now()
+                deadline = asyncio.timeout(invocation_timeout - calling)
+                try:
+                    async with deadline:
+                        return await _call(session, tool_name, tool_args)
+                except TimeoutError:
+                    if deadline.expired():
+                        raise _DeadlineError from None
                     raise
-                calling += now() - sent
-                logger.info(
-                    "A call of a tool of {server} was not answered ({reason}); sending it again",
-                    server=self.description,
-                    reason=str(error),
-                )
+                except (CallNotDeliveredError, OutcomeUnknownError) as error:
+                    if isinstance(error, CallNotDeliveredError) and error.session_lost:
+                        session.lose(str(error), calls_may_end=True)
+                    unanswered = unanswered or isinstance(error, OutcomeUnknownError)
+                    if attempt == self.max_retries or not _may_be_sent_again(error, may_repeat):
+                        raise
+                    calling += now() - sent
+                    logger.info(
+                        "A call of a tool of {server} was not answered ({reason}); sending it again",
+                        server=self.description,
+                        reason=str(error),
+                    )
+        except MCPConnectionError as error:
+            if not unanswered:
+                raise
+            kind = MCPTimeoutError if isinstance(error, TimeoutError) else OutcomeUnknownError
+            fate = "The tool may have run: the call was sent before, and not answered."
+            msg = f"Failed to invoke Tool `{tool_name}`: {with_full_stop(str(error))} {fate}"
+            raise kind(msg, tool_name, tool_args) from error
         raise AssertionError  # the loop returns or raises
 
     def _failed(self, error: MCPInvocationError) -> MCPInvocationError:
