@@ -105,13 +105,33 @@ class OutcomeUnknownError(MCPInvocationError):
     """
 
 
-class _TappedReadStream:
+class _TappedStream:
+    """
+    A stream of the SDK, closed with its tap.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> bool | None:
+        result: bool | None = await self._stream.__aexit__(*exc_info)
+        return result
+
+
+class _TappedReadStream(_TappedStream):
     """
     The stream of a session's incoming messages, which tells when it ends.
     """
 
     def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._ended = ended
 
     @property
@@ -131,25 +151,14 @@ class _TappedReadStream:
     async def receive(self) -> Any:
         return await self._stream.receive()
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: Any) -> bool | None:
-        result: bool | None = await self._stream.__aexit__(*exc_info)
-        return result
-
-
-class _TappedWriteStream:
+class _TappedWriteStream(_TappedStream):
     """
     The stream of a session's outgoing messages, which counts tool calls.
     """
 
     def __init__(self, stream: Any) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._cancellations: set[asyncio.Task[None]] = set()
 
     async def send(self, message: Any) -> None:
@@ -177,17 +186,6 @@ class _TappedWriteStream:
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
             async with asyncio.timeout(_CANCELLATION_TIMEOUT):
                 await self._stream.send(message)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: Any) -> bool | None:
-        result: bool | None = await self._stream.__aexit__(*exc_info)
-        return result
 
 
 class TappedTransport:

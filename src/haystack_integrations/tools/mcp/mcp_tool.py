@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from haystack import logging
@@ -19,6 +18,7 @@ from haystack.tools.tool import (
     _serialize_outputs_to_string,
 )
 
+from haystack_integrations.tools.mcp.connected import Connected, rebuild
 from haystack_integrations.tools.mcp.connection import MCPConnection
 from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
@@ -80,7 +80,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(msg)
 
 
-class MCPTool(Tool):
+class MCPTool(Connected, Tool):
     """
     A Tool that represents a single tool from an MCP server.
 
@@ -194,7 +194,7 @@ class MCPTool(Tool):
             retry_idempotent=retry_idempotent,
         )
         if eager_connect:
-            self._warm_up_or_close()
+            self._warm_up_or_leave()
 
     @classmethod
     def _of_toolset(cls, toolset: MCPToolset, remote_name: str, name: str, **parameters: Any) -> Self:
@@ -260,30 +260,6 @@ class MCPTool(Tool):
         # Haystack checks nothing while this is empty, that is before the server was asked.
         return self._valid_inputs
 
-    @property
-    def connection_timeout(self) -> float:
-        """
-        Timeout in seconds for server connection.
-        """
-        return self._connection.connection_timeout
-
-    @property
-    def invocation_timeout(self) -> float:
-        """
-        Timeout in seconds for tool invocations.
-        """
-        return self._connection.invocation_timeout
-
-    @property
-    def connection(self) -> MCPConnection:
-        """
-        The connection to the server, e.g. for its `status()`.
-        """
-        return self._connection
-
-    def _is_warm(self) -> bool:
-        return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
-
     def warm_up(self) -> None:
         """
         Connect and fetch the tool schema if eager_connect is turned off.
@@ -297,7 +273,7 @@ class MCPTool(Tool):
         if self._toolset is not None:
             self._toolset.warm_up()
         elif not self._is_warm():
-            self._take(*self._connection.open())
+            self._take_over(*self._connection.open())
 
     async def warm_up_async(self) -> None:
         """
@@ -310,15 +286,7 @@ class MCPTool(Tool):
         if self._toolset is not None:
             await self._toolset.warm_up_async()
         elif not self._is_warm():
-            self._take(*await self._connection.open_async())
-
-    def _take(self, generation: int, definitions: list[types.Tool]) -> None:
-        try:
-            self._load(generation, definitions)
-        except (MCPToolNotFoundError, ValueError):
-            if not self._generation:  # this server is of no use
-                self._connection.abandon()
-            raise
+            self._take_over(*await self._connection.open_async())
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
@@ -447,66 +415,6 @@ class MCPTool(Tool):
         """
         return await self._invoke_async(**kwargs)
 
-    def close(self) -> None:
-        """
-        Close the tool synchronously. Its connection is closed with the last tool that uses it.
-
-        Safe before warm-up and repeatedly; the next `warm_up` or call connects again. The tool of a toolset closes the
-        toolset.
-        """
-        self._connection.close()
-
-    async def close_async(self) -> None:
-        """
-        Close the tool without blocking the event loop. Its connection is closed with the last tool that uses it.
-        """
-        await self._connection.close_async()
-
-    def __enter__(self) -> Self:
-        """
-        Warm up the tool.
-
-        :returns: The tool.
-        """
-        self._warm_up_or_close()
-        return self
-
-    def _warm_up_or_close(self) -> None:
-        try:
-            self.warm_up()
-        except BaseException:
-            self._connection.abandon()
-            raise
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        Close the tool.
-        """
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """
-        Warm up the tool.
-
-        :returns: The tool.
-        """
-        try:
-            await self.warm_up_async()
-        except BaseException:
-            self._connection.abandon()
-            raise
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        Close the tool.
-        """
-        await self.close_async()
-
     def _parameters_of_init(self) -> dict[str, Any]:
         parameters: dict[str, Any] = {
             "name": self.remote_name,
@@ -519,8 +427,7 @@ class MCPTool(Tool):
             "inputs_from_state": self.inputs_from_state,
             "outputs_to_state": self.outputs_to_state,
         }
-        # Written only where they are set, so that older versions can read what they can do.
-        return {**parameters, **optional_parameters(self)}
+        return {**parameters, **self._optional_parameters()}
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -554,30 +461,12 @@ class MCPTool(Tool):
             parameters["outputs_to_state"] = _deserialize_outputs_to_state(parameters["outputs_to_state"])
         if parameters.get("outputs_to_string"):
             parameters["outputs_to_string"] = _deserialize_outputs_to_string(parameters["outputs_to_string"])
-        tool: Tool = _rebuild(cls, parameters)
+        tool: Tool = rebuild(cls, parameters)
         return tool
 
     def _to_trace_dict(self) -> dict[str, Any]:
         data = {**self._parameters_of_init(), "server_info": self.server_info._to_trace_dict()}
         return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
-
-    def __copy__(self) -> Self:
-        """
-        Give the tool itself, as Haystack does with tools: a copy of a connection is the connection.
-        """
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """
-        Give the tool itself, as Haystack does with tools: a copy of a connection is the connection.
-        """
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Pickle the configuration; what is unpickled connects by itself.
-        """
-        return _rebuild, (type(self), self._parameters_of_init())
 
     def __repr__(self) -> str:
         """
@@ -597,35 +486,9 @@ def _sources(configs: Iterable[Any]) -> set[str]:
     }
 
 
-def optional_parameters(owner: MCPTool | MCPToolset) -> dict[str, Any]:
-    """
-    Give the parameters that 2.1 does not have, where they differ from their defaults.
-
-    :param owner: The tool or toolset.
-    :returns: The parameters.
-    """
-    values = {
-        "tool_name_prefix": (owner.tool_name_prefix, None),
-        "result_format": (owner.result_format, "text"),
-        "share": (owner.connection.share, True),
-        "retry_idempotent": (owner.retry_idempotent, False),
-    }
-    return {name: value for name, (value, default) in values.items() if value != default}
-
-
 def _serialize_handlers(data: dict[str, Any]) -> dict[str, Any]:
     if data["outputs_to_state"] is not None:
         data["outputs_to_state"] = _serialize_outputs_to_state(data["outputs_to_state"])
     if data["outputs_to_string"] is not None:
         data["outputs_to_string"] = _serialize_outputs_to_string(data["outputs_to_string"])
     return data
-
-
-def _rebuild(cls: Any, parameters: dict[str, Any]) -> Any:
-    """
-    Build a tool or toolset from parameters that were stored, without connecting.
-    """
-    eager_connect = parameters.get("eager_connect", False)
-    rebuilt = cls(**{**parameters, "eager_connect": False})
-    rebuilt.eager_connect = eager_connect
-    return rebuilt

@@ -8,8 +8,7 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name
@@ -24,10 +23,11 @@ from haystack.tools.tool import (
 )
 from haystack.tools.toolset import Toolset
 
+from haystack_integrations.tools.mcp.connected import Connected, rebuild
 from haystack_integrations.tools.mcp.connection import MCPConnection
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.mcp_tool import MCPTool, _rebuild, optional_parameters
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.results import result_handler
 from haystack_integrations.tools.mcp.schemas import (
     assign_tool_names,
@@ -48,7 +48,7 @@ def _not_connected(**_arguments: Any) -> str:
     raise MCPConnectionError(msg)
 
 
-class MCPToolset(Toolset):
+class MCPToolset(Connected, Toolset):
     """
     A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.
 
@@ -181,28 +181,7 @@ class MCPToolset(Toolset):
         )
         super().__init__(tools=[self._placeholder])
         if eager_connect:
-            self._warm_up_or_close()
-
-    @property
-    def connection_timeout(self) -> float:
-        """
-        Timeout in seconds for server connection.
-        """
-        return self._connection.connection_timeout
-
-    @property
-    def invocation_timeout(self) -> float:
-        """
-        Timeout in seconds for tool invocations.
-        """
-        return self._connection.invocation_timeout
-
-    @property
-    def connection(self) -> MCPConnection:
-        """
-        The connection to the server, e.g. for its `status()`.
-        """
-        return self._connection
+            self._warm_up_or_leave()
 
     def _make_child(self, remote_name: str, name: str) -> MCPTool:
         return MCPTool._of_toolset(
@@ -216,9 +195,6 @@ class MCPToolset(Toolset):
             result_format=self.result_format,
             retry_idempotent=self.retry_idempotent,
         )
-
-    def _is_warm(self) -> bool:
-        return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
 
     def warm_up(self) -> None:
         """
@@ -234,7 +210,7 @@ class MCPToolset(Toolset):
             name, or the schema of a tool in `tool_names` is unusable.
         """
         if not self._is_warm():
-            self._take(*self._connection.open())
+            self._take_over(*self._connection.open())
 
     async def warm_up_async(self) -> None:
         """
@@ -245,15 +221,7 @@ class MCPToolset(Toolset):
         :raises ValueError: As `warm_up`.
         """
         if not self._is_warm():
-            self._take(*await self._connection.open_async())
-
-    def _take(self, generation: int, definitions: list[types.Tool]) -> None:
-        try:
-            self._load(generation, definitions)
-        except (MCPToolNotFoundError, ValueError):
-            if not self._generation:  # nothing of this server is of use
-                self._connection.abandon()
-            raise
+            self._take_over(*await self._connection.open_async())
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         with self._lock:
@@ -415,66 +383,6 @@ class MCPToolset(Toolset):
         toolset = _as_toolset(other)
         return NotImplemented if _Combination is None or toolset is None else _Combination([toolset, self])
 
-    def close(self) -> None:
-        """
-        Close the underlying MCP client safely.
-
-        The connection is closed with the last toolset or tool that uses it. Safe before warm-up and repeatedly; the
-        next `warm_up`, or call of a tool, connects again.
-        """
-        self._connection.close()
-
-    async def close_async(self) -> None:
-        """
-        Close the underlying MCP client without blocking the event loop.
-        """
-        await self._connection.close_async()
-
-    def __enter__(self) -> Self:
-        """
-        Warm up the toolset.
-
-        :returns: The toolset.
-        """
-        self._warm_up_or_close()
-        return self
-
-    def _warm_up_or_close(self) -> None:
-        try:
-            self.warm_up()
-        except BaseException:
-            self._connection.abandon()
-            raise
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        Close the toolset.
-        """
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """
-        Warm up the toolset.
-
-        :returns: The toolset.
-        """
-        try:
-            await self.warm_up_async()
-        except BaseException:
-            self._connection.abandon()
-            raise
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        Close the toolset.
-        """
-        await self.close_async()
-
     def _parameters_of_init(self) -> dict[str, Any]:
         parameters: dict[str, Any] = {
             "server_info": self.server_info,
@@ -486,7 +394,7 @@ class MCPToolset(Toolset):
             "outputs_to_state": self.outputs_to_state or None,
             "outputs_to_string": self.outputs_to_string or None,
         }
-        return {**parameters, **optional_parameters(self)}
+        return {**parameters, **self._optional_parameters()}
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -517,30 +425,12 @@ class MCPToolset(Toolset):
                 parameters[name] = {
                     tool: deserialize(config) for tool, config in parameters[name].items() if config is not None
                 }
-        toolset: MCPToolset = _rebuild(cls, parameters)
+        toolset: MCPToolset = rebuild(cls, parameters)
         return toolset
 
     def _to_trace_dict(self) -> dict[str, Any]:
         data = {**self._parameters_of_init(), "server_info": self.server_info._to_trace_dict()}
         return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
-
-    def __copy__(self) -> Self:
-        """
-        Give the toolset itself, as Haystack does with tools: a copy of a connection is the connection.
-        """
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """
-        Give the toolset itself, as Haystack does with tools: a copy of a connection is the connection.
-        """
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Pickle the configuration; what is unpickled connects by itself.
-        """
-        return _rebuild, (type(self), self._parameters_of_init())
 
     def __repr__(self) -> str:
         """
