@@ -1,0 +1,222 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The executor by itself: how coroutines are run in its loop, from anywhere, and how it ends.
+"""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from haystack_integrations.tools.mcp import AsyncExecutor
+from tests.support.background import in_loop_of_its_own, in_thread, together
+from tests.support.waiting import LIMIT
+
+# No test waits for this.
+LONG = 90.0
+
+
+@pytest.fixture
+def executor() -> Iterator[AsyncExecutor]:
+    """
+    One that is not the singleton.
+    """
+    executor = AsyncExecutor()
+    yield executor
+    executor.shutdown()
+
+
+class Sleeper:
+    """
+    A coroutine that says when it runs, and when it was cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.runs = threading.Event()
+        self.was_cancelled = threading.Event()
+
+    async def sleep(self) -> None:
+        self.runs.set()
+        try:
+            await asyncio.sleep(LONG)
+        except asyncio.CancelledError:
+            self.was_cancelled.set()
+            raise
+
+
+async def fail() -> None:
+    msg = "no luck"
+    raise LookupError(msg)
+
+
+async def time_out_by_itself() -> None:
+    msg = "its own"
+    raise TimeoutError(msg)
+
+
+class TestInstance:
+    def test_is_one_for_all_threads(self):
+        futures = together([AsyncExecutor.get_instance] * 16)
+        assert {future.result(timeout=LIMIT) for future in futures} == {AsyncExecutor.get_instance()}
+
+    def test_has_a_running_loop_in_a_daemon_thread(self, executor):
+        assert executor.get_loop().is_running()
+        assert executor._thread.daemon
+
+    def test_uses_uvloop_if_it_is_installed(self, executor):
+        uvloop = pytest.importorskip("uvloop")
+        assert isinstance(executor.get_loop(), uvloop.Loop)
+
+    def test_uses_asyncio_if_it_is_not(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+        executor = AsyncExecutor()
+        assert type(executor.get_loop()).__module__.startswith("asyncio")
+        executor.shutdown()
+
+
+class TestRun:
+    def test_gives_the_result(self, executor):
+        assert executor.run(asyncio.sleep(0, "done"), timeout=LIMIT) == "done"
+
+    def test_raises_what_the_coroutine_raises(self, executor):
+        with pytest.raises(LookupError, match="no luck"):
+            executor.run(fail())
+        with pytest.raises(TimeoutError, match="its own"):
+            executor.run(time_out_by_itself(), timeout=LIMIT)
+
+    def test_cancels_the_coroutine_when_the_timeout_is_over(self, executor):
+        sleeper = Sleeper()
+        with pytest.raises(TimeoutError, match=r"timed out after 0\.5 seconds"):
+            executor.run(sleeper.sleep(), timeout=0.5)
+        assert sleeper.was_cancelled.wait(LIMIT)
+
+    def test_from_its_own_thread_says_what_to_do_instead_of_blocking(self, executor):
+        async def run_inside() -> str:
+            with pytest.raises(RuntimeError, match=r"own event loop.*run_async"):
+                executor.run(asyncio.sleep(0))
+            with pytest.raises(RuntimeError, match="another thread"):
+                executor.shutdown()
+            return "not blocked"
+
+        assert executor.run(run_inside(), timeout=LIMIT) == "not blocked"
+
+    def test_of_many_threads_runs_together(self, executor):
+        everybody = asyncio.Barrier(20)
+
+        async def meet() -> int:
+            return await everybody.wait()
+
+        futures = together([lambda: executor.run(meet(), timeout=LIMIT)] * 20)
+        assert sorted(future.result(timeout=LIMIT) for future in futures) == list(range(20))
+
+
+class TestRunAsync:
+    async def test_gives_the_result_to_any_loop(self, executor):
+        assert await executor.run_async(asyncio.sleep(0, "here")) == "here"
+        there = in_loop_of_its_own(lambda: executor.run_async(asyncio.sleep(0, "there")))
+        assert there.result(timeout=LIMIT) == "there"
+        inside = executor.run_async(asyncio.sleep(0, "inside"), timeout=LIMIT)
+        assert await asyncio.to_thread(executor.run, inside) == "inside"
+
+    async def test_raises_what_the_coroutine_raises(self, executor):
+        with pytest.raises(LookupError, match="no luck"):
+            await executor.run_async(fail(), timeout=LIMIT)
+
+    async def test_cancels_the_coroutine_when_the_timeout_is_over(self, executor):
+        sleeper = Sleeper()
+        with pytest.raises(TimeoutError, match=r"timed out after 0\.5 seconds"):
+            await executor.run_async(sleeper.sleep(), timeout=0.5)
+        assert await asyncio.to_thread(sleeper.was_cancelled.wait, LIMIT)
+
+    async def test_cancels_the_coroutine_with_the_caller(self, executor):
+        sleeper = Sleeper()
+        caller = asyncio.create_task(executor.run_async(sleeper.sleep(), timeout=LONG))
+        assert await asyncio.to_thread(sleeper.runs.wait, LIMIT)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        assert await asyncio.to_thread(sleeper.was_cancelled.wait, LIMIT)
+
+    async def test_is_not_a_cancelled_caller_when_the_executor_ends(self, executor):
+        sleeper = Sleeper()
+        caller = asyncio.create_task(executor.run_async(sleeper.sleep()))
+        assert await asyncio.to_thread(sleeper.runs.wait, LIMIT)
+        await asyncio.to_thread(executor.shutdown)
+        with pytest.raises(RuntimeError, match="shut down"):
+            await caller
+
+
+class TestRunBackground:
+    def test_runs_until_the_stop_event_is_set(self, executor):
+        async def serve(stop: asyncio.Event) -> str:
+            await stop.wait()
+            return "stopped"
+
+        future, stop = executor.run_background(serve)
+        assert not future.done()
+        executor.get_loop().call_soon_threadsafe(stop.set)
+        assert future.result(timeout=LIMIT) == "stopped"
+
+    def test_calls_the_factory_in_the_loop(self, executor):
+        async def nothing() -> None:
+            pass
+
+        def factory(_stop: asyncio.Event):
+            assert executor.in_loop_thread()
+            return nothing()
+
+        future, _ = executor.run_background(factory)
+        assert future.result(timeout=LIMIT) is None
+
+
+class TestShutdown:
+    def test_cancels_what_runs_and_says_so(self, executor):
+        sleeper = Sleeper()
+        caller = in_thread(executor.run, sleeper.sleep())
+        assert sleeper.runs.wait(LIMIT)
+        executor.shutdown()
+        assert sleeper.was_cancelled.is_set()
+        assert "shut down" in str(caller.exception(timeout=LIMIT))
+        assert not executor._thread.is_alive()
+
+    def test_lets_nothing_run_afterwards(self, executor):
+        executor.shutdown()
+        with pytest.raises(RuntimeError, match=r"get_instance\(\) returns a running one"):
+            executor.run(asyncio.sleep(0))
+        with pytest.raises(RuntimeError, match="shut down"):
+            executor.run_background(lambda _: asyncio.sleep(0))
+        assert executor.post(lambda: None) is False
+
+    def test_does_not_wait_for_ever_for_what_refuses_to_end(self, executor, caplog):
+        go_on = threading.Event()
+
+        async def refuse() -> None:
+            go_on.set()
+            while True:
+                try:
+                    await asyncio.sleep(LONG)
+                except asyncio.CancelledError:
+                    continue
+
+        caller = in_thread(executor.run, refuse(), 2)
+        assert go_on.wait(LIMIT)
+        executor.shutdown(timeout=0.2)
+        assert "1 tasks did not end within 0.2 s" in caplog.text
+        assert not executor.get_loop().is_running()
+        assert isinstance(caller.exception(timeout=LIMIT), TimeoutError)
+
+    def test_of_a_loop_that_a_task_has_ended_makes_way_for_a_new_one(self, recwarn):
+        async def leave() -> None:
+            raise SystemExit(3)
+
+        executor = AsyncExecutor.get_instance()
+        with pytest.raises(SystemExit):
+            executor.run(leave(), timeout=LIMIT)
+        executor._thread.join(LIMIT)
+        assert AsyncExecutor.get_instance() is not executor
+        assert AsyncExecutor.get_instance().run(asyncio.sleep(0, "fine"), timeout=LIMIT) == "fine"
