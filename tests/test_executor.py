@@ -105,6 +105,11 @@ class TestRun:
 
         assert executor.run(run_inside(), timeout=LIMIT) == "not blocked"
 
+    def test_from_a_finaliser_that_strikes_while_another_is_handed_over_does_not_deadlock(self, executor):
+        # What the finaliser meets: the lock, held by its own thread.
+        with executor._handing_over:
+            assert executor.run(asyncio.sleep(0, "done"), timeout=LIMIT) == "done"
+
     def test_of_many_threads_runs_together(self, executor):
         everybody = asyncio.Barrier(20)
 

@@ -349,6 +349,13 @@ class TestRedirect:
             assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
         assert server.calls()[before:] == ["add"]
 
+    def test_is_followed_by_cancellations_too(self, shared_http_server):
+        server = shared_http_server("streamable-http", "--mounted", "--protocol", "legacy")
+        with MCPConnection(reach(server.url), invocation_timeout=1) as connection:
+            with pytest.raises(MCPTimeoutError):
+                connection.call_tool("sleep", {"seconds": LONG})
+            server.wait_for("sleep-cancelled")
+
 
 class TestHttpError:
     @pytest.mark.parametrize("protocol", ["auto", "legacy"])

@@ -777,6 +777,12 @@ class TestStringOutputs:
             outcome = execute([tool], ("structured", {"city": "Rome"}), state_schema={"degrees": {"type": float}})
         assert (outcome.result, outcome.state) == ("Rome", {"degrees": 21.5})
 
+    def test_what_stands_in_for_a_source_is_not_in_the_result(self):
+        with MCPTool("echo", COUNTER, outputs_to_string={"source": "diff"}, outputs_to_state={"all": {}}) as tool:
+            result = tool.invoke(text="hello")
+        assert result == {"result": "hello"}
+        assert (result.get("diff"), result.get("other"), result.get("result")) == ("hello", None, "hello")
+
     @pytest.mark.parametrize("config", [{"handler": shout}, {"raw_result": True}, {}, None])
     def test_without_a_source_the_call_gives_the_json_string(self, config):
         with MCPTool("add", COUNTER, outputs_to_string=config) as tool:

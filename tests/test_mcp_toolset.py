@@ -30,9 +30,11 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from tests.support.background import in_thread
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+from tests.support.waiting import LIMIT, wait_until
 
 NEEDS_ADDITION = pytest.mark.skipif(not hasattr(Toolset, "__add__"), reason="this Haystack does not add toolsets")
 
@@ -247,6 +249,19 @@ class TestWarmedUp:
     def test_it_has_the_named_tools_only(self):
         with MCPToolset(COUNTER, tool_names=["echo", "add"]) as toolset:
             assert sorted(names(toolset)) == ["add", "echo"]
+
+    def test_a_failed_warm_up_leaves_calls_under_way_alone(self):
+        wrong = {"structured": {"user": "no_such_parameter"}}  # the server lists it after `sleep`
+        toolset = MCPToolset(COUNTER, tool_names=["sleep", "structured"], inputs_from_state=wrong, share=False)
+        with pytest.raises(ValueError, match="no_such_parameter"):
+            toolset.warm_up()
+        assert toolset.connection.status().state == "closed"
+        call = in_thread(toolset[0].invoke, seconds=1)
+        wait_until(lambda: toolset.connection.status().in_flight == 1, "the call")
+        with pytest.raises(ValueError, match="no_such_parameter"):
+            toolset.warm_up()
+        assert "slept 1.0 s" in call.result(timeout=LIMIT)
+        toolset.close()
 
     def test_no_names_at_all_mean_no_tools(self):
         with MCPToolset(FASTMCP, tool_names=[]) as toolset:

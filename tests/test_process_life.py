@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
 )
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
-from tests.support.processes import StdioServer
+from tests.support.processes import StdioServer, is_alive
 from tests.support.waiting import LIMIT, wait_until
 
 # No test waits for this.
@@ -376,6 +376,27 @@ class TestInterpreterExit:
             code=code,
         )
         assert len(script._server.pids()) == 2
+
+    @pytest.mark.parametrize(
+        ("last_words", "expected"), [("sleep 0.5; echo gone > $0; exit", "gone"), (":", "still here")]
+    )
+    @pytest.mark.parametrize("end", ["", "tool.close()"])
+    def test_ends_what_a_server_left_behind_but_gives_it_time(self, script, tmp_path, last_words, expected, end):
+        note, pid = tmp_path / "note", tmp_path / "pid"
+        note.write_text("still here")
+        child = f"trap '{last_words}' TERM; while :; do sleep 0.05; done"
+        script.run(
+            f"""
+            # Without the pipe of the server's stderr, which ends with the session: writing to it would end the child.
+            start = 'sh -c "$1" "$2" 2>/dev/null & echo $! > "$3"; shift 3; exec "$@"'
+            arguments = ["-c", start, "sh", {child!r}, {str(note)!r}, {str(pid)!r}]
+            tool = MCPTool("pid", StdioServerInfo("/bin/sh", [*arguments, server_info.command, *server_info.args]))
+            tool.invoke()
+            {end}
+            """
+        )
+        wait_until(lambda: not is_alive(int(pid.read_text())), "the end of the server's child")
+        assert note.read_text().strip() == expected
 
     def test_after_close_says_nothing(self, script):
         script.run(

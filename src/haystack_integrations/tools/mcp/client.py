@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-import signal
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from haystack.utils import Secret
@@ -117,7 +116,7 @@ class StdioClient(SessionClient):
         End the server process and all it started at once.
         """
         if self._process is not None:
-            self._process.end_children(signal.SIGKILL)
+            self._process.end_children(at_once=True)
 
     def _is_over(self) -> bool:
         return self._process is not None and self._process.has_ended()

@@ -8,10 +8,10 @@ from abc import abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from haystack_integrations.tools.mcp.connection import MCPConnection
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.connection import MCPConnection
     from mcp import types
 
 
@@ -72,7 +72,7 @@ class Connected:
         try:
             self._load(generation, definitions)
         except (MCPToolNotFoundError, ValueError):
-            if not self._generation:  # this server is of no use
+            if not self._generation and not self._connection.status().in_flight:  # this server is of no use
                 self._connection.abandon()
             raise
 

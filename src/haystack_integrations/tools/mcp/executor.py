@@ -85,8 +85,9 @@ class AsyncExecutor:
         Initialize a dedicated event loop.
         """
         self._closing = False
-        # A coroutine is handed over before the loop is told to end, or not at all.
-        self._handing_over = threading.Lock()
+        # A coroutine is handed over before the loop is told to end, or not at all. A finaliser or a signal handler may
+        # strike in the midst of that, in the same thread, and hand over another one.
+        self._handing_over = threading.RLock()
         self._loop = _new_event_loop()
         started = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(started,), name=THREAD_NAME, daemon=True)

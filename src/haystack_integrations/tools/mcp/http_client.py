@@ -30,6 +30,9 @@ _NOTIFICATION_TIMEOUT = 5.0
 # How long closing waits for cancellations that are under way.
 _CANCELLATIONS_END_TIMEOUT = 0.5
 
+# How often a cancellation is redirected; the SDK sees to all other messages.
+_REDIRECTS = 3
+
 # A request that meets a connection just as the server closes it for idleness fails, and its fate is unknown. Servers
 # close after 5 s (uvicorn, Node), so an older connection is not used again. Each request looks through the idle ones.
 _IDLE_EXPIRY = 2.5
@@ -194,7 +197,12 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
     async def _post_cancellation(self, request: httpx2.Request, **kwargs: Any) -> None:
         try:
-            await super().send(request, **kwargs)
+            for _ in range(_REDIRECTS):
+                response = await super().send(request, **kwargs)
+                following = response.next_request
+                if following is None or following.method != "POST" or _origin(following) != _origin(request):
+                    return
+                request = following
         except Exception as error:
             logger.debug("A cancellation did not reach the server: %s", _name(error))
 
@@ -202,11 +210,13 @@ class WatchedHttpClient(httpx2.AsyncClient):
         """
         Close the client.
         """
-        if self._cancellations:
-            await asyncio.wait(self._cancellations, timeout=_CANCELLATIONS_END_TIMEOUT)
-        for task in list(self._cancellations):
-            task.cancel()
-        await super().__aexit__(*exc_info)
+        try:
+            if self._cancellations:
+                await asyncio.wait(self._cancellations, timeout=_CANCELLATIONS_END_TIMEOUT)
+        finally:
+            for task in list(self._cancellations):
+                task.cancel()
+            await super().__aexit__(*exc_info)
 
     def _not_answered(self, request: httpx2.Request, delivery: Delivery, error: Exception) -> httpx2.Response:
         if isinstance(error, _NOT_SENT):
@@ -283,6 +293,10 @@ def _note_refusal(request: httpx2.Request, delivery: Delivery) -> None:
 def _refusal(request: httpx2.Request, message: str) -> httpx2.Response:
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": message}}
     return httpx2.Response(httpx2.codes.BAD_GATEWAY, request=request, json=error)
+
+
+def _origin(request: httpx2.Request) -> tuple[str, str, int | None]:
+    return request.url.scheme, request.url.host, request.url.port
 
 
 def _name(error: BaseException) -> str:

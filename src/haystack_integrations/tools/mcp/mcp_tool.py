@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.results import model_text, result_handler, state_result
+from haystack_integrations.tools.mcp.results import result_handler, state_result
 from haystack_integrations.tools.mcp.schemas import (
     check_prefix,
     normalize_parameters,
@@ -252,9 +252,8 @@ class MCPTool(Connected, Tool):
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
         # Haystack updates its State from dictionaries only.
-        shown = _sources([outputs_to_string, *(outputs_to_string or {}).values()])
-        self._gives_dict = bool(outputs_to_state or shown)
-        self._shown_sources = shown - _sources((outputs_to_state or {}).values())
+        self._shown_sources = _sources([outputs_to_string, *(outputs_to_string or {}).values()])
+        self._gives_dict = bool(outputs_to_state or self._shown_sources)
 
     def _get_valid_inputs(self) -> set[str]:
         # Haystack checks nothing while this is empty, that is before the server was asked.
@@ -374,14 +373,7 @@ class MCPTool(Connected, Tool):
 
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
         envelope = result.model_dump_json(by_alias=True)
-        if not self._gives_dict:
-            return envelope
-        values = state_result(envelope)
-        for source in self._shown_sources:
-            # Haystack would show the model None.
-            if source not in values:
-                values[source] = model_text(envelope)
-        return values
+        return state_result(envelope, self._shown_sources) if self._gives_dict else envelope
 
     def invoke(self, /, **kwargs: Any) -> str | dict[str, Any]:
         """
@@ -480,10 +472,10 @@ for _function in (MCPTool._invoke, MCPTool._invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
 
 
-def _sources(configs: Iterable[Any]) -> set[str]:
-    return {
+def _sources(configs: Iterable[Any]) -> frozenset[str]:
+    return frozenset(
         config["source"] for config in configs if isinstance(config, dict) and isinstance(config.get("source"), str)
-    }
+    )
 
 
 def _serialize_handlers(data: dict[str, Any]) -> dict[str, Any]:

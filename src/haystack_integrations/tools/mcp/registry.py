@@ -180,8 +180,12 @@ def release_from_anywhere(supervisor: Supervisor) -> None:
 
 async def _close_all(*, for_good: bool = True) -> None:
     module = sys.modules.get("haystack_integrations.tools.mcp.session")
-    if module is not None:  # else no session was ever opened
-        await module.Session.close_all(for_good=for_good)
+    if module is None:
+        return  # no session was ever opened
+    await module.Session.close_all(for_good=for_good)
+    processes = sys.modules.get("haystack_integrations.tools.mcp.stdio_process")
+    if processes is not None:
+        await processes.end_those_left_behind()
 
 
 def _close_at_exit() -> None:

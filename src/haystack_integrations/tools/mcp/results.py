@@ -11,7 +11,7 @@ written by a foreign server, in a call that has run already, so nothing in it ma
 
 import json
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeAlias, get_type_hints
 from urllib.parse import unquote
@@ -45,14 +45,29 @@ class StateResult(dict[str, Any]):
 
     :param values: The items of the dict.
     :param envelope: The JSON string of the MCP `CallToolResult`.
+    :param shown: Keys whose value the model is to see. For one that the dict does not have, `get` gives the text of the
+        result, because Haystack would show `None`.
     """
 
-    def __init__(self, values: dict[str, Any], *, envelope: str) -> None:
+    def __init__(self, values: dict[str, Any], *, envelope: str, shown: Collection[str] = ()) -> None:
         super().__init__(values)
         self.envelope = envelope
+        self.shown = shown
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """
+        Give the value of a key.
+
+        :param key: The key.
+        :param default: What to give if there is none.
+        :returns: The value, or what stands in for it.
+        """
+        if key in self.shown and key not in self:
+            return model_text(self.envelope)
+        return super().get(key, default)
 
 
-def state_result(envelope: str) -> StateResult:
+def state_result(envelope: str, shown: Collection[str] = ()) -> StateResult:
     """
     Make the dict from which Haystack fills its State.
 
@@ -63,12 +78,13 @@ def state_result(envelope: str) -> StateResult:
     to the model.
 
     :param envelope: The JSON string of the MCP `CallToolResult`.
+    :param shown: Keys whose value the model is to see; see StateResult.
     :returns: The dict, which carries the envelope.
     """
     parsed = _parse_envelope(envelope)
     if parsed is None:
         parsed = {"content": [{"type": "text", "text": envelope}]}
-    return StateResult(_state_values(parsed), envelope=envelope)
+    return StateResult(_state_values(parsed), envelope=envelope, shown=shown)
 
 
 def model_text(result: Any) -> str:

@@ -26,11 +26,16 @@ logger = logging.getLogger(__name__)
 # What a server started and left behind has this long, in seconds, to end after SIGTERM; as long as the SDK gives.
 _CHILDREN_GRACE = 2.0
 
+_POLL_INTERVAL = 0.02
+
 _TAIL_LINES = 20
 _LINE_LENGTH = 500
 
 # Shorter values of environment variables (a port, "true") are words of every log line.
 _SHORTEST_SECRET = 6
+
+# Process groups that were asked to end, because a server left them behind.
+_leaving: set[int] = set()
 
 
 class StderrTail:
@@ -208,26 +213,23 @@ class ServerProcess:
         """
         return self._pid_fd is not None and self._poll is not None and bool(self._poll.poll(0))
 
-    def end_children(self, how: int = signal.SIGTERM) -> None:
+    def end_children(self, *, at_once: bool = False) -> None:
         """
         End the process and what it started and left behind, once the transport is closed or cannot be.
 
-        :param how: The signal.
+        :param at_once: Whether to kill them; else they are asked to end, and have some time to do so.
         """
         process = self._process()
-        if self._group is None and process is not None and process.returncode is None:
-            self._group = process.pid  # it is still being connected to
-        if self._group is None or not hasattr(os, "killpg"):
+        group, self._group = self._group, None
+        if group is None and process is not None and process.returncode is None:
+            group = process.pid  # it is still being connected to
+        if group is None or not hasattr(os, "killpg"):
             return
-        try:
-            os.killpg(self._group, how)
-        except (ProcessLookupError, PermissionError):
-            self._group = None
-            return
-        if how == signal.SIGKILL:
-            self._group = None
-        else:
-            asyncio.get_running_loop().call_later(_CHILDREN_GRACE, self.end_children, signal.SIGKILL)
+        if at_once:
+            _signal_group(group, signal.SIGKILL)
+        elif _signal_group(group, signal.SIGTERM):
+            _leaving.add(group)
+            asyncio.get_running_loop().call_later(_CHILDREN_GRACE, _end_of_grace, group)
 
     def unwatch(self) -> None:
         """
@@ -237,3 +239,36 @@ class ServerProcess:
             asyncio.get_running_loop().remove_reader(self._pid_fd)
             os.close(self._pid_fd)
             self._pid_fd = None
+
+
+def _signal_group(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _end_of_grace(group: int) -> None:
+    if group in _leaving:
+        _leaving.discard(group)
+        _signal_group(group, signal.SIGKILL)
+
+
+async def end_those_left_behind() -> None:
+    """
+    Wait until what servers have left behind has ended, for as long as it is given, and kill the rest.
+    """
+    try:
+        async with asyncio.timeout(_CHILDREN_GRACE):
+            while any(_signal_group(group, 0) for group in _leaving):
+                await asyncio.sleep(_POLL_INTERVAL)
+    except TimeoutError:
+        pass  # that is what they were given
+    finally:
+        for group in list(_leaving):
+            _end_of_grace(group)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leaving.clear)  # they are the parent's
