@@ -343,10 +343,8 @@ class MCPConnection:
         except (TimeoutError, RuntimeError) as error:
             _warn_of_close(supervisor, error)
 
-    def abandon(self) -> None:
-        """
-        Stop using the session as `close` does, without waiting for its end.
-        """
+    def _abandon(self) -> None:
+        # As `close`, without waiting for the end of the session.
         supervisor = self._release()
         if supervisor is not None:
             AsyncExecutor.get_instance().post(lambda: close_in_background(supervisor))
@@ -377,7 +375,7 @@ class MCPConnection:
         try:
             self.open()
         except BaseException:
-            self.abandon()
+            self._abandon()
             raise
         return self
 
@@ -398,7 +396,7 @@ class MCPConnection:
         try:
             await self.open_async()
         except BaseException:
-            self.abandon()
+            self._abandon()
             raise
         return self
 
