@@ -12,7 +12,7 @@ from abc import abstractmethod
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 import mcp
 from haystack_integrations.tools.mcp.base_client import (
@@ -72,6 +72,13 @@ class _QuoteRedaction(logging.Filter):
 for _name in ("stdio", "sse", "streamable_http", "client"):
     logging.getLogger(f"mcp.client.{_name}").addFilter(_QuoteRedaction())
 logging.getLogger("client").addFilter(_QuoteRedaction())  # the SDK's client.session
+
+
+# Pydantic completes some models of the SDK when they are used first, under a lock. A process that was forked just then
+# could never take it, so they are completed before there is a session.
+for _model in list(vars(types).values()):
+    if isinstance(_model, type) and issubclass(_model, BaseModel) and not _model.__pydantic_complete__:
+        _model.model_rebuild()
 
 
 @cache
