@@ -215,7 +215,8 @@ class TestShutdown:
         assert not executor.get_loop().is_running()
         assert isinstance(caller.exception(timeout=LIMIT), TimeoutError)
 
-    def test_of_a_loop_that_a_task_has_ended_makes_way_for_a_new_one(self, recwarn):
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    def test_of_a_loop_that_a_task_has_ended_makes_way_for_a_new_one(self):
         async def leave() -> None:
             raise SystemExit(3)
 

@@ -8,7 +8,6 @@ Whatever happens to a server over stdio: nothing hangs, nothing leaks, nothing r
 
 import asyncio
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -271,9 +270,9 @@ class TestServerDown:
             assert "exit code 9" in str(failure.value)
             # Nobody waits any more, so nobody tries any more.
             wait_until(lambda: connection.status().state == "lost", "the end of the attempts")
+            wait_until(connection._supervisor._opening._task.done, "the end of what tries")
             starts = gate.starts
-            time.sleep(1)
-            assert gate.starts == starts
+        assert gate.starts == starts
 
 
 class TestNoStart:

@@ -65,7 +65,6 @@ class MCPClient(ABC):
         :param base_delay: Delay before the second attempt in seconds; it doubles with every other one. Likewise.
         :param max_delay: Longest delay between attempts in seconds. Likewise.
         """
-        self.session = None
         self.exit_stack = AsyncExitStack()
         self.max_retries = max_retries
         self.base_delay = base_delay

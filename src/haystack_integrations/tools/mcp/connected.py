@@ -73,7 +73,7 @@ class Connected:
             self._load(generation, definitions)
         except (MCPToolNotFoundError, ValueError):
             if not self._generation and not self._connection.status().in_flight:  # this server is of no use
-                self._connection._abandon()
+                self._connection._leave()
             raise
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Connected:
         try:
             self.warm_up()
         except BaseException:
-            self._connection._abandon()
+            self._connection._leave()
             raise
 
     def __exit__(
@@ -124,7 +124,7 @@ class Connected:
         try:
             await self.warm_up_async()
         except BaseException:
-            self._connection._abandon()
+            self._connection._leave()
             raise
         return self
 

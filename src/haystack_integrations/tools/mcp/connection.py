@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from haystack import logging
 
 from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPTimeoutError
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
 from haystack_integrations.tools.mcp.registry import close_in_background, registry, release_from_anywhere
 from haystack_integrations.tools.mcp.server_info import MCPServerInfo
 
@@ -331,11 +331,10 @@ class MCPConnection:
         Idempotent, and callable from any thread. From the executor's own thread, where waiting would block the loop
         that has to do it, it only sees to it. A later use opens a session again.
         """
-        supervisor = self._release()
+        supervisor = self._leave()
         if supervisor is None:
             return
         executor = AsyncExecutor.get_instance()
-        executor.post(lambda: close_in_background(supervisor))
         if executor.in_loop_thread():
             return
         try:
@@ -343,11 +342,14 @@ class MCPConnection:
         except (TimeoutError, RuntimeError) as error:
             _warn_of_close(supervisor, error)
 
-    def _abandon(self) -> None:
-        # As `close`, without waiting for the end of the session.
+    def _leave(self) -> Supervisor | None:
+        """
+        Stop using the supervisor, and have it closed in the background if nobody else does; give it then.
+        """
         supervisor = self._release()
         if supervisor is not None:
             AsyncExecutor.get_instance().post(lambda: close_in_background(supervisor))
+        return supervisor
 
     async def close_async(self) -> None:
         """
@@ -355,14 +357,11 @@ class MCPConnection:
 
         Idempotent, and callable from any loop. A later use opens a session again.
         """
-        supervisor = self._release()
+        supervisor = self._leave()  # it is closed even if the caller is cancelled
         if supervisor is None:
             return
-        executor = AsyncExecutor.get_instance()
-        # It goes on even if the caller is cancelled, before or while it waits.
-        executor.post(lambda: close_in_background(supervisor))
         try:
-            await executor.run_async(_closed(supervisor), _CLOSE_TIMEOUT)
+            await AsyncExecutor.get_instance().run_async(_closed(supervisor), _CLOSE_TIMEOUT)
         except (TimeoutError, RuntimeError) as error:
             _warn_of_close(supervisor, error)
 
@@ -375,7 +374,7 @@ class MCPConnection:
         try:
             self.open()
         except BaseException:
-            self._abandon()
+            self._leave()
             raise
         return self
 
@@ -396,7 +395,7 @@ class MCPConnection:
         try:
             await self.open_async()
         except BaseException:
-            self._abandon()
+            self._leave()
             raise
         return self
 
@@ -452,6 +451,6 @@ def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any]
     if isinstance(error, TimeoutError):
         msg = f"Failed to invoke Tool `{tool_name}`: {error} (its event loop is blocked). The tool may have run."
         return MCPTimeoutError(msg, tool_name, tool_args)
-    fate = "may have run" if str(error) == AsyncExecutor.CANCELLED else "did not run"
+    fate = "may have run" if isinstance(error, OperationCancelledError) else "did not run"
     msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool {fate}."
     return MCPInvocationError(msg, tool_name, tool_args)

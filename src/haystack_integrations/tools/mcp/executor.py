@@ -33,6 +33,18 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+class OperationCancelledError(RuntimeError):
+    """
+    Raised when the executor was shut down while an operation was under way in it.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the OperationCancelledError.
+        """
+        super().__init__("The operation was cancelled because the AsyncExecutor was shut down.")
+
+
 class AsyncExecutor:
     """
     Thread-safe event loop executor for running async code from sync contexts.
@@ -54,9 +66,6 @@ class AsyncExecutor:
     assert executor.run(asyncio.sleep(0.01, result="done"), timeout=5) == "done"
     ```
     """
-
-    # Text of the error of an operation that was under way.
-    CANCELLED: ClassVar[str] = "The operation was cancelled because the AsyncExecutor was shut down."
 
     # Awaited in the loop before what runs in it is cancelled.
     before_shutdown: ClassVar[Callable[[], Coroutine[Any, Any, None]] | None] = None
@@ -144,7 +153,7 @@ class AsyncExecutor:
         try:
             return future.result(timeout)
         except concurrent.futures.CancelledError:
-            raise RuntimeError(self.CANCELLED) from None
+            raise OperationCancelledError from None
         except TimeoutError:
             if future.done():  # the coroutine's own TimeoutError, or a result that came in the very last moment
                 return future.result()
@@ -188,7 +197,7 @@ class AsyncExecutor:
                 msg = f"Operation timed out after {timeout} seconds"
                 raise TimeoutError(msg) from None
             # It was not the caller who was cancelled; a bare CancelledError would end the caller's whole run.
-            raise RuntimeError(self.CANCELLED) from None
+            raise OperationCancelledError from None
         finally:
             if timer is not None:
                 timer.cancel()

@@ -42,8 +42,8 @@ _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, htt
 
 _SESSION_HEADER = "mcp-session-id"
 
-# What a server says about a message that it did not take in: the tool did not run. To the latter it will say the same
-# again, so sending the message again is no use.
+# What a server says about a message that it did not take in, so that the tool did not run: it does not know the
+# session, or it denies the message, and would deny it again.
 _SESSION_GONE = frozenset({404, 410})
 _DENIED = frozenset({401, 403, 405})
 

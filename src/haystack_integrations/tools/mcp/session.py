@@ -220,8 +220,7 @@ class Session:
             if lives:
                 await asyncio.wait(lives, timeout=_KILLED_TIMEOUT)
             raise
-        finally:
-            _kill(sessions)
+        _kill(sessions)  # those whose closing took too long, and was given up
 
     @classmethod
     def of_running_loop(cls) -> list[Session]:
