@@ -177,6 +177,27 @@ class TestWhatIsSaid:
         assert SECRET not in str(raised.value)
         assert raised.value.__cause__ is None
 
+    @pytest.mark.parametrize("transport", ["stdio", "sse", "streamable-http"])
+    def test_an_argument_that_cannot_be_sent_is_named_and_harms_no_other_call(
+        self, transport: str, stdio_server: Any, shared_http_server: Any
+    ) -> None:
+        info: MCPServerInfo
+        if transport == "stdio":
+            server = stdio_server()
+            info = StdioServerInfo(server.command, server.args)
+        else:
+            kind = SSEServerInfo if transport == "sse" else StreamableHttpServerInfo
+            info = kind(url=shared_http_server(transport).url)
+        arguments = [f"{SECRET}\ud83d", SECRET.encode() + b"\xff", {"deep": object()}]
+        with MCPConnection(info, invocation_timeout=60) as connection:
+            for argument in arguments:
+                with pytest.raises(MCPInvocationError, match="argument 'text' cannot be sent as JSON") as raised:
+                    connection.call_tool("echo", {"text": argument})
+                assert SECRET not in str(raised.value)
+                assert "may have run" not in str(raised.value)
+            assert "hello" in str(connection.call_tool("echo", {"text": "hello"}))
+            assert connection.status().sessions == 1
+
     def test_a_timeout_is_not_its_own_cause(self, stdio_server: Any) -> None:
         server = stdio_server()
         info = StdioServerInfo(server.command, server.args)

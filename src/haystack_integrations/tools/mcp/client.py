@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from haystack.utils import Secret
@@ -32,7 +33,8 @@ from haystack_integrations.tools.mcp.server_info import (
     resolve_secrets,
 )
 from haystack_integrations.tools.mcp.session_client import SessionClient, client_info
-from haystack_integrations.tools.mcp.stdio_process import ServerProcess, StderrTail
+from haystack_integrations.tools.mcp.stdio_process import ServerProcess
+from haystack_integrations.tools.mcp.stdio_transport import StdioTransport
 from mcp import types
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -79,7 +81,6 @@ class StdioClient(SessionClient):
         self.env = env
         self.cwd = cwd
         self._process: ServerProcess | None = None
-        self._stderr: StderrTail | None = None
 
     async def connect(self) -> list[types.Tool]:
         """
@@ -99,17 +100,11 @@ class StdioClient(SessionClient):
     async def _open_transport(self) -> mcp.Client:
         command = check_command(self.command, self.env)
         env = resolve_secrets(self.env)
-        self._stderr = StderrTail(env.values())
-        parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
-        transport = stdio_client(parameters, errlog=self._stderr.open())
-        self._process = ServerProcess(transport)
-        return self._client(transport)
-
-    async def _opened(self) -> None:
-        if self._stderr is not None:
-            self._stderr.started()
-        if self._process is not None:
-            self._process.watch(self._stream_ended)
+        if sys.platform == "win32":  # there it takes job objects to end all that a server started, which the SDK has
+            parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
+            return self._client(stdio_client(parameters))
+        self._process = ServerProcess(command, self.args, env, self.cwd)
+        return self._client(StdioTransport(self._process))
 
     def kill(self) -> None:
         """
@@ -145,7 +140,7 @@ class StdioClient(SessionClient):
         return "Run its command in a terminal to see why." if has_ended else None
 
     def _last_words(self) -> str:
-        text = self._stderr.text() if self._stderr is not None else ""
+        text = self._process.stderr.text() if self._process is not None else ""
         return f" (its stderr ends: {text})" if text else ""
 
     def progress(self) -> str:
@@ -158,10 +153,7 @@ class StdioClient(SessionClient):
 
     def _release(self) -> None:
         if self._process is not None:
-            self._process.unwatch()
             self._process.end_children()
-        if self._stderr is not None:
-            self._stderr.close()
 
 
 class _HttpClient(SessionClient):

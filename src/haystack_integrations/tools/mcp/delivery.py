@@ -154,11 +154,12 @@ class _TappedReadStream(_TappedStream):
 
 class _TappedWriteStream(_TappedStream):
     """
-    The stream of a session's outgoing messages, which counts tool calls.
+    The stream of a session's outgoing messages, which counts tool calls and tells when none is taken any more.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
         super().__init__(stream)
+        self._ended = ended
         self._cancellations: set[asyncio.Task[None]] = set()
 
     async def send(self, message: Any) -> None:
@@ -170,15 +171,16 @@ class _TappedWriteStream(_TappedStream):
             self._cancellations.add(task)
             task.add_done_callback(self._cancellations.discard)
             return
-        if delivery is None or method != CALL_METHOD:
-            await self._stream.send(message)
-            return
-        delivery.sent += 1
+        call = delivery if method == CALL_METHOD else None
+        if call is not None:
+            call.sent += 1
         try:
             await self._stream.send(message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            # The streams of the transports have no buffer: what they refuse was not taken over by anybody.
-            delivery.refused += 1
+            if call is not None:
+                # The streams of the transports have no buffer: what they refuse was not taken over by anybody.
+                call.refused += 1
+            self._ended()
             raise
 
     async def _send_cancellation(self, message: Any) -> None:
@@ -200,7 +202,7 @@ class TappedTransport:
         Initialize the TappedTransport.
 
         :param transport: The transport.
-        :param ended: Called when no more message can come in.
+        :param ended: Called when no more message can come in or go out.
         :param before_close: Awaited before the transport is closed, whatever the reason.
         """
         self._transport = transport
@@ -214,7 +216,7 @@ class TappedTransport:
         :returns: Its streams, tapped.
         """
         read, write = await self._transport.__aenter__()
-        return _TappedReadStream(read, self._ended), _TappedWriteStream(write)
+        return _TappedReadStream(read, self._ended), _TappedWriteStream(write, self._ended)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

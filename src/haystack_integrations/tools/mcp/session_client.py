@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 import mcp
 from haystack_integrations.tools.mcp.base_client import (
@@ -128,9 +129,6 @@ class SessionClient(MCPClient):
     async def _open_transport(self) -> mcp.Client:
         """Build the SDK client over the transport, not yet entered."""
 
-    async def _opened(self) -> None:
-        """Run when the session is open."""
-
     def _is_over(self) -> bool:
         """Look whether the session has ended, before the event loop notices."""
         return False
@@ -190,7 +188,6 @@ class SessionClient(MCPClient):
         try:
             client = await self._open_transport()
             async with client:
-                await self._opened()
                 self._sdk = client
                 if not opened.done():
                     opened.set_result(None)
@@ -299,6 +296,7 @@ class SessionClient(MCPClient):
             self._ending.set()
             await settled(self._ended, _POST_MORTEM)
             raise CallNotDeliveredError(self._lost_because or "the session has ended", session_lost=True)
+        _check_arguments(tool_name, tool_args)
         delivery = Delivery()
         token = current_delivery.set(delivery)
         try:
@@ -384,6 +382,23 @@ class SessionClient(MCPClient):
 
 def _find_protocol_error(error: BaseException) -> ProtocolError | None:
     return next((leaf for leaf in leaves(error) if isinstance(leaf, ProtocolError)), None)
+
+
+def _check_arguments(tool_name: str, tool_args: dict[str, Any]) -> None:
+    # A model's answer may hold half of a surrogate pair. What the SDK cannot write ends the session of everybody.
+    try:
+        to_json(tool_args)
+        return
+    except ValueError:
+        pass
+    for name, value in tool_args.items():
+        try:
+            to_json({name: value})
+        except ValueError as error:
+            # The errors about text quote it.
+            what = "it holds text that is no valid Unicode" if "utf-8" in str(error) else describe_error(error)
+            msg = f"Failed to invoke Tool `{tool_name}`: the argument {name!a} cannot be sent as JSON: {what}"
+            raise MCPInvocationError(msg, tool_name, tool_args) from None
 
 
 def _describe_runtime_error(error: RuntimeError) -> str:

@@ -6,27 +6,35 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import os
 import select
 import signal
-import sys
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TextIO
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
-import anyio
 from haystack import logging
 
+from haystack_integrations.tools.mcp.delivery import settled
 from haystack_integrations.tools.mcp.redaction import REDACTED
-from mcp.client._transport import TransportStreams
+from mcp.client.stdio import get_default_environment
 
 logger = logging.getLogger(__name__)
 
-# What a server started and left behind has this long, in seconds, to end after SIGTERM; as long as the SDK gives.
-_CHILDREN_GRACE = 2.0
+# What a server and what it started have to end, in seconds: after the end of its input, and again after SIGTERM. As
+# long as the SDK gives.
+_GRACE = 2.0
+
+# How long the output of a process is read on after its end. Another process may hold the pipe, and keep it open.
+_LAST_WORDS_TIMEOUT = 0.2
 
 _POLL_INTERVAL = 0.02
+
+# So many bytes of messages that nobody took yet are read; then the server has to wait.
+_READ_AHEAD = 1024 * 1024
+
+_STDIN, _STDOUT, _STDERR = range(3)
 
 _TAIL_LINES = 20
 _LINE_LENGTH = 500
@@ -40,7 +48,7 @@ _leaving: set[int] = set()
 
 class StderrTail:
     """
-    Reads the standard error of a server process, logs it at debug level and keeps its last lines for error messages.
+    Takes the standard error of a server process, logs it at debug level and keeps its last lines for error messages.
 
     The values of the server's environment variables are blotted out, since they may be secrets.
     """
@@ -57,68 +65,25 @@ class StderrTail:
         self._lines: deque[str] = deque(maxlen=_TAIL_LINES)
         self._rest = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._read_fd: int | None = None
-        self._write_end: TextIO | None = None
 
-    def open(self) -> TextIO:
+    def feed(self, data: bytes) -> None:
         """
-        Open the pipe and start reading it in the running loop.
+        Take what the process wrote.
 
-        :returns: The file to start the process with; close it here with `started` once the process has it.
+        :param data: The bytes.
         """
-        read_fd, write_fd = os.pipe()
-        os.set_blocking(read_fd, False)
-        try:
-            asyncio.get_running_loop().add_reader(read_fd, self._read)
-        except NotImplementedError:  # the event loop of Windows: the server's lines go to the terminal, unread
-            os.close(read_fd)
-            os.close(write_fd)
-            return sys.stderr
-        self._read_fd = read_fd
-        self._write_end = os.fdopen(write_fd, "w")
-        return self._write_end
-
-    def started(self) -> None:
-        """
-        Close this process' copy of the writing end, so that the end of the server's is noticed.
-        """
-        if self._write_end is not None:
-            self._write_end.close()
-            self._write_end = None
-
-    def _read(self) -> None:
-        if self._read_fd is None:
-            return
-        try:
-            data = os.read(self._read_fd, 65536)
-        except BlockingIOError:
-            return
-        if not data:
-            self._stop_reading()
-            return
         *lines, self._rest = (self._rest + self._decoder.decode(data)).split("\n")
         self._rest = self._rest[-_LINE_LENGTH * 4 :]
         for line in lines:
-            self._keep(line)
+            text = self._clean(line)
+            if text:
+                self._lines.append(text)
+                logger.debug("MCP server: {line}", line=text)
 
     def _clean(self, line: str) -> str:
         for secret in self._secrets:
             line = line.replace(secret, REDACTED)
         return " ".join(line.split())[:_LINE_LENGTH]
-
-    def _keep(self, line: str) -> None:
-        text = self._clean(line)
-        if text:
-            self._lines.append(text)
-            logger.debug("MCP server: {line}", line=text)
-
-    def _stop_reading(self) -> None:
-        if self._read_fd is not None:
-            asyncio.get_running_loop().remove_reader(self._read_fd)
-            os.close(self._read_fd)
-            self._read_fd = None
-        self._keep(self._rest)
-        self._rest = ""
 
     def text(self) -> str:
         """
@@ -129,81 +94,191 @@ class StderrTail:
         rest = self._clean(self._rest)
         return " | ".join([*self._lines, rest] if rest else self._lines)
 
-    def close(self) -> None:
-        """
-        Stop reading.
-        """
-        if self._read_fd is not None:
-            self._read()  # what the process said last may still be in the pipe
-        self._stop_reading()
-        self.started()
 
-
-class ServerProcess:
+class ServerProcess(asyncio.SubprocessProtocol):
     """
-    The process of an SDK stdio transport: when it ends, and how.
+    A server process with the lines it writes and reads, from its start to the end of what it left behind.
+
+    It belongs to the event loop it was started in. States: new -> running -> over (nothing more is read: the process
+    ended, it closed its output, or a message could not be written whole) -> stopped.
     """
 
-    def __init__(self, transport: AbstractAsyncContextManager[TransportStreams]) -> None:
+    def __init__(self, command: str, args: list[str], env: Mapping[str, str], cwd: str | None) -> None:
         """
         Initialize the ServerProcess.
 
-        :param transport: What the SDK's `stdio_client` returned.
+        :param command: The command.
+        :param args: Its arguments.
+        :param env: Its environment, over the few variables that every server inherits.
+        :param cwd: Its working directory.
         """
-        self._transport = transport
+        self._command = [command, *args]
+        self._env = env
+        self._cwd = cwd
+        self.stderr = StderrTail(env.values())
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._group: int | None = None
         self._pid_fd: int | None = None
         self._poll: select.poll | None = None
-        self._group: int | None = None
+        self._ended = asyncio.Event()
+        self._silent = asyncio.Event()
+        self._over = False
+        self._last_words: asyncio.TimerHandle | None = None
+        self._outputs = {_STDOUT, _STDERR}
+        self._paused = False
+        self._lines: deque[bytes] = deque()
+        self._line: list[bytes] = []
+        self._unread = 0
+        self._readable = asyncio.Event()
+        self._writable = asyncio.Event()
 
-    def _process(self) -> Any:
-        # The SDK has no accessor for the process; its generator's local variable is the one place that knows it.
-        frame = getattr(getattr(self._transport, "gen", None), "ag_frame", None)
-        return frame.f_locals.get("process") if frame is not None else None
-
-    async def exit_code(self, timeout: float = 1.0) -> int | None:
+    async def start(self) -> None:
         """
-        Find out with which code the process ended, before the transport is closed.
+        Start the process, as the leader of a session and a process group of its own.
 
-        :param timeout: How long to wait for the end, in seconds.
-        :returns: The exit code (negative: the signal that killed it), or None if it still runs or cannot be known.
+        :raises OSError: If it cannot be started.
         """
-        process = self._process()
-        if process is None:
-            return None
-        with anyio.move_on_after(timeout):
-            # Not process.wait(), which also waits for the pipes, and a grandchild may hold these.
-            while process.returncode is None:
-                await anyio.sleep(0.01)
-        code: int | None = process.returncode
-        return code
+        env = {**get_default_environment(), **self._env}
+        loop = asyncio.get_running_loop()
+        await loop.subprocess_exec(lambda: self, *self._command, env=env, cwd=self._cwd, start_new_session=True)
 
-    def watch(self, ended: Callable[[], None]) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """
-        Have the end of the process noticed even if a grandchild keeps its pipes open.
+        Take over the process that was started.
 
-        Where the platform has no way to wait for a process in an event loop, the end of the pipes has to do.
-
-        :param ended: Called in the running loop when the process ended.
+        :param transport: The event loop's hold of it.
         """
-        process = self._process()
-        if process is None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self._group = self._transport.get_pid()
+        if hasattr(os, "pidfd_open"):
+            # If not even this can be done, it has ended already or the kernel is too old: the event loop will tell.
+            with contextlib.suppress(OSError):
+                self._pid_fd = os.pidfd_open(self._group)
+                self._poll = select.poll()
+                self._poll.register(self._pid_fd, select.POLLIN)
+        self._writable.set()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """
+        Take what the process wrote.
+
+        :param fd: Whether to its standard output or to its standard error.
+        :param data: The bytes.
+        """
+        if fd == _STDERR:
+            self.stderr.feed(data)
             return
-        self._group = process.pid  # the SDK starts every server as the leader of a process group of its own
-        if not hasattr(os, "pidfd_open"):
-            return
-        try:
-            pid_fd = os.pidfd_open(process.pid)
-        except OSError:  # it has ended already, which the end of its pipes will tell, or the kernel is too old
-            return
-        self._pid_fd = pid_fd
-        self._poll = select.poll()
-        self._poll.register(pid_fd, select.POLLIN)
+        if self._over:
+            return  # it is still read, so that a full pipe does not keep the process from ending
+        first, *others = data.split(b"\n")
+        self._line.append(first)
+        for other in others:
+            line = b"".join(self._line)
+            self._line = [other]
+            self._lines.append(line)
+            self._unread += len(line)
+        if others:
+            self._readable.set()
+        if self._unread > _READ_AHEAD and not self._paused:
+            pipe = self._pipe(_STDOUT)
+            if pipe is not None:
+                self._paused = True
+                pipe.pause_reading()
 
-        def notice() -> None:
-            self.unwatch()
-            ended()
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """
+        Note that a pipe was closed.
 
-        asyncio.get_running_loop().add_reader(pid_fd, notice)
+        :param fd: Which one.
+        :param exc: Why, if not by the process.
+        """
+        self._outputs.discard(fd)
+        if not self._outputs:
+            self._silent.set()
+        if fd == _STDOUT:
+            self._end_of_output()
+        elif fd == _STDIN:
+            self._writable.set()
+            if exc is not None:  # a part of a message was not taken, so that it has no answer
+                self._await_end_of_output()
+
+    def process_exited(self) -> None:
+        """
+        Note that the process ended.
+        """
+        self._ended.set()
+        self._await_end_of_output()
+
+    def _await_end_of_output(self) -> None:
+        if self._last_words is None and not self._over:
+            self._last_words = asyncio.get_running_loop().call_later(_LAST_WORDS_TIMEOUT, self._end_of_last_words)
+
+    def _end_of_last_words(self) -> None:
+        self._last_words = None
+        if self._paused:  # there may be more to read
+            self._await_end_of_output()
+        else:
+            self._end_of_output()
+
+    def _end_of_output(self) -> None:
+        self._over = True
+        self._readable.set()
+
+    def pause_writing(self) -> None:
+        """
+        Have writers wait.
+        """
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """
+        Have writers go on.
+        """
+        self._writable.set()
+
+    async def read_line(self) -> bytes | None:
+        """
+        Take the next line of the standard output. To be awaited by one task at a time.
+
+        :returns: The line without its end, or None if there will be no more.
+        """
+        while not self._lines:
+            if self._over:
+                return None
+            self._readable.clear()
+            await self._readable.wait()
+        line = self._lines.popleft()
+        self._unread -= len(line)
+        if self._unread <= _READ_AHEAD:
+            self._read_on()
+        return line
+
+    async def write(self, data: bytes) -> None:
+        """
+        Hand a message to the process, once it has taken most of those before.
+
+        :param data: The message.
+        :raises BrokenPipeError: If it takes none any more. Nothing of this one was written.
+        """
+        while not self._writable.is_set():
+            await self._writable.wait()
+        pipe = self._pipe(_STDIN)
+        if pipe is None:
+            raise BrokenPipeError
+        pipe.write(data)
+        if pipe.is_closing():  # the first attempt failed
+            raise BrokenPipeError
+
+    def _pipe(self, fd: int) -> Any:
+        # None once it is closed: uvloop's raise at whatever is done to them then.
+        pipe = self._transport.get_pipe_transport(fd) if self._transport is not None else None
+        return None if pipe is None or pipe.is_closing() else pipe
+
+    def _read_on(self) -> None:
+        pipe = self._pipe(_STDOUT)
+        if self._paused and pipe is not None:
+            pipe.resume_reading()
+        self._paused = False
 
     def has_ended(self) -> bool:
         """
@@ -211,34 +286,74 @@ class ServerProcess:
 
         :returns: True if it has for sure.
         """
-        return self._pid_fd is not None and self._poll is not None and bool(self._poll.poll(0))
+        return self._ended.is_set() or (self._poll is not None and bool(self._poll.poll(0)))
+
+    async def exit_code(self, timeout: float = 1.0) -> int | None:
+        """
+        Find out with which code the process ended, and read what it wrote last to its standard error.
+
+        :param timeout: How long to wait for the end, in seconds.
+        :returns: The exit code (negative: the signal that killed it), or None if it still runs.
+        """
+        if self._transport is None or not await settled(self._ended, timeout):
+            return None
+        await settled(self._silent, _LAST_WORDS_TIMEOUT)
+        return self._transport.get_returncode()
+
+    async def stop(self) -> None:
+        """
+        End the process: close its input, and if that does not help, ask it and then force it to.
+
+        The order is the protocol's: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
+        """
+        if self._transport is None:
+            return
+        try:
+            self._end_of_output()
+            self._lines.clear()
+            self._read_on()
+            pipe = self._pipe(_STDIN)
+            if pipe is not None:
+                pipe.close()
+            for number in (None, signal.SIGTERM, signal.SIGKILL):
+                if number is not None:
+                    _signal_group(self._transport.get_pid(), number)
+                if await settled(self._ended, _GRACE):
+                    return
+            logger.warning("The MCP server process {pid} is still there after SIGKILL", pid=self._transport.get_pid())
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._last_words is not None:
+            self._last_words.cancel()
+        self._poll = None
+        if self._pid_fd is not None:
+            os.close(self._pid_fd)
+            self._pid_fd = None
+        if self._transport is None:
+            return
+        pipe = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_STDIN))
+        if pipe is not None and pipe.get_write_buffer_size():  # closing it waits until all is written
+            pipe.abort()
+        # It kills a process that still runs, which may be another user's by now.
+        with contextlib.suppress(PermissionError):
+            self._transport.close()
 
     def end_children(self, *, at_once: bool = False) -> None:
         """
-        End the process and what it started and left behind, once the transport is closed or cannot be.
+        End what the process started and left behind, and the process if it was not stopped.
 
         :param at_once: Whether to kill them; else they are asked to end, and have some time to do so.
         """
-        process = self._process()
         group, self._group = self._group, None
-        if group is None and process is not None and process.returncode is None:
-            group = process.pid  # it is still being connected to
-        if group is None or not hasattr(os, "killpg"):
+        if group is None:
             return
         if at_once:
             _signal_group(group, signal.SIGKILL)
         elif _signal_group(group, signal.SIGTERM):
             _leaving.add(group)
-            asyncio.get_running_loop().call_later(_CHILDREN_GRACE, _end_of_grace, group)
-
-    def unwatch(self) -> None:
-        """
-        Stop watching.
-        """
-        if self._pid_fd is not None:
-            asyncio.get_running_loop().remove_reader(self._pid_fd)
-            os.close(self._pid_fd)
-            self._pid_fd = None
+            asyncio.get_running_loop().call_later(_GRACE, _end_of_grace, group)
 
 
 def _signal_group(group: int, number: int) -> bool:
@@ -260,7 +375,7 @@ async def end_those_left_behind() -> None:
     Wait until what servers have left behind has ended, for as long as it is given, and kill the rest.
     """
     try:
-        async with asyncio.timeout(_CHILDREN_GRACE):
+        async with asyncio.timeout(_GRACE):
             while any(_signal_group(group, 0) for group in _leaving):
                 await asyncio.sleep(_POLL_INTERVAL)
     except TimeoutError:

@@ -1,0 +1,281 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A server process by itself, in both kinds of event loop: what it reads and writes, and how it ends.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCNotification
+
+from haystack_integrations.tools.mcp.stdio_process import _LAST_WORDS_TIMEOUT, ServerProcess
+from haystack_integrations.tools.mcp.stdio_transport import StdioTransport
+from tests.support.processes import is_alive
+from tests.support.waiting import LIMIT, wait_until_async
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+# More than a pipe holds.
+BIG = 1_000_000
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request) -> Run:
+    """
+    Runs a coroutine in a new event loop of that kind.
+    """
+    factory = None if request.param == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+
+    def run_it(coroutine: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(coroutine, LIMIT))
+
+    return run_it
+
+
+@asynccontextmanager
+async def process_of(script: str, *args: str, env: dict[str, str] | None = None) -> AsyncIterator[ServerProcess]:
+    process = ServerProcess(sys.executable, ["-u", "-c", script, *args], env or {}, None)
+    await process.start()
+    try:
+        yield process
+    finally:
+        await process.stop()
+        process.end_children()
+
+
+def message(text: str) -> SessionMessage:
+    return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=text))
+
+
+class TestReading:
+    def test_what_a_process_writes_right_before_its_end_is_read(self, run):
+        async def read() -> None:
+            for _ in range(10):
+                async with process_of("import os; print('x' * 200_000); print('last'); os._exit(3)") as process:
+                    assert await process.read_line() == b"x" * 200_000
+                    assert await process.read_line() == b"last"
+                    assert await process.read_line() is None
+                    assert await process.exit_code() == 3
+
+        run(read())
+
+    def test_ends_with_the_process_although_another_holds_the_pipe(self, run, tmp_path):
+        script = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+print(child.pid)
+"""
+
+        async def read() -> None:
+            async with process_of(script) as process:
+                child = psutil.Process(int(await process.read_line()))
+                assert await process.read_line() is None
+                assert is_alive(child.pid)
+                assert await process.exit_code() == 0
+            await wait_until_async(lambda: not is_alive(child.pid), "the end of what was left behind")
+
+        run(read())
+
+    def test_is_no_more_than_somebody_takes(self, run):
+        script = """
+import sys
+for number in range(200):
+    print(f"{number}:".ljust(100_000, "x"))
+    print(number, file=sys.stderr)
+"""
+
+        async def read() -> None:
+            async with process_of(script) as process:
+                await wait_until_async(lambda: process._paused, "the pause")
+                assert len(process._lines) < 20
+                for number in range(200):
+                    line = await process.read_line()
+                    assert line is not None
+                    assert line.startswith(b"%d:" % number)
+                    assert len(line) == 100_000
+                assert await process.read_line() is None
+
+        run(read())
+
+    def test_goes_on_after_the_end_of_the_process_until_all_is_taken(self, run, tmp_path):
+        script = """
+import os, sys, time
+for number in range(11):
+    print("x" * 100_000)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+print("last")
+"""
+
+        async def read() -> None:
+            async with process_of(script, str(tmp_path / "paused")) as process:
+                await wait_until_async(lambda: process._paused, "the pause")
+                (tmp_path / "paused").touch()
+                await process._ended.wait()
+                await asyncio.sleep(2 * _LAST_WORDS_TIMEOUT)
+                lines = [await process.read_line() for _ in range(13)]
+                assert lines == [b"x" * 100_000] * 11 + [b"last", None]
+
+        run(read())
+
+    def test_skips_what_is_no_message_and_says_so_once_without_quoting_it(self, run, caplog):
+        script = r"""
+import sys
+sys.stdout.buffer.write(b'Welcome, s3same!\n\n\xff\xfe s3same\n{"jsonrpc": "2.0", "s3same": 1}\n')
+sys.stdout.buffer.write(b'{"jsonrpc": "2.0", "method": "one"}\r\n{"jsonrpc": "2.0", ')
+sys.stdout.buffer.flush()
+sys.stdout.buffer.write(b'"method": "two"}\n{"jsonrpc"')
+"""
+
+        async def read() -> None:
+            transport = StdioTransport(ServerProcess(sys.executable, ["-c", script], {}, None))
+            async with transport as (incoming, _):
+                assert [item.message.method async for item in incoming] == ["one", "two"]
+                with pytest.raises(anyio.EndOfStream):
+                    await incoming.receive()
+
+        caplog.set_level("WARNING")
+        run(read())
+        assert caplog.text.count("no message") == 1
+        assert "s3same" not in caplog.text
+
+
+class TestWriting:
+    READER = """
+import os, sys, time
+print("ready")
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+for line in sys.stdin:
+    print(len(line), line[:9].strip())
+"""
+
+    def test_what_was_given_up_while_the_process_took_nothing_is_not_written(self, run, tmp_path):
+        async def write() -> None:
+            async with process_of(self.READER, str(tmp_path / "go")) as process:
+                assert await process.read_line() == b"ready"
+                await process.write(b"first".ljust(BIG) + b"\n")
+                second = asyncio.create_task(process.write(b"second\n"))
+                third = asyncio.create_task(process.write(b"third\n"))
+                await asyncio.wait([second, third], timeout=0.2)
+                assert not second.done()
+                second.cancel()
+                (tmp_path / "go").touch()
+                await third
+                assert await process.read_line() == b"%d first" % (BIG + 1)
+                assert await process.read_line() == b"6 third"
+
+        run(write())
+
+    def test_messages_of_many_are_written_whole(self, run, tmp_path):
+        async def write() -> None:
+            (tmp_path / "go").touch()
+            async with process_of(self.READER, str(tmp_path / "go")) as process:
+                assert await process.read_line() == b"ready"
+                writers = [asyncio.create_task(process.write(b"%d".ljust(100_000) % n + b"\n")) for n in range(30)]
+                numbers = {int((await process.read_line() or b"").split()[1]) for _ in range(30)}
+                assert numbers == set(range(30))
+                await asyncio.gather(*writers)
+
+        run(write())
+
+    def test_to_a_process_that_has_ended_is_refused(self, run):
+        async def write() -> None:
+            process = ServerProcess(sys.executable, ["-c", ""], {}, None)
+            async with StdioTransport(process) as (incoming, outgoing):
+                assert [item async for item in incoming] == []
+                assert await process.exit_code(LIMIT) == 0
+                assert process.has_ended()
+                with pytest.raises(anyio.BrokenResourceError):
+                    await outgoing.send(message("lost"))
+                await outgoing.aclose()
+                with pytest.raises(anyio.ClosedResourceError):
+                    await outgoing.send(message("too late"))
+
+        run(write())
+
+    def test_waiters_are_told_when_the_process_ends(self, run, tmp_path):
+        async def write() -> None:
+            async with process_of(self.READER, str(tmp_path / "never")) as process:
+                assert await process.read_line() == b"ready"
+                await process.write(b"first".ljust(BIG) + b"\n")
+                second = asyncio.create_task(process.write(b"second\n"))
+                await asyncio.sleep(0)
+                process.end_children(at_once=True)
+                with pytest.raises(BrokenPipeError):
+                    await second
+                assert await process.read_line() is None
+                assert await process.exit_code() == -9
+
+        run(write())
+
+
+class TestStopping:
+    def test_leaves_no_descriptor_although_another_process_holds_the_pipes(self, run, tmp_path):
+        script = """
+import subprocess, sys, time
+print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True).pid)
+time.sleep(1000)
+"""
+
+        async def stop() -> None:
+            async with process_of(""):
+                pass  # uvloop opens one of its own with the first process
+            before = descriptors()
+            async with process_of(script) as process:
+                child = psutil.Process(int(await process.read_line() or b""))
+                await process.write(b"x" * BIG)
+            try:
+                await wait_until_async(lambda: descriptors() <= before, lambda: str(descriptors() - before))
+            finally:
+                child.kill()
+
+        run(stop())
+
+    def test_of_a_process_that_writes_on_lets_it_end_by_itself(self, run, tmp_path):
+        script = """
+import sys
+print("ready")
+sys.stdin.read()
+for _ in range(50):
+    print("x" * 100_000)
+open(sys.argv[1], "w").close()
+"""
+
+        async def stop() -> None:
+            async with process_of(script, str(tmp_path / "ended")) as process:
+                assert await process.read_line() == b"ready"
+            assert (tmp_path / "ended").exists()
+            assert await process.exit_code() == 0
+
+        run(stop())
+
+    def test_before_the_start_does_nothing(self, run):
+        async def stop() -> None:
+            process = ServerProcess("never-started", [], {}, None)
+            await process.stop()
+            process.end_children()
+            assert not process.has_ended()
+            assert await process.exit_code() is None
+
+        run(stop())
+
+
+def descriptors() -> set[str]:
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("needs /proc")
+    return {f"{entry.name} {os.readlink(entry)}" for entry in folder.iterdir() if entry.is_symlink()}
