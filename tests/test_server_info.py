@@ -30,7 +30,8 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpClient,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.server_info import redact_url, resolve_headers, resolve_secrets
+from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.server_info import resolve_headers, resolve_secrets
 from tests.servers import fastmcp_server
 
 SECRET = "s3ntinel-in-an-info"

@@ -41,7 +41,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
 
 # One event is one result. The SDK's own limit, 1 MiB, is less than an image or a listing of 5,000 tools.
 _LARGEST_EVENT = 64 * 1024 * 1024

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from haystack import logging
 
+from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPTimeoutError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
 from haystack_integrations.tools.mcp.registry import close_in_background, registry, release_from_anywhere
-from haystack_integrations.tools.mcp.server_info import MCPServerInfo
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.supervisor import Supervisor

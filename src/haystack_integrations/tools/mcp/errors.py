@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from haystack.tools.errors import ToolInvocationError
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
 
 
 class MCPError(Exception):

@@ -18,6 +18,7 @@ from haystack.tools.tool import (
     _serialize_outputs_to_string,
 )
 
+from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connected import Connected, rebuild
 from haystack_integrations.tools.mcp.connection import MCPConnection
 from haystack_integrations.tools.mcp.errors import (
@@ -38,11 +39,9 @@ from haystack_integrations.tools.mcp.schemas import (
 )
 from haystack_integrations.tools.mcp.server_info import (
     InProcessServerInfo,
-    MCPServerInfo,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
-    server_info_from_dict,
 )
 
 if TYPE_CHECKING:

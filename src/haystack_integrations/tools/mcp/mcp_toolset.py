@@ -23,6 +23,7 @@ from haystack.tools.tool import (
 )
 from haystack.tools.toolset import Toolset
 
+from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connected import Connected, rebuild
 from haystack_integrations.tools.mcp.connection import MCPConnection
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
@@ -35,7 +36,6 @@ from haystack_integrations.tools.mcp.schemas import (
     normalize_parameters,
     permissive_schema,
 )
-from haystack_integrations.tools.mcp.server_info import MCPServerInfo, server_info_from_dict
 
 if TYPE_CHECKING:
     from mcp import types

@@ -27,7 +27,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
     from haystack_integrations.tools.mcp.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)

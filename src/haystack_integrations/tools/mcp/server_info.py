@@ -4,32 +4,35 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import math
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import SplitResult, urlsplit
 
 from haystack import logging
-from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.redaction import redact, redact_args, redact_secrets, redact_url
+from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.redaction import redact_args, redact_url
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client import MCPClient
 
 logger = logging.getLogger(__name__)
 
-InfoT = TypeVar("InfoT", bound="MCPServerInfo")
-
-# Stored pipelines know the server infos by this path.
-_SERIALIZED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
+__all__ = [
+    "InProcessServerInfo",
+    "MCPServerInfo",
+    "SSEServerInfo",
+    "StdioServerInfo",
+    "StreamableHttpServerInfo",
+    "resolve_headers",
+    "resolve_secrets",
+]
 
 
 def _client_class(name: str) -> Any:
@@ -97,140 +100,6 @@ def _has_valid_port(parts: SplitResult) -> bool:
         return parts.port != 0
     except ValueError:
         return False
-
-
-def _serialize(value: Any) -> Any:
-    if isinstance(value, Secret):
-        return value.to_dict()
-    if isinstance(value, Mapping):
-        return {key: _serialize(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _deserialize(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        # An environment, too, may have a variable of the name `type`; its values are strings.
-        if value.get("type") == "env_var" and isinstance(value.get("env_vars"), list):
-            return Secret.from_dict(dict(value))
-        return {key: _deserialize(item) for key, item in value.items()}
-    return value
-
-
-class MCPServerInfo(ABC):
-    """
-    Abstract base class for MCP server connection parameters.
-
-    This class defines the common interface for all MCP server connection types. To add one, derive a dataclass from it
-    and implement `create_client`.
-    """
-
-    # What `repr` and traces must not show in plain text.
-    _secret_fields: ClassVar[frozenset[str]] = frozenset({"api_key", "env", "headers", "password", "secret", "token"})
-    # What is written to YAML only if it is set, so that files stay readable by older versions.
-    _optional_fields: ClassVar[frozenset[str]] = frozenset()
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """
-        Keep `@dataclass` from giving a subclass a `__repr__` that shows secrets.
-        """
-        super().__init_subclass__(**kwargs)
-        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
-
-    @abstractmethod
-    def create_client(self) -> MCPClient:
-        """
-        Create an appropriate MCP client for this server info.
-
-        :returns: An instance of MCPClient configured with this server info.
-        """
-
-    def describe(self) -> str:
-        """
-        Describe the server for messages: what kind it is and where, without secrets.
-
-        :returns: A noun phrase.
-        """
-        return type(self).__name__
-
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize this server info to a dictionary.
-
-        :returns: Dictionary representation of this server info.
-        :raises ValueError: If it holds a token-based `Secret`, which Haystack does not write to files.
-        """
-        return {"type": self._serialized_type(), **{name: _serialize(value) for name, value in self._fields().items()}}
-
-    @classmethod
-    def from_dict(cls: type[InfoT], data: dict[str, Any]) -> InfoT:
-        """
-        Deserialize server info from a dictionary.
-
-        Called on `MCPServerInfo` itself, it builds an instance of the class that `data["type"]` names.
-
-        :param data: Dictionary containing serialized server info.
-        :returns: Instance of the appropriate server info class.
-        :raises ValueError: If `data` has parameters that the class does not know.
-        """
-        if cls is MCPServerInfo:
-            return server_info_from_dict(data)  # type: ignore[return-value]
-        parameters = {key: _deserialize(value) for key, value in data.items() if key != "type"}
-        if dataclasses.is_dataclass(cls):
-            known = [field.name for field in dataclasses.fields(cls) if field.init]
-            # Files of mcp-haystack 2.1 carry the empty `oauth_config`.
-            if "oauth_config" not in known and parameters.get("oauth_config", "") is None:
-                del parameters["oauth_config"]
-            if unknown := [key for key in parameters if key not in known]:
-                msg = f"{cls.__name__} has no parameter {', '.join(map(repr, unknown))}; it knows {', '.join(known)}"
-                raise ValueError(msg)
-        return cls(**parameters)
-
-    def _fields(self) -> dict[str, Any]:
-        values = (
-            {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-            if dataclasses.is_dataclass(self)
-            else {key: value for key, value in vars(self).items() if not key.startswith("_")}
-        )
-        return {key: value for key, value in values.items() if value is not None or key not in self._optional_fields}
-
-    def _serialized_type(self) -> str:
-        if type(self).__module__ == __name__:
-            return f"{_SERIALIZED_MODULE}.{type(self).__name__}"
-        return generate_qualified_class_name(type(self))
-
-    def _redacted_fields(self) -> dict[str, Any]:
-        return {
-            name: redact(value) if name in self._secret_fields else redact_secrets(value)
-            for name, value in self._fields().items()
-        }
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        return {"type": self._serialized_type(), **self._redacted_fields()}
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={value!r}" for name, value in self._redacted_fields().items())
-        return f"{type(self).__name__}({fields})"
-
-
-def server_info_from_dict(data: dict[str, Any]) -> MCPServerInfo:
-    """
-    Build a server info of the class that serialized data names.
-
-    The import goes through Haystack's own deserialisation checks, and nothing but a server info is ever built.
-
-    :param data: Dictionary containing serialized server info.
-    :returns: The server info.
-    :raises ValueError: If there is no class name in it.
-    :raises TypeError: If the class is not a server info.
-    """
-    if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
-        msg = "`server_info` must be a dictionary with the class path of a server info under 'type'"
-        raise ValueError(msg)
-    cls = import_class_by_name(data["type"])
-    if not (isinstance(cls, type) and issubclass(cls, MCPServerInfo)) or cls is MCPServerInfo:
-        msg = f"'{data['type']}' is not a subclass of MCPServerInfo, so no server info is built from it"
-        raise TypeError(msg)
-    return cls.from_dict(dict(data))
 
 
 @dataclass(repr=False)

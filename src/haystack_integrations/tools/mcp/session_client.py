@@ -41,7 +41,7 @@ from mcp import types
 if TYPE_CHECKING:
     from typing import Any
 
-    from haystack_integrations.tools.mcp.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
     from mcp.client._transport import Transport
 
 # A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.

@@ -47,7 +47,7 @@ from mcp import MCPError as ProtocolError
 from mcp.types import CONNECTION_CLOSED
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
     from mcp import types
 
 logger = logging.getLogger(__name__)
