@@ -198,6 +198,16 @@ class TestWhatIsSaid:
             assert "hello" in str(connection.call_tool("echo", {"text": "hello"}))
             assert connection.status().sessions == 1
 
+    def test_an_argument_that_can_be_read_once_only_reaches_the_server(self) -> None:
+        script = """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("lists")
+server.tool("total")(lambda numbers: str(sum(numbers)))
+server.run()
+"""
+        with MCPConnection(StdioServerInfo(sys.executable, ["-c", script])) as connection:
+            assert "'3'" in str(connection.call_tool("total", {"numbers": (n for n in (1, 2))}))
+
     def test_a_timeout_is_not_its_own_cause(self, stdio_server: Any) -> None:
         server = stdio_server()
         info = StdioServerInfo(server.command, server.args)

@@ -60,6 +60,67 @@ def message(text: str) -> SessionMessage:
     return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=text))
 
 
+class TestStarting:
+    @pytest.mark.parametrize("turns", range(12))
+    def test_that_is_given_up_leaves_nothing(self, run, turns):
+        async def hold(process: ServerProcess) -> None:
+            async with StdioTransport(process):
+                await asyncio.Event().wait()
+
+        async def start() -> None:
+            async with process_of(""):
+                pass  # uvloop opens a descriptor of its own with the first pipe
+            before = descriptors()
+            process = ServerProcess("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)
+            task = asyncio.create_task(hold(process))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            process.end_children()
+            await wait_until_async(lambda: descriptors() <= before, lambda: str(descriptors() - before))
+            if process._process is not None:
+                group = process._process.pid
+                await wait_until_async(lambda: not group_is_alive(group), "the end of all that was started")
+
+        run(start())
+
+    def test_hands_no_copies_of_the_pipes_to_the_process(self, run):
+        script = "import os, time; print('last'); os.close(1); time.sleep(1000)"
+
+        async def start() -> None:
+            async with process_of(script) as process:
+                assert await process.read_line() == b"last"
+                assert await process.read_line() is None
+                assert await process.exit_code(0.1) is None
+
+        run(start())
+
+    def test_needs_no_pidfd(self, run, monkeypatch):
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+
+        async def start() -> None:
+            async with process_of("import sys; print(sys.stdin.readline()); sys.exit(3)") as process:
+                assert not process.has_ended()
+                await process.write(b"hello\n")
+                assert await process.read_line() == b"hello"
+                assert await process.exit_code(LIMIT) == 3
+
+        run(start())
+
+    def test_bears_that_somebody_else_waits_for_the_process(self, run):
+        async def start() -> None:
+            async with process_of("import time; time.sleep(1000)") as process:
+                assert process._process is not None
+                os.kill(process._process.pid, 9)
+                os.waitpid(process._process.pid, 0)
+                assert await process.read_line() is None
+                assert process.has_ended()
+                await process._ended.wait()
+
+        run(start())
+
+
 class TestReading:
     def test_what_a_process_writes_right_before_its_end_is_read(self, run):
         async def read() -> None:
@@ -128,6 +189,31 @@ print("last")
                 await asyncio.sleep(2 * _LAST_WORDS_TIMEOUT)
                 lines = [await process.read_line() for _ in range(13)]
                 assert lines == [b"x" * 100_000] * 11 + [b"last", None]
+
+        run(read())
+
+    def test_of_many_messages_leaves_the_event_loop_to_others_meanwhile(self, run):
+        script = """
+for number in range(2000):
+    print('{"jsonrpc": "2.0", "method": "note"}')
+"""
+
+        async def read() -> None:
+            process = ServerProcess(sys.executable, ["-c", script], {}, None)
+            turns = 0
+
+            async def take_turns() -> None:
+                nonlocal turns
+                while True:
+                    await asyncio.sleep(0)
+                    turns += 1
+
+            async with StdioTransport(process) as (incoming, _):
+                assert await process.exit_code(LIMIT) == 0
+                other = asyncio.create_task(take_turns())
+                assert len([item async for item in incoming]) == 2000
+                other.cancel()
+            assert turns > 50
 
         run(read())
 
@@ -272,6 +358,17 @@ open(sys.argv[1], "w").close()
             assert await process.exit_code() is None
 
         run(stop())
+
+
+def group_is_alive(group: int) -> bool:
+    return any(is_alive(process.pid) for process in psutil.process_iter() if group_of(process.pid) == group)
+
+
+def group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
 
 
 def descriptors() -> set[str]:

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
+from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from mcp import types
@@ -173,6 +174,9 @@ class _TappedWriteStream(_TappedStream):
             return
         call = delivery if method == CALL_METHOD else None
         if call is not None:
+            # A model's answer may hold half of a surrogate pair. What the transports of the SDK cannot write ends the
+            # session of everybody.
+            to_json(message.message.params)
             call.sent += 1
         try:
             await self._stream.send(message)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 import mcp
 from haystack_integrations.tools.mcp.base_client import (
@@ -296,7 +296,6 @@ class SessionClient(MCPClient):
             self._ending.set()
             await settled(self._ended, _POST_MORTEM)
             raise CallNotDeliveredError(self._lost_because or "the session has ended", session_lost=True)
-        _check_arguments(tool_name, tool_args)
         delivery = Delivery()
         token = current_delivery.set(delivery)
         try:
@@ -308,6 +307,9 @@ class SessionClient(MCPClient):
                 f"Failed to invoke Tool `{tool_name}`: the server's answer is no valid result: {describe_error(error)}"
             )
             raise MCPInvocationError(msg, tool_name, tool_args) from error
+        except (PydanticSerializationError, UnicodeError) as error:
+            msg = f"Failed to invoke Tool `{tool_name}`: {_describe_unsendable(tool_args, error)}"
+            raise MCPInvocationError(msg, tool_name, tool_args) from None
         except RuntimeError as error:
             msg = f"Failed to invoke Tool `{tool_name}`: {_describe_runtime_error(error)}"
             raise MCPInvocationError(msg, tool_name, tool_args) from error
@@ -384,21 +386,17 @@ def _find_protocol_error(error: BaseException) -> ProtocolError | None:
     return next((leaf for leaf in leaves(error) if isinstance(leaf, ProtocolError)), None)
 
 
-def _check_arguments(tool_name: str, tool_args: dict[str, Any]) -> None:
-    # A model's answer may hold half of a surrogate pair. What the SDK cannot write ends the session of everybody.
-    try:
-        to_json(tool_args)
-        return
-    except ValueError:
-        pass
+def _describe_unsendable(tool_args: dict[str, Any], error: ValueError) -> str:
+    culprit = "an argument"
     for name, value in tool_args.items():
         try:
             to_json({name: value})
-        except ValueError as error:
-            # The errors about text quote it.
-            what = "it holds text that is no valid Unicode" if "utf-8" in str(error) else describe_error(error)
-            msg = f"Failed to invoke Tool `{tool_name}`: the argument {name!a} cannot be sent as JSON: {what}"
-            raise MCPInvocationError(msg, tool_name, tool_args) from None
+        except ValueError as its_error:
+            culprit, error = f"the argument {name!a}", its_error
+            break
+    # The errors about text quote it.
+    what = "it holds text that is no valid Unicode" if "utf-8" in str(error) else describe_error(error)
+    return f"{culprit} cannot be sent as JSON: {what}"
 
 
 def _describe_runtime_error(error: RuntimeError) -> str:

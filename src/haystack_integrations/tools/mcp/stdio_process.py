@@ -8,11 +8,12 @@ import asyncio
 import codecs
 import contextlib
 import os
-import select
 import signal
+import subprocess
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from haystack import logging
 
@@ -95,12 +96,40 @@ class StderrTail:
         return " | ".join([*self._lines, rest] if rest else self._lines)
 
 
-class ServerProcess(asyncio.SubprocessProtocol):
+class _Pipe(asyncio.Protocol):
+    """
+    One of the three pipes of a process.
+    """
+
+    def __init__(self, fd: int, process: ServerProcess) -> None:
+        self._fd = fd
+        self._process = process
+
+    def data_received(self, data: bytes) -> None:
+        if self._fd == _STDERR:
+            self._process.stderr.feed(data)
+        else:
+            self._process.take(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._process.pipe_closed(self._fd, exc)
+
+    def pause_writing(self) -> None:
+        self._process.writable.clear()
+
+    def resume_writing(self) -> None:
+        self._process.writable.set()
+
+
+class ServerProcess:
     """
     A server process with the lines it writes and reads, from its start to the end of what it left behind.
 
     It belongs to the event loop it was started in. States: new -> running -> over (nothing more is read: the process
     ended, it closed its output, or a message could not be written whole) -> stopped.
+
+    The event loops' own way of starting processes will not do: giving up in its midst loses hold of what was started,
+    uvloop's hands copies of the pipes to the process, whose ends are then not noticed, and asyncio's needs a thread.
     """
 
     def __init__(self, command: str, args: list[str], env: Mapping[str, str], cwd: str | None) -> None:
@@ -116,10 +145,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._env = env
         self._cwd = cwd
         self.stderr = StderrTail(env.values())
-        self._transport: asyncio.SubprocessTransport | None = None
+        self.writable = asyncio.Event()
+        self._process: subprocess.Popen[bytes] | None = None
         self._group: int | None = None
         self._pid_fd: int | None = None
-        self._poll: select.poll | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._pipes: dict[int, Any] = {}
         self._ended = asyncio.Event()
         self._silent = asyncio.Event()
         self._over = False
@@ -130,7 +161,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._line: list[bytes] = []
         self._unread = 0
         self._readable = asyncio.Event()
-        self._writable = asyncio.Event()
 
     async def start(self) -> None:
         """
@@ -138,36 +168,59 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
         :raises OSError: If it cannot be started.
         """
-        env = {**get_default_environment(), **self._env}
+        self._process = process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env={**get_default_environment(), **self._env},
+            cwd=self._cwd,
+            start_new_session=True,
+        )
+        self._group = process.pid
+        self._watch()
+        self.writable.set()
+        connecting = self._connecting = asyncio.create_task(self._connect_pipes(process))
+        try:
+            # A pipe that is given up while it is connected to is closed twice by uvloop. It takes a few turns only.
+            await asyncio.shield(connecting)
+        except BaseException:
+            self.end_children(at_once=True)
+            connecting.add_done_callback(lambda _: self._release())
+            raise
+
+    async def _connect_pipes(self, process: subprocess.Popen[bytes]) -> None:
         loop = asyncio.get_running_loop()
-        await loop.subprocess_exec(lambda: self, *self._command, env=env, cwd=self._cwd, start_new_session=True)
+        self._pipes[_STDIN], _ = await loop.connect_write_pipe(partial(_Pipe, _STDIN, self), process.stdin)
+        for fd, pipe in ((_STDOUT, process.stdout), (_STDERR, process.stderr)):
+            self._pipes[fd], _ = await loop.connect_read_pipe(partial(_Pipe, fd, self), pipe)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def _watch(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            self._note_end()
+        elif self._pid_fd is None:
+            loop = asyncio.get_running_loop()
+            with contextlib.suppress(AttributeError, OSError):  # another system than Linux, an old kernel
+                self._pid_fd = os.pidfd_open(self._process.pid)
+                loop.add_reader(self._pid_fd, self._watch)
+            if self._pid_fd is None:
+                loop.call_later(_POLL_INTERVAL, self._watch)
+
+    def _note_end(self) -> None:
+        if self._pid_fd is not None:
+            asyncio.get_running_loop().remove_reader(self._pid_fd)
+            os.close(self._pid_fd)
+            self._pid_fd = None
+        self._ended.set()
+        self._await_end_of_output()
+
+    def take(self, data: bytes) -> None:
         """
-        Take over the process that was started.
+        Take what the process wrote to its standard output.
 
-        :param transport: The event loop's hold of it.
-        """
-        self._transport = cast("asyncio.SubprocessTransport", transport)
-        self._group = self._transport.get_pid()
-        if hasattr(os, "pidfd_open"):
-            # If not even this can be done, it has ended already or the kernel is too old: the event loop will tell.
-            with contextlib.suppress(OSError):
-                self._pid_fd = os.pidfd_open(self._group)
-                self._poll = select.poll()
-                self._poll.register(self._pid_fd, select.POLLIN)
-        self._writable.set()
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """
-        Take what the process wrote.
-
-        :param fd: Whether to its standard output or to its standard error.
         :param data: The bytes.
         """
-        if fd == _STDERR:
-            self.stderr.feed(data)
-            return
         if self._over:
             return  # it is still read, so that a full pipe does not keep the process from ending
         first, *others = data.split(b"\n")
@@ -176,7 +229,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             line = b"".join(self._line)
             self._line = [other]
             self._lines.append(line)
-            self._unread += len(line)
+            self._unread += len(line) + 1
         if others:
             self._readable.set()
         if self._unread > _READ_AHEAD and not self._paused:
@@ -185,7 +238,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 self._paused = True
                 pipe.pause_reading()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+    def pipe_closed(self, fd: int, exc: Exception | None) -> None:
         """
         Note that a pipe was closed.
 
@@ -198,23 +251,17 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if fd == _STDOUT:
             self._end_of_output()
         elif fd == _STDIN:
-            self._writable.set()
+            self.writable.set()
             if exc is not None:  # a part of a message was not taken, so that it has no answer
                 self._await_end_of_output()
 
-    def process_exited(self) -> None:
-        """
-        Note that the process ended.
-        """
-        self._ended.set()
-        self._await_end_of_output()
-
     def _await_end_of_output(self) -> None:
-        if self._last_words is None and not self._over:
+        if self._last_words is not None:
+            self._last_words.cancel()
+        if not self._over:
             self._last_words = asyncio.get_running_loop().call_later(_LAST_WORDS_TIMEOUT, self._end_of_last_words)
 
     def _end_of_last_words(self) -> None:
-        self._last_words = None
         if self._paused:  # there may be more to read
             self._await_end_of_output()
         else:
@@ -223,18 +270,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def _end_of_output(self) -> None:
         self._over = True
         self._readable.set()
-
-    def pause_writing(self) -> None:
-        """
-        Have writers wait.
-        """
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        """
-        Have writers go on.
-        """
-        self._writable.set()
 
     async def read_line(self) -> bytes | None:
         """
@@ -248,7 +283,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._readable.clear()
             await self._readable.wait()
         line = self._lines.popleft()
-        self._unread -= len(line)
+        self._unread -= len(line) + 1
         if self._unread <= _READ_AHEAD:
             self._read_on()
         return line
@@ -260,8 +295,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         :param data: The message.
         :raises BrokenPipeError: If it takes none any more. Nothing of this one was written.
         """
-        while not self._writable.is_set():
-            await self._writable.wait()
+        while not self.writable.is_set():
+            await self.writable.wait()
         pipe = self._pipe(_STDIN)
         if pipe is None:
             raise BrokenPipeError
@@ -271,14 +306,18 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def _pipe(self, fd: int) -> Any:
         # None once it is closed: uvloop's raise at whatever is done to them then.
-        pipe = self._transport.get_pipe_transport(fd) if self._transport is not None else None
+        pipe = self._pipes.get(fd)
         return None if pipe is None or pipe.is_closing() else pipe
 
     def _read_on(self) -> None:
-        pipe = self._pipe(_STDOUT)
-        if self._paused and pipe is not None:
-            pipe.resume_reading()
+        if not self._paused:
+            return
         self._paused = False
+        pipe = self._pipe(_STDOUT)
+        if pipe is not None:
+            pipe.resume_reading()
+        if self._last_words is not None:
+            self._await_end_of_output()
 
     def has_ended(self) -> bool:
         """
@@ -286,7 +325,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
         :returns: True if it has for sure.
         """
-        return self._ended.is_set() or (self._poll is not None and bool(self._poll.poll(0)))
+        return self._process is not None and self._process.poll() is not None
 
     async def exit_code(self, timeout: float = 1.0) -> int | None:
         """
@@ -295,10 +334,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         :param timeout: How long to wait for the end, in seconds.
         :returns: The exit code (negative: the signal that killed it), or None if it still runs.
         """
-        if self._transport is None or not await settled(self._ended, timeout):
+        if self._process is None or not await settled(self._ended, timeout):
             return None
         await settled(self._silent, _LAST_WORDS_TIMEOUT)
-        return self._transport.get_returncode()
+        return self._process.returncode
 
     async def stop(self) -> None:
         """
@@ -306,7 +345,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
         The order is the protocol's: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
         """
-        if self._transport is None:
+        process = self._process
+        if process is None:
             return
         try:
             self._end_of_output()
@@ -317,28 +357,21 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 pipe.close()
             for number in (None, signal.SIGTERM, signal.SIGKILL):
                 if number is not None:
-                    _signal_group(self._transport.get_pid(), number)
+                    _signal_group(process.pid, number)
                 if await settled(self._ended, _GRACE):
                     return
-            logger.warning("The MCP server process {pid} is still there after SIGKILL", pid=self._transport.get_pid())
+            logger.warning("The MCP server process {pid} is still there after SIGKILL", pid=process.pid)
         finally:
             self._release()
 
     def _release(self) -> None:
         if self._last_words is not None:
             self._last_words.cancel()
-        self._poll = None
-        if self._pid_fd is not None:
-            os.close(self._pid_fd)
-            self._pid_fd = None
-        if self._transport is None:
-            return
-        pipe = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_STDIN))
+        pipe = self._pipes.get(_STDIN)
         if pipe is not None and pipe.get_write_buffer_size():  # closing it waits until all is written
             pipe.abort()
-        # It kills a process that still runs, which may be another user's by now.
-        with contextlib.suppress(PermissionError):
-            self._transport.close()
+        for pipe in self._pipes.values():
+            pipe.close()
 
     def end_children(self, *, at_once: bool = False) -> None:
         """

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,11 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
 logger = logging.getLogger(__name__)
+
+# After so many bytes of lines, each of which costs as much as some bytes more, everybody else in the event loop has a
+# turn: about a millisecond.
+_LONGEST_STREAK = 65536
+_LINE_COST = 4096
 
 
 class _Stream:
@@ -46,15 +52,20 @@ class _Incoming(_Stream):
     def __init__(self, process: ServerProcess) -> None:
         super().__init__(process)
         self._complained = False
+        self._streak = 0
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage:
         while not self._closed:
+            if self._streak > _LONGEST_STREAK:
+                self._streak = 0
+                await asyncio.sleep(0)
             line = await self._process.read_line()
             if line is None:
                 break
+            self._streak += _LINE_COST + len(line)
             if line.isspace() or not line:
                 continue
             try:
