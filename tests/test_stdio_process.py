@@ -85,6 +85,26 @@ class TestStarting:
 
         run(start())
 
+    @pytest.mark.parametrize("turns", range(8))
+    def test_in_a_loop_that_ends_leaves_nothing(self, run, turns):
+        async def start() -> None:
+            async with process_of(""):
+                pass
+            before = descriptors()
+            process = ServerProcess("/bin/cat", [], {}, None)
+            own = asyncio.all_tasks()
+            task = asyncio.create_task(process.start())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for other in asyncio.all_tasks() - own:
+                other.cancel()
+            await asyncio.wait([task])
+            await process.stop()
+            process.end_children()
+            await wait_until_async(lambda: descriptors() <= before, lambda: str(descriptors() - before))
+
+        run(start())
+
     def test_hands_no_copies_of_the_pipes_to_the_process(self, run):
         script = "import os, time; print('last'); os.close(1); time.sleep(1000)"
 

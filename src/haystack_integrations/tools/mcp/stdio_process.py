@@ -121,6 +121,31 @@ class _Pipe(asyncio.Protocol):
         self._process.writable.set()
 
 
+class _Descriptor:
+    """
+    This end of a pipe, as the event loops take it: closed once.
+
+    uvloop closes the number, and some time later the object, which may be somebody else's number by then.
+    """
+
+    def __init__(self, file: Any, *, loop_closes_number: bool) -> None:
+        self._number = os.dup(file.fileno())
+        self._loop_closes_number = loop_closes_number
+        file.close()
+
+    def fileno(self) -> int:
+        return self._number
+
+    def close(self) -> None:
+        if not self._loop_closes_number:
+            self.close_number()
+
+    def close_number(self) -> None:
+        if self._number >= 0:
+            os.close(self._number)
+            self._number = -1
+
+
 class ServerProcess:
     """
     A server process with the lines it writes and reads, from its start to the end of what it left behind.
@@ -151,6 +176,7 @@ class ServerProcess:
         self._pid_fd: int | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._pipes: dict[int, Any] = {}
+        self._unconnected: deque[_Descriptor] = deque()
         self._ended = asyncio.Event()
         self._silent = asyncio.Event()
         self._over = False
@@ -181,20 +207,25 @@ class ServerProcess:
         self._group = process.pid
         self._watch()
         self.writable.set()
-        connecting = self._connecting = asyncio.create_task(self._connect_pipes(process))
+        foreign_loop = not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
+        for file in (process.stdin, process.stdout, process.stderr):
+            self._unconnected.append(_Descriptor(file, loop_closes_number=foreign_loop))
+        connecting = self._connecting = asyncio.create_task(self._connect_pipes())
         try:
-            # A pipe that is given up while it is connected to is closed twice by uvloop. It takes a few turns only.
-            await asyncio.shield(connecting)
+            await asyncio.shield(connecting)  # a few turns of the loop
         except BaseException:
             self.end_children(at_once=True)
-            connecting.add_done_callback(lambda _: self._release())
+            if connecting.done():
+                self._release()
+            else:
+                connecting.add_done_callback(lambda _: self._release())
             raise
 
-    async def _connect_pipes(self, process: subprocess.Popen[bytes]) -> None:
+    async def _connect_pipes(self) -> None:
         loop = asyncio.get_running_loop()
-        self._pipes[_STDIN], _ = await loop.connect_write_pipe(partial(_Pipe, _STDIN, self), process.stdin)
-        for fd, pipe in ((_STDOUT, process.stdout), (_STDERR, process.stderr)):
-            self._pipes[fd], _ = await loop.connect_read_pipe(partial(_Pipe, fd, self), pipe)
+        for fd, connect in enumerate((loop.connect_write_pipe, loop.connect_read_pipe, loop.connect_read_pipe)):
+            # What is given up while it is connected to is closed by the loop.
+            self._pipes[fd], _ = await connect(partial(_Pipe, fd, self), self._unconnected.popleft())
 
     def _watch(self) -> None:
         if self._process is None or self._process.poll() is not None:
@@ -372,6 +403,8 @@ class ServerProcess:
             pipe.abort()
         for pipe in self._pipes.values():
             pipe.close()
+        while self._unconnected:
+            self._unconnected.popleft().close_number()
 
     def end_children(self, *, at_once: bool = False) -> None:
         """
