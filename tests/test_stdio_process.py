@@ -7,6 +7,7 @@ A server process by itself, in both kinds of event loop: what it reads and write
 """
 
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -206,7 +207,7 @@ print("last")
                 await wait_until_async(lambda: process._paused, "the pause")
                 (tmp_path / "paused").touch()
                 await process._ended.wait()
-                await asyncio.sleep(2 * _LAST_WORDS_TIMEOUT)
+                await asyncio.sleep(2 * _LAST_WORDS_TIMEOUT)  # nothing can be waited for: nothing may happen
                 lines = [await process.read_line() for _ in range(13)]
                 assert lines == [b"x" * 100_000] * 11 + [b"last", None]
 
@@ -256,6 +257,7 @@ sys.stdout.buffer.write(b'"method": "two"}\n{"jsonrpc"')
         caplog.set_level("WARNING")
         run(read())
         assert caplog.text.count("no message") == 1
+        assert f"`{sys.executable}`, process " in caplog.text
         assert "s3same" not in caplog.text
 
 
@@ -330,18 +332,19 @@ for line in sys.stdin:
 
 
 class TestStopping:
-    def test_leaves_no_descriptor_although_another_process_holds_the_pipes(self, run, tmp_path):
-        script = """
-import subprocess, sys, time
+    # Another process holds the pipes, so that they are not closed by the end of the first.
+    HOLDER = """
+import subprocess, sys
 print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True).pid)
-time.sleep(1000)
+sys.stdin.read()
 """
 
+    def test_leaves_no_descriptor_although_another_process_holds_the_pipes(self, run, tmp_path):
         async def stop() -> None:
             async with process_of(""):
                 pass  # uvloop opens one of its own with the first process
             before = descriptors()
-            async with process_of(script) as process:
+            async with process_of(self.HOLDER) as process:
                 child = psutil.Process(int(await process.read_line() or b""))
                 await process.write(b"x" * BIG)
             try:
@@ -369,6 +372,45 @@ open(sys.argv[1], "w").close()
 
         run(stop())
 
+    def test_closes_no_number_that_is_closed_and_may_be_of_another_thread_by_now(self, run, monkeypatch):
+        close, too_late = os.close, []
+
+        def watched(number: int) -> None:
+            try:
+                close(number)
+            except OSError:
+                too_late.append(number)
+                raise
+
+        async def stop() -> None:
+            async with process_of(self.HOLDER) as process:
+                child = psutil.Process(int(await process.read_line() or b""))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            child.kill()
+
+        monkeypatch.setattr(os, "close", watched)
+        run(stop())
+        assert too_late == []
+
+    def test_that_cannot_have_descriptors_for_the_pipes_leaves_nothing(self, run, monkeypatch):
+        async def start() -> None:
+            async with process_of(""):
+                pass
+            before = descriptors()
+            process = ServerProcess("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)
+            copies = iter([os.dup])
+            monkeypatch.setattr(os, "dup", lambda number: next(copies, too_many)(number))  # noqa: PLW0108
+            with pytest.raises(OSError, match="Too many open files"):
+                await process.start()
+            monkeypatch.undo()
+            await wait_until_async(lambda: descriptors() <= before, lambda: str(descriptors() - before))
+            assert process._process is not None
+            group = process._process.pid
+            await wait_until_async(lambda: not group_is_alive(group), "the end of all that was started")
+
+        run(start())
+
     def test_before_the_start_does_nothing(self, run):
         async def stop() -> None:
             process = ServerProcess("never-started", [], {}, None)
@@ -378,6 +420,10 @@ open(sys.argv[1], "w").close()
             assert await process.exit_code() is None
 
         run(stop())
+
+
+def too_many(_number: int) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def group_is_alive(group: int) -> bool:

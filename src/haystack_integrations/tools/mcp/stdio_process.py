@@ -188,6 +188,15 @@ class ServerProcess:
         self._unread = 0
         self._readable = asyncio.Event()
 
+    def describe(self) -> str:
+        """
+        Name the process in log messages, without its arguments, which may be secret.
+
+        :returns: A noun phrase.
+        """
+        pid = f", process {self._process.pid}" if self._process is not None else ""
+        return f"`{self._command[0]}`{pid}"
+
     async def start(self) -> None:
         """
         Start the process, as the leader of a session and a process group of its own.
@@ -208,17 +217,17 @@ class ServerProcess:
         self._watch()
         self.writable.set()
         foreign_loop = not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
-        for file in (process.stdin, process.stdout, process.stderr):
-            self._unconnected.append(_Descriptor(file, loop_closes_number=foreign_loop))
-        connecting = self._connecting = asyncio.create_task(self._connect_pipes())
         try:
-            await asyncio.shield(connecting)  # a few turns of the loop
+            for file in (process.stdin, process.stdout, process.stderr):
+                self._unconnected.append(_Descriptor(file, loop_closes_number=foreign_loop))
+            self._connecting = asyncio.create_task(self._connect_pipes())
+            await asyncio.shield(self._connecting)  # a few turns of the loop
         except BaseException:
             self.end_children(at_once=True)
-            if connecting.done():
+            if self._connecting is None or self._connecting.done():
                 self._release()
             else:
-                connecting.add_done_callback(lambda _: self._release())
+                self._connecting.add_done_callback(lambda _: self._release())
             raise
 
     async def _connect_pipes(self) -> None:
@@ -391,7 +400,7 @@ class ServerProcess:
                     _signal_group(process.pid, number)
                 if await settled(self._ended, _GRACE):
                     return
-            logger.warning("The MCP server process {pid} is still there after SIGKILL", pid=process.pid)
+            logger.warning("The MCP server {server} is still there after SIGKILL", server=self.describe())
         finally:
             self._release()
 
@@ -405,6 +414,10 @@ class ServerProcess:
             pipe.close()
         while self._unconnected:
             self._unconnected.popleft().close_number()
+        if self._process is not None:
+            for file in (self._process.stdin, self._process.stdout, self._process.stderr):
+                if file is not None:
+                    file.close()  # there was no descriptor left to make it ours
 
     def end_children(self, *, at_once: bool = False) -> None:
         """

@@ -84,8 +84,9 @@ class _Incoming(_Stream):
         log = logger.debug if self._complained else logger.warning
         self._complained = True
         log(
-            "Ignored a line that the server wrote to its standard output and that is no message ({error}). Its logs "
+            "Ignored a line on the standard output of the MCP server {server} that is no message ({error}). Its logs "
             "belong on standard error. Other such lines are logged at debug level.",
+            server=self._process.describe(),
             error=describe_error(error),
         )
 
