@@ -2,10 +2,8 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 import copy
-import hashlib
 import json
 import random
-import re
 import subprocess
 import sys
 import warnings
@@ -20,16 +18,12 @@ from jsonschema import Draft4Validator, Draft7Validator, Draft202012Validator, S
 import haystack_integrations.tools.mcp.schemas as schemas_module
 from haystack_integrations.tools.mcp.schemas import (
     PERMISSIVE_SCHEMA,
-    assign_tool_names,
-    check_prefix,
     normalize_parameters,
     permissive_schema,
-    provider_safe_name,
     without_properties,
 )
 
 UNCOMPILABLE = r"^\p{L}+$"
-SAFE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
 KEYWORD_NAMES = [
     "id",
     "type",
@@ -649,62 +643,6 @@ class TestWithoutProperties:
             "type": "object",
             "minProperties": 1,
         }
-
-
-class TestNames:
-    @pytest.mark.parametrize("name", ["search", "A-b_9", "_", "-x-", "n" * 64])
-    def test_a_safe_name_stays_as_it_is(self, name):
-        assert provider_safe_name(name) == name
-
-    def test_a_prefix_is_joined_by_an_underscore(self):
-        assert provider_safe_name("search", "gh") == "gh_search"
-
-    def test_other_characters_become_underscores(self):
-        assert provider_safe_name("repo/search.code") == "repo_search_code"
-        assert provider_safe_name("été\n") == "_t__"
-
-    def test_an_overlong_name_keeps_its_head_and_ends_in_a_hash_of_the_whole(self):
-        name = "n" * 70
-        digest = hashlib.sha256(f"gh_{name}".encode()).hexdigest()[:8]
-        assert provider_safe_name(name, "gh") == f"gh_{'n' * 52}_{digest}"
-        assert provider_safe_name(name + "a") != provider_safe_name(name + "b")
-
-    def test_overlong_names_that_are_replaced_alike_stay_apart(self):
-        assert provider_safe_name("n" * 70 + ".") != provider_safe_name("n" * 70 + "/")
-
-    @pytest.mark.parametrize("name", ["\ud800" * 80, "名" * 80, " ", "\0", "a" * 65, "x" * 10_000])
-    @pytest.mark.parametrize("prefix", [None, "p", "p" * 32])
-    def test_every_name_is_safe_for_every_provider(self, name, prefix):
-        assert SAFE_NAME.match(provider_safe_name(name, prefix))
-
-    def test_an_empty_name_is_rejected(self):
-        with pytest.raises(ValueError, match="must not be empty"):
-            provider_safe_name("")
-
-    @pytest.mark.parametrize("prefix", ["", "a b", "ä", "a.", "a" * 33, "a\n", 5])
-    def test_an_invalid_prefix_is_rejected_by_its_parameter_name(self, prefix):
-        for attempt in (lambda: check_prefix(prefix), lambda: provider_safe_name("x", prefix)):
-            with pytest.raises(ValueError, match="tool_name_prefix must be 1 to 32 characters out of A-Z, a-z, 0-9"):
-                attempt()
-
-    @pytest.mark.parametrize("prefix", ["a", "A-z_0", "_", "a" * 32])
-    def test_a_valid_prefix_is_accepted(self, prefix):
-        check_prefix(prefix)
-
-    def test_names_are_assigned_in_order(self):
-        assigned = assign_tool_names(iter(["z.b", "a", "z-b"]), "gh")
-        assert list(assigned.items()) == [("z.b", "gh_z_b"), ("a", "gh_a"), ("z-b", "gh_z-b")]
-        assert assign_tool_names([]) == {}
-
-    def test_names_that_would_merge_are_rejected_with_both_and_the_way_out(self):
-        with pytest.raises(
-            ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'.*tool_names=.*tool_name_prefix="
-        ):
-            assign_tool_names(["a.b", "a/b"])
-
-    def test_a_name_that_occurs_twice_is_rejected(self):
-        with pytest.raises(ValueError, match="two tools named 'a'"):
-            assign_tool_names(["a", "b", "a"])
 
 
 class SchemaMaker:

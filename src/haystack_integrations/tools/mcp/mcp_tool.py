@@ -30,19 +30,14 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.results import result_handler, state_result
-from haystack_integrations.tools.mcp.schemas import (
-    check_prefix,
-    normalize_parameters,
-    permissive_schema,
-    provider_safe_name,
-    without_properties,
-)
+from haystack_integrations.tools.mcp.schemas import normalize_parameters, permissive_schema, without_properties
 from haystack_integrations.tools.mcp.server_info import (
     InProcessServerInfo,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.tool_names import check_prefix, provider_safe_name
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset

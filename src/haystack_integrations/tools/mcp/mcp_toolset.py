@@ -30,12 +30,8 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNo
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.results import result_handler
-from haystack_integrations.tools.mcp.schemas import (
-    assign_tool_names,
-    check_prefix,
-    normalize_parameters,
-    permissive_schema,
-)
+from haystack_integrations.tools.mcp.schemas import normalize_parameters, permissive_schema
+from haystack_integrations.tools.mcp.tool_names import assign_tool_names, check_prefix
 
 if TYPE_CHECKING:
     from mcp import types

@@ -2,14 +2,13 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-JSON Schemas and names as the model sees them.
+JSON Schemas as the model sees them.
 
 MCP servers describe their tools in every draft of JSON Schema since 04; Haystack accepts draft 2020-12 only. One walk
 over a schema translates, copies and verifies it, so the metaschema (milliseconds a tool) is consulted only for the few
 keywords the walk does not verify itself.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable
 from math import isfinite
@@ -22,7 +21,6 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 # `Draft202012Validator.check_schema` spends up to eight Python frames on a level of JSON: deeper schemas would end in a
 # RecursionError in Haystack's Tool when the caller's own stack is already some hundred frames deep.
 _MAX_NESTING: Final = 64
-_MAX_NAME_LENGTH: Final = 64
 _MAX_POINTER_LENGTH: Final = 200
 
 _TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
@@ -38,8 +36,6 @@ _UNVERIFIED: Final = frozenset(
 # Every character of a URI fragment: with others, it depends on the installed format checkers whether the check passes.
 _LOCAL_REF: Final = re.compile(r"#(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
 _LOCAL_NAME: Final = re.compile(r"#[A-Za-z_][-A-Za-z0-9._]*")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _DROP: Final = object()
 
 _Path = tuple[str, ...]
@@ -121,72 +117,6 @@ def without_properties(schema: dict[str, Any], names: Iterable[str]) -> dict[str
     walk.moved = moved
     walk.redirect_references()
     return result
-
-
-def check_prefix(prefix: object) -> None:
-    """
-    Check a tool name prefix.
-
-    :param prefix: The prefix, without the underscore that will join it to a tool's name.
-    :raises ValueError: If it is not 1 to 32 ASCII letters, digits, underscores or hyphens.
-    """
-    if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
-        msg = f"tool_name_prefix must be 1 to 32 characters out of A-Z, a-z, 0-9, '_' and '-', not {_brief(prefix)}"
-        raise ValueError(msg)
-
-
-def provider_safe_name(remote_name: str, prefix: str | None = None) -> str:
-    """
-    Make the name under which the model sees a tool: `^[A-Za-z0-9_-]{1,64}$`, depending on nothing but the arguments.
-
-    A name that is already safe stays as it is. Other characters become underscores. A name that is too long keeps its
-    head and ends in a hash of the whole, so that names that differ only in their tails stay apart.
-
-    :param remote_name: The name the server gave the tool.
-    :param prefix: Put before the name, joined by an underscore.
-    :returns: The safe name.
-    :raises ValueError: If the name is empty or the prefix not valid.
-    """
-    if not remote_name:
-        msg = "a tool's name must not be empty"
-        raise ValueError(msg)
-    full = remote_name
-    if prefix is not None:
-        check_prefix(prefix)
-        full = f"{prefix}_{remote_name}"
-    safe = _UNSAFE.sub("_", full)
-    if len(safe) <= _MAX_NAME_LENGTH:
-        return safe
-    # JSON can carry lone surrogates, which plain UTF-8 cannot.
-    digest = hashlib.sha256(full.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{safe[: _MAX_NAME_LENGTH - 1 - len(digest)]}_{digest}"
-
-
-def assign_tool_names(remote_names: Iterable[str], prefix: str | None = None) -> dict[str, str]:
-    """
-    Give every tool of a server the name under which the model sees it.
-
-    :param remote_names: The names the server gave its tools.
-    :param prefix: Put before each name, joined by an underscore.
-    :returns: The safe name of each remote name, in their order.
-    :raises ValueError: If a remote name occurs twice, or two of them have the same safe name.
-    """
-    assigned: dict[str, str] = {}
-    owners: dict[str, str] = {}
-    for remote_name in remote_names:
-        if remote_name in assigned:
-            msg = f"the server lists two tools named {_brief(remote_name)}"
-            raise ValueError(msg)
-        safe = provider_safe_name(remote_name, prefix)
-        if safe in owners:
-            msg = (
-                f"the tools {_brief(owners[safe])} and {_brief(remote_name)} would both be called {safe!r}: "
-                "pass tool_names=... to choose one of them, or tool_name_prefix=... to change the names"
-            )
-            raise ValueError(msg)
-        owners[safe] = remote_name
-        assigned[remote_name] = safe
-    return assigned
 
 
 def _brief(value: Any) -> str:
