@@ -8,6 +8,7 @@ A server process by itself, in both kinds of event loop: what it reads and write
 
 import asyncio
 import errno
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -168,6 +169,19 @@ print(child.pid)
                 assert is_alive(child.pid)
                 assert await process.exit_code() == 0
             await wait_until_async(lambda: not is_alive(child.pid), "the end of what was left behind")
+
+        run(read())
+
+    def test_on_stderr_is_logged_with_the_process_and_without_its_secrets(self, run, caplog):
+        script = "import os, sys; print('no such key:', os.environ['KEY'], file=sys.stderr)"
+
+        async def read() -> None:
+            with caplog.at_level(logging.DEBUG, "haystack_integrations.tools.mcp"):
+                async with process_of(script, env={"KEY": "kw8-4f_Zq0"}) as process:
+                    await wait_until_async(process.stderr.text, "its words")
+                    assert process.stderr.text() == "no such key: ***"
+                    assert f"The MCP server {process.describe()} says: no such key: ***" in caplog.text
+            assert "kw8" not in caplog.text
 
         run(read())
 

@@ -5,20 +5,19 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
 import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.delivery import settled
-from haystack_integrations.tools.mcp.redaction import REDACTED
+from haystack_integrations.tools.mcp.stderr_tail import StderrTail
 from mcp.client.stdio import get_default_environment
 
 logger = logging.getLogger(__name__)
@@ -37,63 +36,8 @@ _READ_AHEAD = 1024 * 1024
 
 _STDIN, _STDOUT, _STDERR = range(3)
 
-_TAIL_LINES = 20
-_LINE_LENGTH = 500
-
-# Shorter values of environment variables (a port, "true") are words of every log line.
-_SHORTEST_SECRET = 6
-
 # Process groups that were asked to end, because a server left them behind.
 _leaving: set[int] = set()
-
-
-class StderrTail:
-    """
-    Takes the standard error of a server process, logs it at debug level and keeps its last lines for error messages.
-
-    The values of the server's environment variables are blotted out, since they may be secrets.
-    """
-
-    def __init__(self, secrets: Iterable[str]) -> None:
-        """
-        Initialize the StderrTail.
-
-        :param secrets: What must not show.
-        """
-        # A value of several lines is printed as several lines.
-        values = {line.strip() for value in secrets for line in [value, *value.splitlines()]}
-        self._secrets = sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
-        self._lines: deque[str] = deque(maxlen=_TAIL_LINES)
-        self._rest = ""
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, data: bytes) -> None:
-        """
-        Take what the process wrote.
-
-        :param data: The bytes.
-        """
-        *lines, self._rest = (self._rest + self._decoder.decode(data)).split("\n")
-        self._rest = self._rest[-_LINE_LENGTH * 4 :]
-        for line in lines:
-            text = self._clean(line)
-            if text:
-                self._lines.append(text)
-                logger.debug("MCP server: {line}", line=text)
-
-    def _clean(self, line: str) -> str:
-        for secret in self._secrets:
-            line = line.replace(secret, REDACTED)
-        return " ".join(line.split())[:_LINE_LENGTH]
-
-    def text(self) -> str:
-        """
-        Give what was read last.
-
-        :returns: The last lines on one line, or the empty string.
-        """
-        rest = self._clean(self._rest)
-        return " | ".join([*self._lines, rest] if rest else self._lines)
 
 
 class _Pipe(asyncio.Protocol):
@@ -107,7 +51,8 @@ class _Pipe(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._fd == _STDERR:
-            self._process.stderr.feed(data)
+            for line in self._process.stderr.feed(data):
+                logger.debug("The MCP server {server} says: {line}", server=self._process.describe(), line=line)
         else:
             self._process.take(data)
 

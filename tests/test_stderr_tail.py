@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from haystack_integrations.tools.mcp.stderr_tail import StderrTail
+
+SECRET = "kw8-4f_Zq0-mV3xT6"
+
+
+def tail(*chunks, secrets=(SECRET,)):
+    taken = StderrTail(secrets)
+    for chunk in chunks:
+        taken.feed(chunk.encode())
+    return taken.text()
+
+
+class TestLines:
+    def test_the_last_twenty_lines_are_kept(self):
+        assert tail("".join(f"line {i}\n" for i in range(30))) == " | ".join(f"line {i}" for i in range(10, 30))
+
+    def test_a_line_may_come_in_parts(self):
+        assert tail("no such ", "file\nbye\n") == "no such file | bye"
+
+    def test_a_line_that_was_not_ended_counts(self):
+        assert tail("one\ntw") == "one | tw"
+
+    def test_empty_lines_and_indentation_do_not(self):
+        assert tail("\n  a\t b \r\n\n") == "a b"
+
+    def test_a_progress_bar_does_not_hide_what_follows(self):
+        assert tail("".join(f"\r{i} %" for i in range(1000)), "\rfailed: disk full\n").endswith(" | failed: disk full")
+
+    def test_a_character_may_come_in_parts(self):
+        taken = StderrTail(())
+        first, second = "é".encode()[:1], "é".encode()[1:]
+        taken.feed(b"caf" + first)
+        taken.feed(second + b"\xff\n")
+        assert taken.text() == "café\ufffd"
+
+    def test_a_long_line_is_cut(self):
+        assert tail("a" * 300, "b" * 10_000, "c\nd\n") == f"{'a' * 300}{'b' * 200} | d"
+
+
+class TestSecrets:
+    def test_a_secret_does_not_show(self):
+        assert tail(f"token={SECRET} refused\n") == "token=*** refused"
+
+    def test_nor_one_that_comes_in_parts(self):
+        assert tail("token=kw8-4f_", "Zq0-mV3xT6 refused\n") == "token=*** refused"
+
+    def test_nor_the_lines_of_one_of_several_lines(self):
+        assert tail("first-half\nsecond-half\n", secrets=["first-half\nsecond-half\n"]) == "*** | ***"
+
+    def test_a_secret_that_contains_another_one_is_blotted_out_whole(self):
+        secrets = ["passw0rd", "db://user:passw0rd@host"]
+        assert tail("db://user:passw0rd@host\npassw0rd\n", secrets=secrets) == "*** | ***"
+
+    def test_short_values_are_words_like_others(self):
+        assert tail("listening on 8080, debug true\n", secrets=["8080", "true"]) == "listening on 8080, debug true"
+
+    def test_the_beginning_of_one_does_not_show_when_the_process_ends_there(self):
+        assert tail("token=kw8-4f_Zq0-mV") == "token="
+
+    @pytest.mark.parametrize("filler", ["x", " ", f"{SECRET} "])
+    @pytest.mark.parametrize("end", ["", "\n"])
+    def test_a_cut_never_shows_a_part_of_one(self, filler, end):
+        # Wherever a long line is cut, and however much shorter its text is when shown.
+        for before in [0, 480, 495, *range(1980, 2030)]:
+            for after in [0, 495, *range(1980, 2001)]:
+                text = f"{filler * (before // len(filler))}{SECRET}{'z' * after}"
+                for size in (1000, 65_536):
+                    shown = tail(*(text[i : i + size] for i in range(0, len(text), size)), end)
+                    assert not any(SECRET[i : i + 6] in shown for i in range(len(SECRET) - 5)), (before, after, size)
