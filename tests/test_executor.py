@@ -156,6 +156,20 @@ class TestRunAsync:
             await caller
 
 
+class TestCancellationByTheCoroutine:
+    @staticmethod
+    async def give_up() -> None:
+        raise asyncio.CancelledError
+
+    def test_is_not_taken_for_a_shutdown(self, executor):
+        with pytest.raises(RuntimeError, match=r"^The operation was cancelled\.$"):
+            executor.run(self.give_up())
+
+    async def test_is_not_taken_for_the_callers_own(self, executor):
+        with pytest.raises(RuntimeError, match=r"^The operation was cancelled\.$"):
+            await executor.run_async(self.give_up())
+
+
 class TestRunBackground:
     def test_runs_until_the_stop_event_is_set(self, executor):
         async def serve(stop: asyncio.Event) -> str:

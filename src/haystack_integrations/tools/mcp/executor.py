@@ -35,14 +35,17 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
 
 class OperationCancelledError(RuntimeError):
     """
-    Raised when the executor was shut down while an operation was under way in it.
+    Raised when an operation was cancelled in the executor, and not by the one who waits for it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_shutdown: bool) -> None:
         """
         Initialize the OperationCancelledError.
+
+        :param by_shutdown: Whether the executor was shut down, which cancels all that runs in it.
         """
-        super().__init__("The operation was cancelled because the AsyncExecutor was shut down.")
+        reason = " because the AsyncExecutor was shut down" if by_shutdown else ""
+        super().__init__(f"The operation was cancelled{reason}.")
 
 
 class AsyncExecutor:
@@ -153,7 +156,7 @@ class AsyncExecutor:
         try:
             return future.result(timeout)
         except concurrent.futures.CancelledError:
-            raise OperationCancelledError from None
+            raise OperationCancelledError(by_shutdown=self._closing) from None
         except TimeoutError:
             if future.done():  # the coroutine's own TimeoutError, or a result that came in the very last moment
                 return future.result()
@@ -197,7 +200,7 @@ class AsyncExecutor:
                 msg = f"Operation timed out after {timeout} seconds"
                 raise TimeoutError(msg) from None
             # It was not the caller who was cancelled; a bare CancelledError would end the caller's whole run.
-            raise OperationCancelledError from None
+            raise OperationCancelledError(by_shutdown=self._closing) from None
         finally:
             if timer is not None:
                 timer.cancel()
