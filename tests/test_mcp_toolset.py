@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnection,
     MCPConnectionError,
+    MCPTimeoutError,
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
@@ -96,6 +97,8 @@ class TestConstruction:
             ({"inputs_from_state": ["a"]}, "inputs_from_state"),
             ({"outputs_to_state": "add"}, "outputs_to_state"),
             ({"outputs_to_string": 5}, "outputs_to_string"),
+            ({"outputs_to_string": {"add": "source"}}, "`outputs_to_string` must be a dict from tool names to"),
+            ({"inputs_from_state": {"add": ["a"]}}, "`inputs_from_state` must be a dict from tool names to"),
         ],
     )
     def test_an_invalid_parameter_is_refused_by_name(self, parameters, message):
@@ -115,6 +118,17 @@ class TestConstruction:
         assert (toolset.connection_timeout, toolset.invocation_timeout) == (7, 8.5)
         assert isinstance(toolset.connection, MCPConnection)
         assert toolset.connection.status().state == "idle"
+
+    def test_timeouts_may_be_changed(self):
+        with MCPToolset(COUNTER, tool_names=["sleep"]) as toolset:
+            toolset.invocation_timeout = 0.2
+            toolset.connection_timeout = 7
+            with pytest.raises(MCPTimeoutError, match=r"timed out after 0\.2 seconds"):
+                toolset[0].invoke(seconds=60)
+            assert (toolset[0].connection_timeout, toolset[0].invocation_timeout) == (7, 0.2)
+            for parameter in ("connection_timeout", "invocation_timeout"):
+                with pytest.raises(ValueError, match=f"`{parameter}` must be a positive number"):
+                    setattr(toolset, parameter, 0)
 
     def test_an_eager_toolset_has_its_tools_at_once(self):
         toolset = MCPToolset(COUNTER, tool_names=["add"], eager_connect=True)
@@ -246,9 +260,12 @@ class TestWarmedUp:
             await toolset.warm_up_async()
         assert toolset.connection.status().state == "closed"
 
-    def test_it_has_the_named_tools_only(self):
-        with MCPToolset(COUNTER, tool_names=["echo", "add"]) as toolset:
-            assert sorted(names(toolset)) == ["add", "echo"]
+    def test_it_has_the_named_tools_only_in_the_order_of_their_names(self):
+        toolset = MCPToolset(COUNTER, tool_names=["echo", "add"])
+        cold = list(toolset)
+        with toolset:
+            assert names(toolset) == ["echo", "add"]
+            assert all(tool is before for tool, before in zip(toolset, cold, strict=True))
 
     def test_a_failed_warm_up_leaves_calls_under_way_alone(self):
         wrong = {"structured": {"user": "no_such_parameter"}}  # the server lists it after `sleep`

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from haystack_integrations.tools.mcp.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection import MCPConnection, check_timeout
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
 
 if TYPE_CHECKING:
@@ -51,12 +51,20 @@ class Connected:
         """
         return self._connection.connection_timeout
 
+    @connection_timeout.setter
+    def connection_timeout(self, value: float) -> None:
+        self._connection.connection_timeout = check_timeout("connection_timeout", value)
+
     @property
     def invocation_timeout(self) -> float:
         """
         Timeout in seconds for tool invocations.
         """
         return self._connection.invocation_timeout
+
+    @invocation_timeout.setter
+    def invocation_timeout(self, value: float) -> None:
+        self._connection.invocation_timeout = check_timeout("invocation_timeout", value)
 
     @property
     def connection(self) -> MCPConnection:

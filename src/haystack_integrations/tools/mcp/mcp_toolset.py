@@ -149,7 +149,7 @@ class MCPToolset(Connected, Toolset):
             ("outputs_to_state", outputs_to_state),
             ("outputs_to_string", outputs_to_string),
         ):
-            if value is not None and not isinstance(value, dict):
+            if value is not None and not (isinstance(value, dict) and all(map(_is_config, value.values()))):
                 msg = f"MCPToolset: `{parameter}` must be a dict from tool names to their configurations or None"
                 raise ValueError(msg)
         self.server_info = server_info
@@ -230,7 +230,8 @@ class MCPToolset(Connected, Toolset):
                     logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
             if self.tool_names is not None:
                 self._check_found(by_name)
-                by_name = {name: definition for name, definition in by_name.items() if name in self.tool_names}
+                # In the order of `tool_names`, as it was shown before warm-up.
+                by_name = {name: by_name[name] for name in self.tool_names}
             self._warn_of_unknown(by_name)
             schemas = {name: self._parameters(definition) for name, definition in by_name.items()}
             usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
@@ -444,6 +445,10 @@ def _serialize_handlers(data: dict[str, Any]) -> dict[str, Any]:
         if data[name] is not None:
             data[name] = {tool: serialize(config) for tool, config in data[name].items() if config}
     return data
+
+
+def _is_config(value: Any) -> bool:
+    return value is None or isinstance(value, dict)
 
 
 def _as_toolset(tools: Any) -> Toolset | None:
