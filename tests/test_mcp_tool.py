@@ -118,6 +118,9 @@ class TestConstruction:
             ({"outputs_to_string": {"handler": "no"}}, "outputs_to_string handler must be callable"),
             ({"outputs_to_string": {"source": "a", "b": {}}}, "Invalid outputs_to_string config"),
             ({"inputs_from_state": {"k": 5}}, "inputs_from_state values must be str"),
+            ({"inputs_from_state": ["k"]}, "`inputs_from_state` of tool 'add' must be a dict or None, got list"),
+            ({"outputs_to_string": "source"}, "`outputs_to_string` of tool 'add' must be a dict or None, got str"),
+            ({"outputs_to_state": "k"}, "`outputs_to_state` of tool 'add' must be a dict or None, got str"),
         ],
     )
     def test_a_malformed_state_mapping_is_refused_at_once(self, parameters, message):
@@ -622,6 +625,32 @@ class TestSecrecy:
         assert SECRET not in self.logged(caplog)
         assert SECRET not in traces.text
 
+    @pytest.mark.parametrize("answer", ["isError", "protocol error"])
+    def test_not_when_the_server_quotes_what_came_from_state(self, failing_call, answer, caplog):
+        secret = {"key": SECRET, "nested": [{"number": 1234567, "line": "Zwölf\n'Boxkämpfer'"}]}
+        text = f"cannot use {secret}, that is {json.dumps(secret)}, for user Ann"
+        server = ForeignServer(definition("search", {"type": "object", "properties": {"token": {}, "user": {}}}))
+        server.answer = (
+            mcp.MCPError(-32000, text)
+            if answer == "protocol error"
+            else types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+        )
+        with MCPTool("search", server.info, inputs_from_state={"api_token": "token"}) as tool:
+            error = failing_call(tool, token=secret, user="Ann")
+            assert error.tool_args == {"token": secret, "user": "Ann"}
+        texts = _all_texts(error)
+        assert "for user Ann" in str(error)
+        assert str(error) == error.message
+        for hidden in (SECRET, "1234567", "Boxk", "Zw"):
+            assert hidden not in texts
+            assert hidden not in self.logged(caplog)
+
+    def test_not_when_the_arguments_are_invalid_for_a_server_in_python(self, failing_call):
+        with MCPTool("secret_echo", COUNTER, inputs_from_state={"api_token": "token"}) as tool:
+            error = failing_call(tool, token=SECRET * 20)
+        assert "text" in str(error) and "Field required" in str(error)
+        assert SECRET[:6] not in _all_texts(error)
+
 
 class TestStateInputs:
     def test_the_model_does_not_see_a_parameter_from_state(self):
@@ -1016,6 +1045,19 @@ class TestClientsOfTheUsersOwn:
             with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `greet`: .*nobody is there") as raised:
                 tool.invoke(name="nobody")
         assert str(raised.value).count("Failed to invoke") == 1
+
+    async def test_a_session_that_raises_is_an_invocation_error(self):
+        class Broken:
+            async def call_tool(self, _name: str, _arguments: dict[str, Any]) -> types.CallToolResult:
+                raise ConnectionResetError("the line is dead")
+
+        client = SessionOwningClient(OwnServerInfo())
+        with pytest.raises(MCPConnectionError, match="Not connected"):
+            await client.call_tool("greet", {"name": "Ada"})
+        client.session = Broken()
+        with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `greet`: the line is dead") as raised:
+            await client.call_tool("greet", {"name": "Ada"})
+        assert raised.value.tool_args == {"name": "Ada"}
 
     def test_one_that_raises_is_an_invocation_error(self):
         class Raising(JsonClient):

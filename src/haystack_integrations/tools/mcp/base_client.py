@@ -89,7 +89,13 @@ class MCPClient(ABC):
         :raises MCPConnectionError: If not connected to an MCP server.
         :raises MCPInvocationError: If the tool invocation fails.
         """
-        result = await self._send_call(tool_name, tool_args)
+        try:
+            result = await self._send_call(tool_name, tool_args)
+        except (MCPConnectionError, MCPInvocationError):
+            raise
+        except Exception as error:  # of a session of the user's own
+            msg = f"Failed to invoke Tool `{tool_name}`: {describe_error(error)}"
+            raise MCPInvocationError(msg, tool_name, tool_args) from error
         raise_tool_error(result, tool_name, tool_args)
         return result.model_dump_json(by_alias=True)
 

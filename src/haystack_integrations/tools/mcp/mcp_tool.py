@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.redaction import redact_values
 from haystack_integrations.tools.mcp.results import result_handler, state_result
 from haystack_integrations.tools.mcp.schemas import normalize_parameters, permissive_schema, without_properties
 from haystack_integrations.tools.mcp.server_info import (
@@ -148,7 +149,8 @@ class MCPTool(Connected, Tool):
             the whole tool result is sent to the handler.
             Example: `{"source": "docs", "handler": my_custom_function}`
         :param inputs_from_state: Optional dictionary mapping state keys to tool parameter names. The model does not see
-            these parameters. Example: `{"repository": "repo"}` maps state's "repository" to tool's "repo" parameter.
+            these parameters, nor their values in errors; a value that it passes all the same takes precedence over the
+            State's. Example: `{"repository": "repo"}` maps state's "repository" to tool's "repo" parameter.
         :param outputs_to_state: Optional dictionary defining how tool outputs map to keys within state as well as
             optional handlers. If the source is provided only the specified output key is sent to the handler.
             Example with source: `{"documents": {"source": "docs", "handler": custom_handler}}`
@@ -215,6 +217,14 @@ class MCPTool(Connected, Tool):
         retry_idempotent: bool = False,
         toolset: MCPToolset | None = None,
     ) -> None:
+        for parameter, value in (
+            ("outputs_to_string", outputs_to_string),
+            ("inputs_from_state", inputs_from_state),
+            ("outputs_to_state", outputs_to_state),
+        ):
+            if value is not None and not isinstance(value, dict):
+                msg = f"`{parameter}` of tool '{remote_name}' must be a dict or None, got {type(value).__name__}"
+                raise ValueError(msg)
         self.remote_name = remote_name
         self.server_info = connection.server_info
         self.eager_connect = eager_connect
@@ -334,10 +344,9 @@ class MCPTool(Connected, Tool):
             result = self._connection.call_tool(
                 self.remote_name, arguments, shown_name=self.name, may_repeat=self._may_repeat
             )
-        except MCPInvocationError:
-            raise
         except Exception as error:
-            raise self._not_invoked(error, arguments) from error
+            failure = self._failure(error, arguments)
+            raise failure from failure.__cause__
         return self._output(result)
 
     async def _invoke_async(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
@@ -348,10 +357,9 @@ class MCPTool(Connected, Tool):
             result = await self._connection.call_tool_async(
                 self.remote_name, arguments, shown_name=self.name, may_repeat=self._may_repeat
             )
-        except MCPInvocationError:
-            raise
         except Exception as error:
-            raise self._not_invoked(error, arguments) from error
+            failure = self._failure(error, arguments)
+            raise failure from failure.__cause__
         return self._output(result)
 
     def _arguments(self, streaming_callback: Any, mcp_arguments: dict[str, Any]) -> dict[str, Any]:
@@ -360,10 +368,24 @@ class MCPTool(Connected, Tool):
             return {"streaming_callback": streaming_callback, **mcp_arguments}
         return mcp_arguments
 
-    def _not_invoked(self, error: Exception, arguments: dict[str, Any]) -> MCPInvocationError:
-        kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
-        code, data = getattr(error, "code", None), getattr(error, "data", None)
-        return kind(f"Failed to invoke Tool `{self.name}`: {error}", self.name, arguments, code=code, data=data)
+    def _failure(self, error: Exception, arguments: dict[str, Any]) -> MCPInvocationError:
+        """
+        Make the error that Haystack takes, without the values of `inputs_from_state`, which a server may have quoted.
+        """
+        if isinstance(error, MCPInvocationError):
+            failure, cause = error, error.__cause__
+        else:
+            kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
+            code, data = getattr(error, "code", None), getattr(error, "data", None)
+            text = f"Failed to invoke Tool `{self.name}`: {error}"
+            failure, cause = kind(text, self.name, arguments, code=code, data=data), error
+        hidden = (self.inputs_from_state or {}).values()
+        shown = redact_values(failure.message, {name: arguments[name] for name in hidden if name in arguments})
+        # What it came from has the same text in it.
+        failure.__cause__ = cause if shown == failure.message else None
+        failure.message = shown
+        failure.args = (shown, *failure.args[1:])
+        return failure
 
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
         envelope = result.model_dump_json(by_alias=True)

@@ -8,8 +8,9 @@ What may be shown of values that may be secret.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,11 +18,17 @@ from haystack.utils import Secret
 
 REDACTED = "***"
 
+# Shorter values (a port, "true") are words of every log line.
+SHORTEST_SECRET = 6
+
 _SECRET_NAME = re.compile(r"(?i)(token|key|secret|password|passwd|credential|auth|cookie)")
 
 # `NAME=value`, `--name=value`, `Name: value` and `"name": "value"`, as in environment variables, options, HTTP headers,
 # connection strings and JSON.
 _ASSIGNMENT = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)[\"']?\s*(?:=|:(?!//))\s*")
+
+# How pydantic, which validates the arguments for servers in Python, shows a value it refuses: cut in the middle.
+_REFUSED_VALUE = re.compile(r"input_value=.*?(?=, input_type=)", re.DOTALL)
 
 
 def redact_url(url: str) -> str:
@@ -94,3 +101,37 @@ def redact_secrets(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: redact_secrets(item) for key, item in value.items()}
     return redact(value) if isinstance(value, Secret) else value
+
+
+def redact_values(text: str, values: Mapping[str, Any]) -> str:
+    """
+    Take values that must not be shown out of a text that somebody else wrote.
+
+    :param text: The text.
+    :param values: The values, by any names. What is in them counts, too.
+    :returns: The text without those of at least 6 characters, where they are quoted whole, and without all values that
+        pydantic quotes.
+    """
+    if not values:
+        return text
+    quoted = {form for value in _scalars(values) for form in _quoted_forms(value) if len(form) >= SHORTEST_SECRET}
+    for form in sorted(quoted, key=len, reverse=True):
+        text = text.replace(form, REDACTED)
+    return _REFUSED_VALUE.sub(f"input_value={REDACTED}", text)
+
+
+def _scalars(values: Any) -> Iterator[str | int | float]:
+    pending, seen = [values], set()
+    while pending:
+        value = pending.pop()
+        if isinstance(value, (str, int, float)):
+            yield value
+        elif isinstance(value, (Mapping, list, tuple)) and id(value) not in seen:
+            seen.add(id(value))
+            pending += value.values() if isinstance(value, Mapping) else value
+
+
+def _quoted_forms(value: str | int | float) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        return (str(value),)
+    return value, repr(value)[1:-1], json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]

@@ -12,16 +12,13 @@ import codecs
 from collections import deque
 from collections.abc import Iterable
 
-from haystack_integrations.tools.mcp.redaction import REDACTED
+from haystack_integrations.tools.mcp.redaction import REDACTED, SHORTEST_SECRET
 
 _LINES = 20
 _LINE_LENGTH = 500
 
 # So much of a line is kept besides a secret that the rest of it may be: room for what becomes shorter when shown.
 _KEPT_LENGTH = 4 * _LINE_LENGTH
-
-# Shorter values of environment variables (a port, "true") are words of every log line.
-_SHORTEST_SECRET = 6
 
 
 class StderrTail:
@@ -40,7 +37,7 @@ class StderrTail:
         """
         # A value of several lines is printed as several lines.
         values = {line.strip() for value in secrets for line in [value, *value.splitlines()]}
-        self._secrets = sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+        self._secrets = sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
         self._kept_length = _KEPT_LENGTH + max(map(len, self._secrets), default=0)
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._unfinished = ""
@@ -83,5 +80,5 @@ class StderrTail:
 
 def _overlap(line: str, secret: str) -> int:
     # Of a whole secret, which is found as such, nothing is taken for the beginning of another one.
-    lengths = range(min(len(secret) - 1, len(line)), _SHORTEST_SECRET - 1, -1)
+    lengths = range(min(len(secret) - 1, len(line)), SHORTEST_SECRET - 1, -1)
     return next((length for length in lengths if line.endswith(secret[:length])), 0)
