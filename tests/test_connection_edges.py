@@ -7,9 +7,13 @@ Corners of the connection's promises: what counts as not run, who closes, what m
 """
 
 import asyncio
+import itertools
 import json
+import os
 import sys
 import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,9 +21,11 @@ from typing import Any, ClassVar
 
 import pytest
 from mcp import types
+from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
+    InProcessServerInfo,
     MCPClient,
     MCPConnection,
     MCPConnectionError,
@@ -27,11 +33,13 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPTimeoutError,
     MCPTool,
+    MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from tests.support.waiting import wait_until
+from tests.support.background import in_thread
+from tests.support.waiting import LIMIT, wait_until
 
 SECRET = "sk-s3ntinel-4711"
 
@@ -46,6 +54,15 @@ class HandshakeServer:
     def __init__(self, answer: Callable[["HandshakeServer", dict[str, Any], str | None], Answer]) -> None:
         self.sessions = 0
         self.runs = 0
+        # Headers of errors; and what an event stream gives, if there are any, and when each was opened.
+        self.refusal_headers: dict[str, str] = {}
+        self.stream: bytes | None = None
+        self.streamed: list[float] = []
+        # Whether calls are answered with a stream in which no answer comes.
+        self.opens_streams = False
+        # What happened, or is to happen: the client answered a request of the stream; the server ends.
+        self.answered = threading.Event()
+        self.closing = threading.Event()
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -57,7 +74,9 @@ class HandshakeServer:
             def _send(self, status: int, body: dict[str, Any] | bytes, session: str | None = None) -> None:
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
-                self.send_header("content-type", "application/json")
+                headers = {"content-type": "application/json", **(owner.refusal_headers if status >= 400 else {})}
+                for name, value in headers.items():
+                    self.send_header(name, value)
                 self.send_header("content-length", str(len(data)))
                 if session:
                     self.send_header("mcp-session-id", session)
@@ -65,7 +84,15 @@ class HandshakeServer:
                 self.wfile.write(data)
 
             def do_GET(self) -> None:
-                self._send(405, b"")
+                if owner.stream is None:
+                    self._send(405, b"")
+                    return
+                owner.streamed.append(time.monotonic())
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("content-length", str(len(owner.stream)))
+                self.end_headers()
+                self.wfile.write(owner.stream)
 
             def do_DELETE(self) -> None:
                 self._send(405, b"")
@@ -83,6 +110,15 @@ class HandshakeServer:
                     self._send(200, answered, f"session-{owner.sessions}")
                 elif "id" not in message:
                     self._send(202, b"")
+                elif "method" not in message:  # an answer to a request in the stream
+                    owner.answered.set()
+                    owner.closing.wait()
+                elif message["method"] == "tools/call" and owner.opens_streams:
+                    self.send_response(200)
+                    self.send_header("content-type", "text/event-stream")
+                    self.end_headers()
+                    self.wfile.write(b": there\n\n")
+                    owner.closing.wait()
                 elif message["method"] in ("tools/list", "tools/call"):
                     self._send(*answer(owner, message, self.headers.get("mcp-session-id")))
                 else:
@@ -94,6 +130,7 @@ class HandshakeServer:
         self.url = f"http://127.0.0.1:{self._server.server_port}/mcp"
 
     def close(self) -> None:
+        self.closing.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -128,14 +165,213 @@ class TestWhatCountsAsNotRun:
             return 200, result_of(message, {"tools": []}), None
 
         server = handshake_server(answer)
-        with (
-            MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection,
-            pytest.raises(MCPInvocationError, match="may have run"),
-        ):
-            connection.call_tool(
-                "charge_card"
-            )  # the SDK lists the tools to check the result of one that it has not seen
+        with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+            # The SDK would list the tools, to check the result of one that it has not seen.
+            assert connection.call_tool("charge_card").content[0].text == "charged"
         assert server.runs == 1
+
+    @staticmethod
+    def refusing(refusal: Callable[[dict[str, Any]], Answer]) -> Callable[..., Answer]:
+        """
+        Runs the tool and refuses the request all the same, in the first session.
+        """
+
+        def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
+            if message["method"] == "tools/list":
+                return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
+            server.runs += 1
+            if session == "session-1":
+                return refusal(message)
+            return 200, result_of(message, {"content": [{"type": "text", "text": "paid"}]}), None
+
+        return answer
+
+    @pytest.mark.parametrize(
+        ("status", "body", "says"),
+        [
+            (400, b"could not store the row: the database session was rolled back", "HTTP 400"),
+            (400, {"error": "upstream session expired after the order was placed"}, "HTTP 400"),
+            (400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "no session left"}}, "session"),
+            (400, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32603, "message": "Session not found"}}, "found"),
+            (404, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32002, "message": "no such resource"}}, "such"),
+        ],
+    )
+    def test_a_refusal_that_is_not_clearly_about_the_session_does_not(
+        self, handshake_server: Any, status: int, body: Any, says: str
+    ) -> None:
+        def refusal(message: dict[str, Any]) -> Answer:
+            own = isinstance(body, dict) and body.get("id") == "own"
+            return status, {**body, "id": message["id"]} if own else body, None
+
+        server = handshake_server(self.refusing(refusal))
+        with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+            with pytest.raises(MCPInvocationError, match=says) as raised:
+                connection.call_tool("pay")
+            assert "did not run" not in str(raised.value)
+            assert server.runs == 1
+            assert connection.status().failed_calls == 1
+
+    @pytest.mark.parametrize(
+        ("status", "body"),
+        [
+            (400, b"could not store the row: the database session was rolled back"),
+            (404, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32001, "message": "Session not found"}}),
+        ],
+    )
+    def test_one_that_might_be_about_the_session_opens_a_new_one_for_the_next_call(
+        self, handshake_server: Any, status: int, body: Any
+    ) -> None:
+        def refusal(message: dict[str, Any]) -> Answer:
+            return status, {**body, "id": message["id"]} if isinstance(body, dict) else body, None
+
+        server = handshake_server(self.refusing(refusal))
+        with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+            with pytest.raises(MCPInvocationError):
+                connection.call_tool("pay")
+            assert connection.call_tool("pay").content[0].text == "paid"
+            assert (server.sessions, server.runs) == (2, 2)
+
+    @pytest.mark.parametrize(
+        ("status", "body"),
+        [
+            (404, b"<html>not here</html>"),
+            (404, {"error": "Session not found"}),
+            (400, b"Invalid or missing session ID"),
+            (400, b"Session not found."),
+            (400, {"error": "Invalid session ID"}),
+            (400, {"message": "Session 0f3a-77 is unknown"}),
+            (400, {"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: Session expired"}}),
+            (400, {"jsonrpc": "2.0", "id": "", "error": {"code": -32000, "message": "Mcp-Session-Id header required"}}),
+        ],
+    )
+    def test_one_that_is_about_the_session_is_sent_again_in_a_new_one(
+        self, handshake_server: Any, status: int, body: Any
+    ) -> None:
+        server = handshake_server(self.refusing(lambda _message: (status, body, None)))
+        with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+            assert connection.call_tool("pay").content[0].text == "paid"
+        assert server.sessions == 2
+
+    @pytest.mark.parametrize("status", [400, 404, 500])
+    @pytest.mark.parametrize(
+        ("headers", "body"),
+        [
+            ({"content-encoding": "gzip"}, b"no gzip"),
+            ({"content-type": "text/plain; charset=undefined"}, b"no session"),
+            ({"content-type": "application/json"}, b"[" * 200_000),
+            ({"content-type": "application/json"}, b"\xff\xfe"),
+        ],
+        ids=["gzip", "charset", "nested", "bytes"],
+    )
+    def test_one_that_cannot_be_read_harms_no_other_call(
+        self, handshake_server: Any, status: int, headers: dict[str, str], body: bytes
+    ) -> None:
+        def answer(server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+            if message["method"] == "tools/list":
+                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("pay", "wait")]
+                return 200, result_of(message, {"tools": tools}), None
+            server.runs += 1
+            if message["params"]["name"] == "wait":
+                assert refused.wait(LIMIT)
+                return 200, result_of(message, {"content": [{"type": "text", "text": "waited"}]}), None
+            return status, body, None
+
+        refused = threading.Event()
+        server = handshake_server(answer)
+        server.refusal_headers = headers
+        with MCPConnection(StreamableHttpServerInfo(server.url, max_retries=0)) as connection:
+            other = in_thread(connection.call_tool, "wait")
+            wait_until(lambda: server.runs == 1, "the other call")
+            with pytest.raises(MCPInvocationError):
+                connection.call_tool("pay")
+            refused.set()
+            assert other.result(timeout=LIMIT).content[0].text == "waited"
+
+
+class TestStreams:
+    def test_one_that_always_ends_at_once_is_not_reopened_all_the_time(self, handshake_server: Any) -> None:
+        def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+            return 200, result_of(message, {"tools": []}), None
+
+        server = handshake_server(answer)
+        server.stream = b"id: 1\nretry: 0\ndata:\n\n"
+        with MCPConnection(StreamableHttpServerInfo(server.url)):
+            wait_until(lambda: len(server.streamed) >= 5, "five streams")
+        pauses = [after - before for before, after in itertools.pairwise(server.streamed)]
+        assert min(pauses) >= 0.09  # no limit above: this only shows that it is not a loop without rest
+
+    def test_an_answer_to_the_server_that_it_does_not_take_holds_up_no_calls(self, handshake_server: Any) -> None:
+        def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+            if message["method"] == "tools/list":
+                return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
+            return 200, result_of(message, {"content": [{"type": "text", "text": "paid"}]}), None
+
+        server = handshake_server(answer)
+        server.stream = b'data: {"jsonrpc":"2.0","id":77,"method":"ping"}\n\n'
+        with MCPConnection(StreamableHttpServerInfo(server.url), invocation_timeout=LIMIT) as connection:
+            assert server.answered.wait(LIMIT)
+            assert connection.call_tool("pay").content[0].text == "paid"
+
+    @pytest.mark.parametrize("opens_stream", [False, True], ids=["silent", "stream"])
+    def test_a_call_that_was_given_up_leaves_no_request_behind(self, handshake_server: Any, opens_stream: bool) -> None:
+        def answer(server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+            if message["method"] == "tools/list":
+                return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
+            server.closing.wait()
+            return 200, b"", None
+
+        server = handshake_server(answer)
+        server.opens_streams = opens_stream
+        tasks = asyncio.all_tasks
+        with MCPConnection(StreamableHttpServerInfo(server.url), invocation_timeout=0.2) as connection:
+            loop = AsyncExecutor.get_instance().get_loop()
+            before = len(tasks(loop))
+            for _ in range(5):
+                with pytest.raises(MCPTimeoutError):
+                    connection.call_tool("pay")
+            wait_until(lambda: len(tasks(loop)) <= before, lambda: f"{len(tasks(loop))} tasks instead of {before}")
+
+
+class TestServersInProcess:
+    @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+    def test_one_that_exits_ends_nothing_else(self, stdio_server: Any, error: type[BaseException]) -> None:
+        server = MCPServer("quitter")
+
+        @server.tool()
+        async def leave() -> str:
+            raise error(2)
+
+        other = stdio_server()
+        with (
+            MCPConnection(StdioServerInfo(other.command, other.args)) as connection,
+            MCPTool("leave", InProcessServerInfo(server)) as tool,
+        ):
+            call = in_thread(connection.call_tool, "sleep", {"seconds": 1})
+            other.wait_for("sleep")
+            with pytest.raises(MCPInvocationError, match=f"{error.__name__}.*may have run"):
+                tool.invoke()
+            assert call.result(timeout=LIMIT).content[0].text == "slept 1.0 s"
+            assert connection.call_tool("add", {"a": 1, "b": 2}).content[0].text == "3"
+
+    def test_a_result_that_is_no_unicode_is_an_invocation_error(self) -> None:
+        server = MCPServer("odd")
+
+        @server.tool()
+        async def odd() -> str:
+            return "\ud800"
+
+        with MCPTool("odd", InProcessServerInfo(server)) as tool, pytest.raises(MCPInvocationError):
+            tool.invoke()
+
+
+def test_the_lock_of_a_toolset_is_free_in_a_forked_child() -> None:
+    toolset = MCPToolset(StdioServerInfo("mcp-never-started"))
+    with toolset._lock(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which is the point
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if toolset._lock().acquire(timeout=LIMIT) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 class TestWhatIsSaid:
@@ -296,3 +532,32 @@ def test_a_client_of_the_users_own_that_loses_its_connection_is_replaced_and_not
             tool.invoke()
         assert "paid" in str(tool.invoke())
     assert DyingClient.connects == 2
+
+
+def test_a_session_that_is_opened_just_as_the_last_one_who_waits_gives_up_is_closed() -> None:
+    waiting: list[asyncio.Task[Any]] = []
+    closed = threading.Event()
+
+    class Client(DyingClient):
+        async def connect(self) -> list[types.Tool]:
+            tools = await super().connect()
+            waiting[0].cancel()  # as the caller's timer may, in this very turn of the loop
+            return tools
+
+        async def aclose(self) -> None:
+            closed.set()
+
+    class Info(MCPServerInfo):
+        def create_client(self) -> MCPClient:
+            return Client()
+
+    async def give_up() -> None:
+        waiting.append(asyncio.create_task(connection.open_async()))
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+
+    connection = MCPConnection(Info())
+    AsyncExecutor.get_instance().run(give_up(), LIMIT)
+    assert closed.wait(LIMIT)
+    assert connection.status().state == "idle"
+    connection.close()

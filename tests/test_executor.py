@@ -229,14 +229,13 @@ class TestShutdown:
         assert not executor.get_loop().is_running()
         assert isinstance(caller.exception(timeout=LIMIT), TimeoutError)
 
-    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-    def test_of_a_loop_that_a_task_has_ended_makes_way_for_a_new_one(self):
+    @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+    def test_is_not_for_a_task_to_bring_about(self, error):
         async def leave() -> None:
-            raise SystemExit(3)
+            raise error(3)
 
         executor = AsyncExecutor.get_instance()
-        with pytest.raises(SystemExit):
-            executor.run(leave(), timeout=LIMIT)
-        executor._thread.join(LIMIT)
-        assert AsyncExecutor.get_instance() is not executor
-        assert AsyncExecutor.get_instance().run(asyncio.sleep(0, "fine"), timeout=LIMIT) == "fine"
+        with pytest.raises(error):
+            executor.run(leave(), LIMIT)
+        assert executor.run(asyncio.sleep(0, "here"), LIMIT) == "here"
+        assert AsyncExecutor.get_instance() is executor

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -55,6 +55,35 @@ class Delivery:
     stream_fault: str | None = None
     status: str | None = None
     denied: bool = False
+    _given_up: bool = field(default=False, init=False)
+    _waits: set[anyio.CancelScope] = field(default_factory=set, init=False)
+
+    @contextlib.contextmanager
+    def until_given_up(self) -> Iterator[anyio.CancelScope]:
+        """
+        Bound a wait for the server: it ends when the caller gives up.
+
+        Before the revision 2026-07-28 the SDK leaves the request open, and a server may never answer one that was
+        cancelled.
+
+        :returns: A context manager with the scope of the wait.
+        """
+        with anyio.CancelScope() as scope:
+            if self._given_up:
+                scope.cancel()
+            self._waits.add(scope)
+            try:
+                yield scope
+            finally:
+                self._waits.discard(scope)
+
+    def give_up(self) -> None:
+        """
+        Wait for the server no longer.
+        """
+        self._given_up = True
+        for wait in list(self._waits):
+            wait.cancel()
 
     def broken_by(self, error_code: int) -> str | None:
         """

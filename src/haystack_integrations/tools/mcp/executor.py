@@ -110,10 +110,15 @@ class AsyncExecutor:
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(started.set)
         try:
-            self._loop.run_forever()
+            while not self._closing:
+                try:
+                    self._loop.run_forever()
+                except (SystemExit, KeyboardInterrupt) as error:
+                    # Raised in a task, by a server in this process, say, it ends a loop. This one is everybody's.
+                    logger.warning("{error} was raised in the AsyncExecutor and ignored", error=type(error).__name__)
         finally:
             with self._handing_over:
-                self._closing = True  # should it have ended by itself: a SystemExit in a task ends a loop
+                self._closing = True
                 asyncio.set_event_loop(None)
                 self._loop.close()
 

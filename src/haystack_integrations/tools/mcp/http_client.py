@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import socket
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
+from enum import Enum, auto
 from typing import Any, cast
 
 import httpx2
@@ -23,9 +25,12 @@ logger = logging.getLogger(__name__)
 # The end of a session is worth a short DELETE request, not a wait for a server that is gone.
 _GOODBYE_TIMEOUT = 2.0
 
-# Notifications are answered with an empty 202 at once. Unlike a request, one that is not must not hold up the
-# transport, which posts them one after the other.
+# Notifications and answers are acknowledged with an empty 202 at once. Unlike a request, one that is not must not hold
+# up the transport, which posts them one after the other.
 _NOTIFICATION_TIMEOUT = 5.0
+
+# What stands first of these members tells what a message is.
+_IS_NO_REQUEST = re.compile(rb'(?s)(?:(?!"method":).)*?(?:"(?:result|error)":|"method":"notifications/)')
 
 # How long closing waits for cancellations that are under way.
 _CANCELLATIONS_END_TIMEOUT = 0.5
@@ -42,12 +47,48 @@ _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, htt
 
 _SESSION_HEADER = "mcp-session-id"
 
+# The statuses with which servers over streamable HTTP say that they do not know a session.
+_SESSION_STATUSES = (httpx2.codes.NOT_FOUND, httpx2.codes.BAD_REQUEST)
+
 # What a server says about a message that it did not take in, so that the tool did not run: it does not know the
 # session, or it denies the message, and would deny it again.
 _SESSION_GONE = frozenset({404, 410})
 _DENIED = frozenset({401, 403, 405})
 
+# How servers that answer 400 instead of 404 say that they do not know a session. A tool's own words on sessions, of
+# whatever kind, are longer than this.
+_NO_SESSION = re.compile(
+    r"""
+    (bad\ request\W+)?
+    (
+        (no\ valid|no|(invalid|unknown|missing|expired)(\ or\ (invalid|unknown|missing|expired))?)
+        \ (mcp[- ])?session([ _-]?id)?(\ header)?(\ provided)?
+    |
+        (mcp[- ])?session([ _-]?id)?([ :'"]+[\w-]+['"]?)?
+        \ ((is|was|has)\ )?(not\ found|unknown|invalid|expired|terminated|not\ initialized|required)
+    )
+    \W*
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_LONGEST_REFUSAL = 200
+
+# A server whose event stream ends at once, and which asks to be called again without delay, is called this often.
+_STREAM_PAUSE = 0.1
+
 _is_ours: ContextVar[bool] = ContextVar("haystack_mcp_is_ours", default=False)
+
+
+class _SessionState(Enum):
+    """
+    What an answer says of the session its request was sent in.
+    """
+
+    FINE = auto()
+    # The request was not taken in.
+    UNKNOWN = auto()
+    # No use to go on with it; what became of the request is what the answer says.
+    DOUBTFUL = auto()
 
 
 class _UrlRedaction(logging.Filter):
@@ -74,8 +115,13 @@ class _WatchedByteStream(httpx2.AsyncByteStream):
         self._delivery = delivery
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        chunks = aiter(self._stream)
         try:
-            async for chunk in self._stream:
+            while True:
+                with self._delivery.until_given_up() as given_up:
+                    chunk = await anext(chunks, None)
+                if given_up.cancelled_caught or chunk is None:
+                    break
                 yield chunk
         except httpx2.TransportError as error:
             self._delivery.stream_fault = f"the connection was cut before the answer came ({_name(error)})"
@@ -140,7 +186,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
         :param headers: Headers of every request.
         :param timeout: Seconds that connecting, writing, and waiting for a free connection may take. Reading has no
-            limit of its own, because a tool may take its time; the caller's timeout bounds it.
+            limit of its own, because a tool may take its time; the caller's timeout bounds it. Over the SSE transport,
+            where messages are only acknowledged, it bounds that, too.
         :param one_stream: Whether all answers come over one event stream (the SSE transport), so that a request that
             cannot be posted means the end of the session.
         :param lose_session: Called with the reason when the session turns out to be gone, and with `calls_may_end=True`
@@ -155,8 +202,10 @@ class WatchedHttpClient(httpx2.AsyncClient):
             direct = _HttpTransport(limits=limits, socket_options=_keepalive_options())
         super().__init__(headers=headers, timeout=httpx2.Timeout(timeout, read=None), limits=limits, transport=direct)
         self._one_stream = one_stream
+        self._acknowledged_within = timeout
         self._lose_session = lose_session
         self._cancellations: set[asyncio.Task[None]] = set()
+        self._has_streamed = False
 
     async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
         """
@@ -173,6 +222,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if request.method == "DELETE":
             return await self._say_goodbye(request, **kwargs)
         if request.method != "POST":
+            if self._has_streamed:
+                await asyncio.sleep(_STREAM_PAUSE)
+            self._has_streamed = True
             response = await super().send(request, **kwargs)
             if self._one_stream and _is_event_stream(response):
                 response.stream = _LastByteStream(cast("httpx2.AsyncByteStream", response.stream), self._lose_session)
@@ -180,19 +232,28 @@ class WatchedHttpClient(httpx2.AsyncClient):
         delivery = current_delivery.get() or Delivery()
         await request.aread()  # the request that follows a redirect has not been read yet
         head = request.content[:100]
-        if b'"method":"notifications/' in head:
+        if _IS_NO_REQUEST.match(head):
             request.extensions = {**request.extensions, "timeout": httpx2.Timeout(_NOTIFICATION_TIMEOUT).as_dict()}
+        elif self._one_stream:
+            request.extensions = {**request.extensions, "timeout": httpx2.Timeout(self._acknowledged_within).as_dict()}
         if f'"method":"{CANCEL_METHOD}"'.encode() in head:
             task = asyncio.create_task(self._post_cancellation(request, **{**kwargs, "stream": False}))
             self._cancellations.add(task)
             task.add_done_callback(self._cancellations.discard)
             return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
         try:
-            response = await super().send(request, **kwargs)
-            if response.headers.get("content-type", "").lower().startswith("application/json"):
-                await response.aread()
+            with delivery.until_given_up() as given_up:
+                response = await super().send(request, **kwargs)
+                has_result = response.status_code < httpx2.codes.MULTIPLE_CHOICES
+                if _has_type(response, "application/json") or not (has_result or _is_event_stream(response)):
+                    await response.aread()
         except Exception as error:  # whatever it is: raised, it would end the session
             return self._not_answered(request, delivery, error)
+        if given_up.cancelled_caught:
+            # Nobody reads it, but over one stream a refusal would end the session.
+            if self._one_stream:
+                return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
+            return _refusal(request, "the caller gave up")
         return await self._inspect(request, delivery, response)
 
     async def _post_cancellation(self, request: httpx2.Request, **kwargs: Any) -> None:
@@ -241,32 +302,15 @@ class WatchedHttpClient(httpx2.AsyncClient):
             delivery.denied = response.status_code in _DENIED
             delivery.fault = fault
             self._lose_session(fault)
-        elif await self._session_is_unknown(request, response):
-            _note_refusal(request, delivery)
-            delivery.fault = "the server does not know the session any more"
-            # Other calls will be told the same; ending the session under them would leave their fate open.
-            self._lose_session(delivery.fault, calls_may_end=True)
+        else:
+            state = _session_state(request, response)
+            if state is _SessionState.UNKNOWN:
+                _note_refusal(request, delivery)
+                delivery.fault = "the server does not know the session any more"
+            if state is not _SessionState.FINE:
+                # Other calls will be told the same; ending the session under them would leave their fate open.
+                self._lose_session(delivery.fault or "the server seems to have lost it", calls_may_end=True)
         return response
-
-    @staticmethod
-    async def _session_is_unknown(request: httpx2.Request, response: httpx2.Response) -> bool:
-        # 404 to a request with a session id is the protocol's sign (specification 2025-11-25, basic/transports,
-        # "Session Management"). Some servers answer 400 instead: the TypeScript SDK and the Python SDK before 1.23,
-        # with an error that belongs to no request, or in plain text.
-        if _SESSION_HEADER not in request.headers:
-            return False
-        if response.status_code == httpx2.codes.NOT_FOUND:
-            return True
-        if response.status_code != httpx2.codes.BAD_REQUEST:
-            return False
-        try:
-            await response.aread()
-            answers_request = response.json().get("id") == json.loads(request.content)["id"]
-        except (httpx2.TransportError, httpx2.StreamError):
-            return False
-        except (ValueError, KeyError, TypeError, AttributeError):
-            answers_request = False
-        return not answers_request and "session" in response.text.lower()
 
     async def _say_goodbye(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
         request.extensions = {**request.extensions, "timeout": httpx2.Timeout(_GOODBYE_TIMEOUT).as_dict()}
@@ -280,8 +324,45 @@ class WatchedHttpClient(httpx2.AsyncClient):
         return response
 
 
+def _has_type(response: httpx2.Response, media_type: str) -> bool:
+    found: bool = response.headers.get("content-type", "").lower().startswith(media_type)
+    return found
+
+
 def _is_event_stream(response: httpx2.Response) -> bool:
-    return response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    return _has_type(response, "text/event-stream")
+
+
+def _session_state(request: httpx2.Request, response: httpx2.Response) -> _SessionState:
+    # 404 to a request with a session id is the protocol's sign (specification 2025-11-25, basic/transports, "Session
+    # Management"). Some servers answer 400 instead: the TypeScript SDK and the Python SDK before 1.23, with an error
+    # that belongs to no request, or in plain text. An error that belongs to the request was made by who took it in.
+    if _SESSION_HEADER not in request.headers or response.status_code not in _SESSION_STATUSES:
+        return _SessionState.FINE
+    text, answers_request = _refusal_text(request, response)
+    if response.status_code == httpx2.codes.NOT_FOUND:
+        return _SessionState.DOUBTFUL if answers_request else _SessionState.UNKNOWN
+    if answers_request or "session" not in text.lower():
+        return _SessionState.FINE
+    is_said = len(text) <= _LONGEST_REFUSAL and _NO_SESSION.fullmatch(text)
+    return _SessionState.UNKNOWN if is_said else _SessionState.DOUBTFUL
+
+
+def _refusal_text(request: httpx2.Request, response: httpx2.Response) -> tuple[str, bool]:
+    # What an error says, and whether it belongs to the request.
+    if _is_event_stream(response):
+        return "", False
+    text = response.content.decode(errors="replace").strip()
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        return text, False
+    error = answer.get("error", answer)
+    message = error.get("message", text) if isinstance(error, dict) else error
+    answers_request = "id" in answer and str(answer["id"]) == str(json.loads(request.content).get("id"))
+    return (message.strip() if isinstance(message, str) else text), answers_request
 
 
 def _note_refusal(request: httpx2.Request, delivery: Delivery) -> None:

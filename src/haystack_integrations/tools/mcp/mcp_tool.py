@@ -344,10 +344,10 @@ class MCPTool(Connected, Tool):
             result = self._connection.call_tool(
                 self.remote_name, arguments, shown_name=self.name, may_repeat=self._may_repeat
             )
+            return self._output(result)
         except Exception as error:
             failure = self._failure(error, arguments)
             raise failure from failure.__cause__
-        return self._output(result)
 
     async def _invoke_async(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         arguments = self._arguments(streaming_callback, mcp_arguments)
@@ -357,10 +357,10 @@ class MCPTool(Connected, Tool):
             result = await self._connection.call_tool_async(
                 self.remote_name, arguments, shown_name=self.name, may_repeat=self._may_repeat
             )
+            return self._output(result)
         except Exception as error:
             failure = self._failure(error, arguments)
             raise failure from failure.__cause__
-        return self._output(result)
 
     def _arguments(self, streaming_callback: Any, mcp_arguments: dict[str, Any]) -> dict[str, Any]:
         # Should the remote tool itself have a parameter of this name, the model's value is for it.

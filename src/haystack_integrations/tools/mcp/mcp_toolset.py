@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -161,8 +162,8 @@ class MCPToolset(Connected, Toolset):
         self.tool_name_prefix = tool_name_prefix
         self.result_format = result_format
         self.retry_idempotent = retry_idempotent
-        # Decisions only; nothing waits while it is held.
-        self._lock = threading.Lock()
+        # By process: a lock that another thread holds during a fork stays locked in the child.
+        self._locks: dict[int, threading.Lock] = {}
         self._generation = 0
         # By the server's names. They stay the same objects for as long as the toolset lives.
         self._children: dict[str, MCPTool] = {}
@@ -178,6 +179,10 @@ class MCPToolset(Connected, Toolset):
         super().__init__(tools=[self._placeholder])
         if eager_connect:
             self._warm_up_or_leave()
+
+    def _lock(self) -> threading.Lock:
+        # For decisions only; nothing waits while it is held.
+        return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def _make_child(self, remote_name: str, name: str) -> MCPTool:
         return MCPTool._of_toolset(
@@ -220,7 +225,7 @@ class MCPToolset(Connected, Toolset):
             self._take_over(*await self._connection.open_async())
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
-        with self._lock:
+        with self._lock():
             # Of two listings that come in out of order the newer one stays.
             if generation <= self._generation:
                 return
@@ -347,7 +352,7 @@ class MCPToolset(Connected, Toolset):
         if added is None:
             msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
             raise TypeError(msg)
-        with self._lock:
+        with self._lock():
             names = {present.name for present in self}
             for one in added:
                 if one.name in names:

@@ -96,6 +96,9 @@ class Session:
             await opened
         except asyncio.CancelledError:
             self._stop_connecting()
+            # Should it have been opened in this very moment, nobody takes it over.
+            self.ended_because = self.ended_because or "nobody waited for it any more"
+            self._end.set()
             raise
 
     async def _live(self, opened: asyncio.Future[None]) -> None:
@@ -191,6 +194,9 @@ class Session:
         self._calls.add(task)
         try:
             return await self._client.request_tool(tool_name, tool_args)
+        except (SystemExit, KeyboardInterrupt) as error:  # of a server in this process: it must not end the loop
+            reason = f"the server raised {type(error).__name__}"
+            raise outcome_unknown(reason, tool_name, tool_args) from error
         except asyncio.CancelledError:
             if task not in self._abandoned or task.uncancel():
                 raise

@@ -35,6 +35,7 @@ from haystack_integrations.tools.mcp.delivery import (
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
+from haystack_integrations.tools.mcp.output_schemas import is_bounded, schema_cost
 from mcp import MCPError as ProtocolError
 from mcp import types
 
@@ -116,6 +117,8 @@ class SessionClient(MCPClient):
         self._lost_because: str | None = None
         self._failure: str | None = None
         self._epitaph: str | None = None
+        # By the tools' names: the cost of checking a result; None where it is not to be checked.
+        self._check_costs: dict[str, int | None] = {}
 
     @abstractmethod
     def _describe(self) -> str:
@@ -189,6 +192,7 @@ class SessionClient(MCPClient):
             client = await self._open_transport()
             async with client:
                 self._sdk = client
+                self._bound_checks(client.session)
                 if not opened.done():
                     opened.set_result(None)
                 await self._ending.wait()
@@ -237,6 +241,17 @@ class SessionClient(MCPClient):
     def _stream_ended(self) -> None:
         self._ending.set()
 
+    def _bound_checks(self, session: mcp.ClientSession) -> None:
+        # The SDK would check every result, and list the tools again for one that it does not know.
+        check = session.validate_tool_result
+
+        async def check_if_bounded(name: str, result: types.CallToolResult) -> None:
+            cost = self._check_costs.get(name)
+            if cost is not None and is_bounded(cost, result.structured_content):
+                await check(name, result)
+
+        session.validate_tool_result = check_if_bounded  # type: ignore[method-assign]
+
     async def _list_all(self) -> list[types.Tool]:
         if self._sdk is None:
             raise not_connected()
@@ -251,6 +266,8 @@ class SessionClient(MCPClient):
                     return []  # a server of resources or prompts only
                 raise
             tools.extend(page.tools)
+            for tool in page.tools:
+                self._check_costs[tool.name] = None if tool.output_schema is None else schema_cost(tool.output_schema)
             cursor = page.next_cursor
             if cursor is None:
                 return tools
@@ -300,6 +317,9 @@ class SessionClient(MCPClient):
         token = current_delivery.set(delivery)
         try:
             return await sdk.call_tool(tool_name, tool_args)
+        except asyncio.CancelledError:
+            delivery.give_up()
+            raise
         except ProtocolError as error:
             raise await self._call_error(error, delivery, tool_name, tool_args) from error
         except ValidationError as error:
