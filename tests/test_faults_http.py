@@ -163,6 +163,17 @@ class TestConnectionRefused:
             assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
         assert server.calls()[before:] == ["add"]
 
+    def test_for_longer_than_the_timeout_of_connecting_ends_the_attempts(self, http_server):
+        server = http_server()
+        info = reach(server.url, max_retries=6, base_delay=1000, max_delay=1000)
+        with MCPConnection(info, connection_timeout=LIMIT, invocation_timeout=LIMIT) as connection:
+            server.kill()
+            in_thread(connection.call_tool, "add", {"a": 0, "b": 0}).exception(timeout=LIMIT)
+            with pytest.raises(MCPInvocationError, match="did not run"):
+                connection.call_tool("add", {"a": 1, "b": 1})
+            with pytest.raises(MCPConnectionError):
+                connection.list_tools()
+
 
 class TestUnknownSession:
     @pytest.mark.parametrize("like", ["typescript", "python-1.20", "python-1.9"])

@@ -267,9 +267,8 @@ class Supervisor:
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
+        paused = 0.0
         for attempt in range(self.max_retries + 1):
-            if attempt:
-                await asyncio.sleep(self._delay(attempt - 1))
             session = await self.ready_session(timeout)
             if self._listing is None or not self._listing.joinable:
                 self._listing = _SharedTask(session.list_tools())
@@ -280,8 +279,11 @@ class Supervisor:
                 raise MCPConnectionTimeoutError(self.last_error, self.server_info, "list_tools") from None
             except ReadInterruptedError as error:
                 self.last_error = str(error)
-                if attempt == self.max_retries:
+                pause = self._delay(attempt)
+                paused += pause
+                if attempt == self.max_retries or paused > timeout:
                     raise
+                await asyncio.sleep(pause)
             except MCPConnectionError as error:
                 self.last_error = str(error)
                 raise
@@ -345,11 +347,10 @@ class Supervisor:
         now = asyncio.get_running_loop().time
         started, calling = now(), 0.0
         unanswered = False
+        pause = 0.0
         try:
             for attempt in range(self.max_retries + 1):
-                if attempt > 1 or (attempt and self.is_ready()):
-                    # A session that was lost is reopened at once, and then with a back-off of its own.
-                    await asyncio.sleep(self._delay(attempt - 1))
+                await asyncio.sleep(pause)
                 session = self.session
                 if session is None or session.ended_because is not None:
                     waited = now() - started - calling
@@ -367,9 +368,12 @@ class Supervisor:
                     if isinstance(error, CallNotDeliveredError) and error.session_lost:
                         session.lose(str(error), calls_may_end=True)
                     unanswered = unanswered or isinstance(error, OutcomeUnknownError)
-                    if attempt == self.max_retries or not _may_be_sent_again(error, may_repeat):
-                        raise
                     calling += now() - sent
+                    # A session that was lost is reopened at once, and then with a back-off of its own.
+                    pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
+                    is_late = now() - started - calling + pause > connection_timeout
+                    if attempt == self.max_retries or is_late or not _may_be_sent_again(error, may_repeat):
+                        raise
                     logger.info(
                         "A call of a tool of {server} was not answered ({reason}); sending it again",
                         server=self.description,
