@@ -117,7 +117,8 @@ class SessionClient(MCPClient):
         self._lost_because: str | None = None
         self._failure: str | None = None
         self._epitaph: str | None = None
-        # By the tools' names: the cost of checking a result; None where it is not to be checked.
+        # By the tools' names: their output schemas, and what a check of a result costs, once one came.
+        self._output_schemas: dict[str, dict[str, Any]] = {}
         self._check_costs: dict[str, int | None] = {}
 
     @abstractmethod
@@ -246,7 +247,12 @@ class SessionClient(MCPClient):
         check = session.validate_tool_result
 
         async def check_if_bounded(name: str, result: types.CallToolResult) -> None:
-            cost = self._check_costs.get(name)
+            schema = self._output_schemas.get(name)
+            if schema is None:
+                return
+            if name not in self._check_costs:
+                self._check_costs[name] = schema_cost(schema)
+            cost = self._check_costs[name]
             if cost is not None and is_bounded(cost, result.structured_content):
                 await check(name, result)
 
@@ -266,8 +272,8 @@ class SessionClient(MCPClient):
                     return []  # a server of resources or prompts only
                 raise
             tools.extend(page.tools)
-            for tool in page.tools:
-                self._check_costs[tool.name] = None if tool.output_schema is None else schema_cost(tool.output_schema)
+            self._output_schemas |= {tool.name: tool.output_schema for tool in page.tools if tool.output_schema}
+            self._check_costs.clear()
             cursor = page.next_cursor
             if cursor is None:
                 return tools

@@ -350,7 +350,8 @@ class Supervisor:
         pause = 0.0
         try:
             for attempt in range(self.max_retries + 1):
-                await asyncio.sleep(pause)
+                if pause:
+                    await asyncio.sleep(pause)
                 session = self.session
                 if session is None or session.ended_because is not None:
                     waited = now() - started - calling
