@@ -170,3 +170,16 @@ class TestHungServer:
             assert watch.seconds < 1 + CANCELLATION
             assert all(isinstance(error, MCPTimeoutError) for error in errors), errors
             proxy.release()
+
+    def test_that_acknowledges_no_message_is_given_up_for_a_new_session(self, shared_http_server, cutting_proxy):
+        proxy = cutting_proxy(shared_http_server("sse").url)
+        with MCPConnection(reach(proxy.url, timeout=1), invocation_timeout=LONG) as connection:
+            proxy.hold()
+            call = in_thread(connection.call_tool, "add", {"a": 1, "b": 1})
+            wait_until(lambda: connection.status().state != "ready", "the loss")
+            assert "ReadTimeout" in connection.status().last_error
+            proxy.release()
+            # The message that was not acknowledged may be the call, or the one before it.
+            assert outcome(call, LIMIT) in ("ran", "may have run")
+            assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
+            assert connection.status().sessions > 1

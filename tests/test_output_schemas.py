@@ -42,6 +42,8 @@ class TestCost:
             {"anyOf": [{"properties": {"c": {"$ref": "#"}}}, {"properties": {"c": {"$ref": "#"}}, "required": ["d"]}]},
             {"$ref": "#/$defs/a", "$defs": {"a": {"if": {"$ref": "#/$defs/b"}}, "b": {"not": {"$ref": "#/$defs/a"}}}},
             {"$ref": "#/$defs/missing"},
+            {"$ref": "#/title/0/x", "title": "no schema"},
+            {"$ref": "#/minProperties/x", "minProperties": 1},
             {"$ref": "https://example.com/schema"},
             {"$ref": "#anchor", "$defs": {"a": {"$anchor": "anchor"}}},
             {"items": {"$dynamicRef": "#node"}},

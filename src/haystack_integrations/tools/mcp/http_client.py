@@ -244,7 +244,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
         try:
             with delivery.until_given_up() as given_up:
                 response = await super().send(request, **kwargs)
-                has_result = response.status_code < httpx2.codes.MULTIPLE_CHOICES
+                # Here, and not where the SDK reads it, a response that breaks off ends nothing but its call.
+                has_result = response.status_code < httpx2.codes.MULTIPLE_CHOICES and not self._one_stream
                 if _has_type(response, "application/json") or not (has_result or _is_event_stream(response)):
                     await response.aread()
         except Exception as error:  # whatever it is: raised, it would end the session

@@ -46,7 +46,7 @@ def schema_cost(schema: Any) -> int | None:
                     return None
                 try:
                     target = _resolve(schema, reference)
-                except (LookupError, ValueError):
+                except (LookupError, TypeError, ValueError):
                     return None
                 pending.append((target, references | {reference}))
             pending += [(value, references) for value in node.values() if isinstance(value, dict | list)]
