@@ -109,8 +109,8 @@ class MCPInvocationError(ToolInvocationError):
     """
     Raised when a tool call gave no result: the tool reported an error, the server refused it, or the call was lost.
 
-    The message holds the server's own text and, beside it, never an argument value. Values of `inputs_from_state` that
-    the server's text quotes are blotted out.
+    The message holds the server's own text and, beside it, never an argument value. Values of `inputs_from_state`
+    that the server's text quotes whole are blotted out, if they have at least six characters.
     """
 
     def __init__(

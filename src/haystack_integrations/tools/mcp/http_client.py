@@ -55,8 +55,8 @@ _SESSION_STATUSES = (httpx2.codes.NOT_FOUND, httpx2.codes.BAD_REQUEST)
 _SESSION_GONE = frozenset({404, 410})
 _DENIED = frozenset({401, 403, 405})
 
-# How servers that answer 400 instead of 404 say that they do not know a session. A tool's own words on sessions, of
-# whatever kind, are longer than this.
+# All that servers say that answer 400 instead of 404 when they do not know a session. A tool's own error may speak of
+# sessions, too: that it says this and no more is taken for proof that the tool did not run.
 _NO_SESSION = re.compile(
     r"""
     (bad\ request\W+)?

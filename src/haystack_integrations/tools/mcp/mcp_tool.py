@@ -149,8 +149,8 @@ class MCPTool(Connected, Tool):
             the whole tool result is sent to the handler.
             Example: `{"source": "docs", "handler": my_custom_function}`
         :param inputs_from_state: Optional dictionary mapping state keys to tool parameter names. The model does not see
-            these parameters, nor their values in errors; a value that it passes all the same takes precedence over the
-            State's. Example: `{"repository": "repo"}` maps state's "repository" to tool's "repo" parameter.
+            these parameters; a value that it passes all the same takes precedence over the State's.
+            Example: `{"repository": "repo"}` maps state's "repository" to tool's "repo" parameter.
         :param outputs_to_state: Optional dictionary defining how tool outputs map to keys within state as well as
             optional handlers. If the source is provided only the specified output key is sent to the handler.
             Example with source: `{"documents": {"source": "docs", "handler": custom_handler}}`
