@@ -122,7 +122,7 @@ def _concurrent_calls() -> list[Case]:
                 f"64 calls of 50 ms at once, threads, {label}",
                 {"case": "concurrent", **sleep, "concurrency": 64},
                 Repeats(3, 1),
-                Repeats(9, 1),
+                Repeats(30, 1),
                 server,
             )
         )
@@ -178,11 +178,11 @@ def _agents() -> list[Case]:
         cases += [
             Case(
                 f"agent-{server}", f"an Agent's run, 8 calls in a step, {label}", {"case": "agent", **common},
-                Repeats(9, 2), Repeats(30, 2), server,
+                Repeats(9, 2), Repeats(40, 5), server,
             ),
             Case(
                 f"agent-async-{server}", f"… run_async, {label}", {"case": "agent_async", **common},
-                Repeats(9, 2), Repeats(30, 2), server,
+                Repeats(9, 2), Repeats(40, 5), server,
             ),
         ]  # fmt: skip
     return cases

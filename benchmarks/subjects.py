@@ -183,9 +183,11 @@ class _ClientSession(Session):
 
         self._stop = asyncio.Event()
         target = self._target
-        server = target.get("url") or StdioServerParameters(command=target["command"], args=target["args"])
+        url = target.get("url")
+        server = url or StdioServerParameters(command=target["command"], args=target["args"])
         try:
-            async with Client(server) as self._client:
+            # The revisions that this package speaks over the transports, which cost the server differently.
+            async with Client(server, mode="auto" if url else "legacy") as self._client:
                 self._listing = (await self._client.list_tools()).tools
                 self._ready.set_result(None)
                 await self._stop.wait()

@@ -24,7 +24,7 @@ from tests.support.waiting import LIMIT, wait_until
 
 each_kind = kinds(*KINDS)
 # Where the way the server answers makes no difference.
-each_way = kinds("2026", "sessions", "sse 2026", "sse legacy")
+each_way = kinds("2026", "sessions", "sse")
 
 
 class TestServerKilled:

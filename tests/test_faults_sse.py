@@ -21,16 +21,14 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.calls import outcome
-from tests.support.http_kinds import KINDS, LONG, kinds
+from tests.support.http_kinds import KINDS, LONG
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.waiting import LIMIT, wait_until
 
 # How long the SDK tries to tell a server that a call is cancelled; no caller waits for that.
 CANCELLATION = 5.0
 
-in_both_eras = kinds("sse 2026", "sse legacy")
-
-reach = KINDS["sse 2026"].reach
+reach = KINDS["sse"].reach
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +84,8 @@ class TestConnectionCut:
 
 
 class TestConnectionRefused:
-    @in_both_eras
-    def test_at_first_and_accepted_later_is_tried_again_until_it_runs_once(
-        self, shared_http_server, cutting_proxy, kind
-    ):
-        server = shared_http_server(kind.transport, *kind.options)
+    def test_at_first_and_accepted_later_is_tried_again_until_it_runs_once(self, shared_http_server, cutting_proxy):
+        server = shared_http_server("sse")
         proxy = cutting_proxy(server.url)
         before = len(server.calls())
         with MCPConnection(reach(proxy.url, max_retries=1000), connection_timeout=LONG) as connection:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool
-from haystack_integrations.tools.mcp.output_schemas import is_bounded, schema_cost
+from haystack_integrations.tools.mcp.output_schemas import OutputSchemas, is_bounded, schema_cost
 from tests.support.foreign_server import ForeignServer, definition, text_result
 
 
@@ -57,6 +57,18 @@ class TestCost:
         assert is_bounded(10, {"rows": [{"a": 1, "b": [2]}] * 1000})
         assert not is_bounded(10, [0] * 1_000_000)
         assert not is_bounded(100, {"rows": [{"a": 1, "b": [2]}] * 1000})
+
+
+class TestListings:
+    def test_that_change_a_schema_have_it_priced_again(self):
+        schemas = OutputSchemas()
+        assert not schemas.allow_check("tool", {})
+        schemas.note("tool", {"pattern": "^(a+)+$"})
+        assert not schemas.allow_check("tool", {})
+        schemas.note("tool", {"type": "object"})
+        assert schemas.allow_check("tool", {})
+        schemas.note("tool", None)
+        assert not schemas.allow_check("tool", {})
 
 
 class TestChecks:

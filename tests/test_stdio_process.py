@@ -173,7 +173,8 @@ print(child.pid)
         run(read())
 
     def test_on_stderr_is_logged_with_the_process_and_without_its_secrets(self, run, caplog):
-        script = "import os, sys; print('no such key:', os.environ['KEY'], file=sys.stderr)"
+        # At once: `print` would write each of its words by itself.
+        script = "import os; os.write(2, ('no such key: ' + os.environ['KEY'] + chr(10)).encode())"
 
         async def read() -> None:
             with caplog.at_level(logging.DEBUG, "haystack_integrations.tools.mcp"):

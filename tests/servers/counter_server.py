@@ -35,6 +35,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Audio, Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.runner import serve_loop
+from mcp.shared.exceptions import MCPError
 from mcp.types import (
     BlobResourceContents,
     CallToolResult,
@@ -46,7 +47,8 @@ from mcp.types import (
     TextResourceContents,
     ToolAnnotations,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
 PDF = b"%PDF-1.4\n%%EOF\n"
@@ -326,6 +328,18 @@ def serve_handshake_era_only(server: MCPServer[Any]) -> None:
     lowlevel.run = run  # type: ignore[method-assign]
 
 
+def serve_new_era_only(server: MCPServer[Any]) -> None:
+    """Refuse the handshake, as the specification asks of a server that only speaks 2026-07-28."""
+
+    async def refuse_handshake(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        if ctx.method == "initialize":
+            supported = {"supported": list(MODERN_PROTOCOL_VERSIONS), "requested": ctx.protocol_version}
+            raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", supported)
+        return await call_next(ctx)
+
+    server.middleware.append(refuse_handshake)
+
+
 def _lowlevel(server: MCPServer[Any]) -> Server[Any]:
     return server._lowlevel_server
 
@@ -415,7 +429,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--calls-file", type=Path)
     parser.add_argument("--stateless", action="store_true", help="streamable HTTP without sessions")
     parser.add_argument("--json", action="store_true", help="streamable HTTP with JSON responses instead of SSE")
-    parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
+    parser.add_argument("--protocol", choices=["legacy", "auto", "modern"], default="auto")
     parser.add_argument("--page-size", type=int, help="tools per page of tools/list")
     parser.add_argument("--repeat-cursor", action="store_true", help="tools/list never comes to its last page")
     parser.add_argument("--tools", type=int, default=0, help="how many numbered tools to add")
@@ -448,6 +462,8 @@ def main() -> None:
         )
     if options.protocol == "legacy":
         serve_handshake_era_only(server)
+    elif options.protocol == "modern":
+        serve_new_era_only(server)
 
     if options.transport == "stdio":
         server.run("stdio")

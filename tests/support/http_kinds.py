@@ -50,8 +50,7 @@ KINDS = {
     "sessions": Kind("streamable-http", ("--protocol", "legacy")),
     "sessions json": Kind("streamable-http", ("--protocol", "legacy", "--json")),
     "stateless": Kind("streamable-http", ("--protocol", "legacy", "--stateless"), cancels=False),
-    "sse 2026": Kind("sse"),
-    "sse legacy": Kind("sse", ("--protocol", "legacy")),
+    "sse": Kind("sse"),
 }
 
 

@@ -52,7 +52,14 @@ __all__ = ["InProcessClient", "MCPClient", "SSEClient", "StdioClient", "Streamab
 class StdioClient(SessionClient):
     """
     MCP client that connects to servers using stdio transport.
+
+    Sessions are opened with the handshake of the revisions up to 2025-11-25. Only a server that refuses it is started
+    again and asked for its revisions, with `server/discover`. The specification recommends the other order
+    (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio), but there are servers that end at
+    a request before the handshake, or are silent, and a call costs servers more in the new revision.
     """
+
+    _handshake_first = True
 
     def __init__(
         self,
@@ -97,14 +104,14 @@ class StdioClient(SessionClient):
     def _describe(self) -> str:
         return self._server_info().describe()
 
-    async def _open_transport(self) -> mcp.Client:
+    async def _open_transport(self, mode: str) -> mcp.Client:
         command = check_command(self.command, self.env)
         env = resolve_secrets(self.env)
         if sys.platform == "win32":  # there it takes job objects to end all that a server started, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
-            return self._client(stdio_client(parameters))
+            return self._client(stdio_client(parameters), mode)
         self._process = ServerProcess(command, self.args, env, self.cwd)
-        return self._client(StdioTransport(self._process))
+        return self._client(StdioTransport(self._process), mode)
 
     def kill(self) -> None:
         """
@@ -212,8 +219,12 @@ class _HttpClient(SessionClient):
 class SSEClient(_HttpClient):
     """
     MCP client that connects to servers using SSE transport.
+
+    Sessions are opened with the handshake of the revisions up to 2025-11-25, as most servers that still use this
+    transport expect it, and with `server/discover` only if the server refuses it.
     """
 
+    _handshake_first = True
     _kind = "sse"
 
     def __init__(
@@ -238,12 +249,12 @@ class SSEClient(_HttpClient):
         """
         return await super().connect()
 
-    async def _open_transport(self) -> mcp.Client:
+    async def _open_transport(self, mode: str) -> mcp.Client:
         self._prepare()
         transport = sse_client(
             self.url, httpx_client_factory=lambda *_args, **_kwargs: self._http_client(one_stream=True)
         )
-        return self._client(transport)
+        return self._client(transport, mode)
 
 
 class StreamableHttpClient(_HttpClient):
@@ -280,12 +291,11 @@ class StreamableHttpClient(_HttpClient):
         """
         return await super().connect()
 
-    async def _open_transport(self) -> mcp.Client:
+    async def _open_transport(self, mode: str) -> mcp.Client:
         self._prepare()
         http = self._http_client(one_stream=False)
-        return self._client(
-            _Owning(http, streamable_http_client(self.url, http_client=http, max_sse_event_size=_LARGEST_EVENT))
-        )
+        transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=_LARGEST_EVENT)
+        return self._client(_Owning(http, transport), mode)
 
 
 class _Owning:
@@ -329,13 +339,13 @@ class InProcessClient(SessionClient):
     def _describe(self) -> str:
         return self._server_info().describe()
 
-    async def _open_transport(self) -> mcp.Client:
+    async def _open_transport(self, mode: str) -> mcp.Client:
         server = await asyncio.to_thread(_import, self.server) if isinstance(self.server, str) else self.server
         server = getattr(server, "_mcp_server", server)  # FastMCP's name for the SDK server inside
         if not isinstance(server, (mcp.server.Server, mcp.server.mcpserver.MCPServer)):
             msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
             raise MCPConnectionError(msg, server_info=self._server_info(), operation="connect")
-        return mcp.Client(server, client_info=client_info())
+        return mcp.Client(server, client_info=client_info(), mode=mode)
 
     def _counts_calls(self) -> bool:
         return False  # there is no transport to tap

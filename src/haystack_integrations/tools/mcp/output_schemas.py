@@ -21,6 +21,47 @@ _MOST_WORK: Final = 100_000
 _UNBOUNDED: Final = ("$dynamicRef", "$recursiveRef", "pattern", "uniqueItems")
 
 
+class OutputSchemas:
+    """
+    The output schemas of a server's tools. Each is priced when its first result comes.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the OutputSchemas, without any.
+        """
+        self._schemas: dict[str, Any] = {}
+        self._costs: dict[str, int | None] = {}
+
+    def note(self, tool_name: str, schema: Any) -> None:
+        """
+        Take what a listing says.
+
+        :param tool_name: The tool.
+        :param schema: Its output schema, or None.
+        """
+        self._costs.pop(tool_name, None)
+        if schema:
+            self._schemas[tool_name] = schema
+        else:
+            self._schemas.pop(tool_name, None)
+
+    def allow_check(self, tool_name: str, value: Any) -> bool:
+        """
+        Tell whether a result is to be checked.
+
+        :param tool_name: The tool.
+        :param value: The structured content of the result.
+        :returns: True if the tool has an output schema and the check is soon done.
+        """
+        if tool_name not in self._schemas:
+            return False
+        if tool_name not in self._costs:
+            self._costs[tool_name] = schema_cost(self._schemas[tool_name])
+        cost = self._costs[tool_name]
+        return cost is not None and is_bounded(cost, value)
+
+
 def schema_cost(schema: Any) -> int | None:
     """
     Count the subschemas that one value may be checked against, references followed.

@@ -35,12 +35,12 @@ from haystack_integrations.tools.mcp.delivery import (
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
-from haystack_integrations.tools.mcp.output_schemas import is_bounded, schema_cost
+from haystack_integrations.tools.mcp.output_schemas import OutputSchemas
 from mcp import MCPError as ProtocolError
 from mcp import types
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, ClassVar
 
     from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
     from mcp.client._transport import Transport
@@ -56,6 +56,14 @@ _SDK_CLOSED = "Connection closed"
 
 # What the SDK says in place of the server when the answer is an HTTP error without a JSON-RPC error in it.
 _SDK_STAND_INS = ("Server returned an error response", "Not Found")
+
+# How a server says that it does not know the handshake: by the specification with the first, by habit with others.
+_HANDSHAKE_REFUSALS = {
+    types.UNSUPPORTED_PROTOCOL_VERSION,
+    types.METHOD_NOT_FOUND,
+    types.INVALID_REQUEST,
+    types.INVALID_PARAMS,
+}
 
 
 class _QuoteRedaction(logging.Filter):
@@ -107,6 +115,10 @@ class SessionClient(MCPClient):
     idle -> connecting -> open -> ended (by `aclose`, or lost: then `on_lost` is told why); ended -> connecting
     """
 
+    # Whether the handshake of the revisions before 2026-07-28 comes first, and a question for the server's revisions
+    # only if the server refuses it. Else it is the other way round.
+    _handshake_first: ClassVar[bool] = False
+
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
         self._sdk: mcp.Client | None = None
@@ -117,9 +129,7 @@ class SessionClient(MCPClient):
         self._lost_because: str | None = None
         self._failure: str | None = None
         self._epitaph: str | None = None
-        # By the tools' names: their output schemas, and what a check of a result costs, once one came.
-        self._output_schemas: dict[str, dict[str, Any]] = {}
-        self._check_costs: dict[str, int | None] = {}
+        self._output_schemas = OutputSchemas()
 
     @abstractmethod
     def _describe(self) -> str:
@@ -130,8 +140,8 @@ class SessionClient(MCPClient):
         """Give the server info for errors."""
 
     @abstractmethod
-    async def _open_transport(self) -> mcp.Client:
-        """Build the SDK client over the transport, not yet entered."""
+    async def _open_transport(self, mode: str) -> mcp.Client:
+        """Build the SDK client over the transport, not yet entered, with the SDK's mode of negotiation."""
 
     def _is_over(self) -> bool:
         """Look whether the session has ended, before the event loop notices."""
@@ -187,10 +197,24 @@ class SessionClient(MCPClient):
             raise await self._connect_error(error, Delivery()) from error
 
     async def _live(self, opened: asyncio.Future[None]) -> None:
+        try:
+            if self._handshake_first:
+                if await self._hold_session(opened, "legacy"):
+                    return
+                # What the end of this transport left behind. `aclose` has not been called, and nothing was awaited.
+                self._ending.clear()
+                self._epitaph = None
+            await self._hold_session(opened, "auto")
+        finally:
+            self._ended.set()
+            opened.cancel()  # nothing to do with one that is done
+
+    async def _hold_session(self, opened: asyncio.Future[None], mode: str) -> bool:
+        """Open a session and hold it to its end, or return False if the server refuses the handshake."""
         delivery = Delivery()
         current_delivery.set(delivery)
         try:
-            client = await self._open_transport()
+            client = await self._open_transport(mode)
             async with client:
                 self._sdk = client
                 self._bound_checks(client.session)
@@ -200,15 +224,23 @@ class SessionClient(MCPClient):
                 if not self._closing:
                     self._lose(await self._post_mortem() or "the server closed the connection")
         except Exception as error:
-            if not opened.done():
+            if opened.done():
+                if not self._closing:
+                    self._lose(describe_error(error))
+            elif mode == "legacy" and self._was_refused_handshake(error, delivery):
+                return False
+            else:
                 opened.set_exception(await self._connect_error(error, delivery))
-            elif not self._closing:
-                self._lose(describe_error(error))
         finally:
             self._sdk = None
-            self._ended.set()
             self._release()
-            opened.cancel()  # nothing to do with one that is done
+        return True
+
+    def _was_refused_handshake(self, error: BaseException, delivery: Delivery) -> bool:
+        if self._closing or self._lost_because is not None or delivery.status is not None or delivery.fault is not None:
+            return False
+        protocol = _find_protocol_error(error)
+        return protocol is not None and protocol.code in _HANDSHAKE_REFUSALS
 
     async def _connect_error(self, error: BaseException, delivery: Delivery) -> MCPConnectionError:
         if isinstance(error, MCPConnectionError):
@@ -247,13 +279,7 @@ class SessionClient(MCPClient):
         check = session.validate_tool_result
 
         async def check_if_bounded(name: str, result: types.CallToolResult) -> None:
-            schema = self._output_schemas.get(name)
-            if schema is None:
-                return
-            if name not in self._check_costs:
-                self._check_costs[name] = schema_cost(schema)
-            cost = self._check_costs[name]
-            if cost is not None and is_bounded(cost, result.structured_content):
+            if self._output_schemas.allow_check(name, result.structured_content):
                 await check(name, result)
 
         session.validate_tool_result = check_if_bounded  # type: ignore[method-assign]
@@ -272,8 +298,8 @@ class SessionClient(MCPClient):
                     return []  # a server of resources or prompts only
                 raise
             tools.extend(page.tools)
-            self._output_schemas |= {tool.name: tool.output_schema for tool in page.tools if tool.output_schema}
-            self._check_costs.clear()
+            for tool in page.tools:
+                self._output_schemas.note(tool.name, tool.output_schema)
             cursor = page.next_cursor
             if cursor is None:
                 return tools
@@ -404,8 +430,9 @@ class SessionClient(MCPClient):
         """
         return self._failure or ""
 
-    def _client(self, transport: Transport) -> mcp.Client:
-        return mcp.Client(TappedTransport(transport, self._stream_ended, self._before_close), client_info=client_info())
+    def _client(self, transport: Transport, mode: str) -> mcp.Client:
+        tapped = TappedTransport(transport, self._stream_ended, self._before_close)
+        return mcp.Client(tapped, client_info=client_info(), mode=mode)
 
 
 def _find_protocol_error(error: BaseException) -> ProtocolError | None:
