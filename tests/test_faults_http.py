@@ -240,6 +240,19 @@ class TestHttpError:
                 connection.call_tool("echo", {"text": "HTTP 503 rpc"})
             assert failure.value.code == -32000
 
+    @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
+    def test_of_the_handshake_fails_the_connect_at_once(self, refusing_server, transport):
+        # Over SSE the SDK goes on waiting for an answer.
+        server = refusing_server("--transport", transport, "--protocol", "legacy", "--handshakes", "403")
+        info = reach(server.url) if transport == "streamable-http" else SSEServerInfo(server.url)
+        with (
+            Stopwatch() as watch,
+            pytest.raises(MCPConnectionError, match="HTTP 403 Forbidden"),
+            MCPConnection(info, connection_timeout=LONG),
+        ):
+            pass
+        assert watch.seconds < AT_ONCE
+
 
 class TestHungServer:
     @pytest.mark.parametrize("cancellations", ["refuse", "hang"])

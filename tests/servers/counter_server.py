@@ -27,7 +27,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Self, TypedDict
 
 import anyio
 import uvicorn
@@ -35,11 +35,14 @@ from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Audio, Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.runner import serve_loop
-from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from mcp.types import (
+    UNSUPPORTED_PROTOCOL_VERSION,
     BlobResourceContents,
     CallToolResult,
     EmbeddedResource,
+    ErrorData,
+    JSONRPCError,
     ListToolsResult,
     PaginatedRequestParams,
     ResourceLink,
@@ -47,7 +50,6 @@ from mcp.types import (
     TextResourceContents,
     ToolAnnotations,
 )
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
@@ -328,16 +330,39 @@ def serve_handshake_era_only(server: MCPServer[Any]) -> None:
     lowlevel.run = run  # type: ignore[method-assign]
 
 
+class WithoutHandshakes:
+    """The incoming messages of a server that answers the handshake as the specification asks of one without it."""
+
+    def __init__(self, read_stream: Any, write_stream: Any) -> None:
+        self._read_stream = read_stream
+        self._write_stream = write_stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._read_stream, name)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        while True:
+            item = await self._read_stream.__anext__()
+            message = getattr(item, "message", None)
+            if getattr(message, "method", None) != "initialize":
+                return item
+            data = {"supported": list(MODERN_PROTOCOL_VERSIONS), "requested": message.params["protocolVersion"]}
+            error = ErrorData(code=UNSUPPORTED_PROTOCOL_VERSION, message="Unsupported protocol version", data=data)
+            await self._write_stream.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error)))
+
+
 def serve_new_era_only(server: MCPServer[Any]) -> None:
-    """Refuse the handshake, as the specification asks of a server that only speaks 2026-07-28."""
+    """Make the stream transports (stdio, SSE) refuse the handshake."""
+    lowlevel = _lowlevel(server)
+    serve_both_eras = lowlevel.run
 
-    async def refuse_handshake(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        if ctx.method == "initialize":
-            supported = {"supported": list(MODERN_PROTOCOL_VERSIONS), "requested": ctx.protocol_version}
-            raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", supported)
-        return await call_next(ctx)
+    async def run(read_stream: Any, write_stream: Any, *args: Any, **kwargs: Any) -> None:
+        await serve_both_eras(WithoutHandshakes(read_stream, write_stream), write_stream, *args, **kwargs)
 
-    server.middleware.append(refuse_handshake)
+    lowlevel.run = run  # type: ignore[method-assign]
 
 
 def _lowlevel(server: MCPServer[Any]) -> Server[Any]:

@@ -20,8 +20,9 @@ from typing import Any
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls-file", required=True)
-    parser.add_argument("--discover", choices=["answer", "exit", "silence"], default="answer")
+    parser.add_argument("--discover", choices=["answer", "refuse", "exit", "silence"], default="answer")
     parser.add_argument("--initialize", type=int, metavar="CODE", help="refuse the handshake with this error")
+    parser.add_argument("--version", default="2025-06-18", help="what the answer to the handshake names")
     return parser.parse_args()
 
 
@@ -36,12 +37,14 @@ def main() -> None:
     modern = False
     for line in sys.stdin:
         message = json.loads(line)
+        if "method" not in message:
+            continue
         method = message["method"]
         record(f"@{method}")
         if "id" not in message:
             continue
         answer: dict[str, Any] = {"error": {"code": -32601, "message": "Method not found"}}
-        if method == "server/discover":
+        if method == "server/discover" and options.discover != "refuse":
             if options.discover == "exit":
                 sys.exit(1)
             if options.discover == "silence":
@@ -49,13 +52,15 @@ def main() -> None:
             modern = True
             answer = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
         elif method == "initialize" and options.initialize:
+            # Requests of the server may have the same numbers as those of the client.
+            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "method": "ping"}), flush=True)
             error = {"code": options.initialize, "message": "not like this"}
             if options.initialize == -32022:
                 error["data"] = {"supported": ["2026-07-28"], "requested": message["params"]["protocolVersion"]}
             answer = {"error": error}
         elif method == "initialize":
             info = {"name": "picky", "version": "1"}
-            answer = {"result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}}
+            answer = {"result": {"protocolVersion": options.version, "capabilities": {"tools": {}}, "serverInfo": info}}
         elif method == "tools/list":
             answer = {"result": {"tools": [{"name": "hello", "inputSchema": {"type": "object"}}]}}
         elif method == "tools/call":

@@ -48,10 +48,13 @@ async def _respond(send: Any, status: int, body: tuple[bytes, bytes]) -> None:
 class Refusing:
     """Answers some requests itself."""
 
-    def __init__(self, app: Any, record: Record, *, always: int | None, cancellations: str | None) -> None:
+    def __init__(
+        self, app: Any, record: Record, *, always: int | None, handshakes: int | None, cancellations: str | None
+    ) -> None:
         self._app = app
         self._record = record
         self._always = always
+        self._handshakes = handshakes
         self._cancellations = cancellations
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -76,6 +79,9 @@ class Refusing:
                 }
                 await _respond(send, int(match[1]), texts[match[2]])
                 return
+        if self._handshakes and b'"initialize"' in body:
+            await _respond(send, self._handshakes, (b"text/plain", b""))
+            return
         if self._cancellations and b'"notifications/cancelled"' in body:
             self._record("@cancellation")
             while self._cancellations == "hang" and (await receive())["type"] != "http.disconnect":
@@ -125,13 +131,20 @@ def main() -> None:
     parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
     parser.add_argument("--unknown-session", choices=sorted(UNKNOWN_SESSION))
     parser.add_argument("--always", type=int, metavar="STATUS", help="answer every tool call with this status")
+    parser.add_argument("--handshakes", type=int, metavar="STATUS", help="answer every handshake with this status")
     parser.add_argument("--cancellations", choices=["refuse", "hang"], help="what becomes of notifications/cancelled")
     options = parser.parse_args()
 
     record = record_to(options.calls_file)
     server = build_server(record)
     app: Any = server.sse_app() if options.transport == "sse" else server.streamable_http_app()
-    app = Refusing(app, record, always=options.always, cancellations=options.cancellations)
+    app = Refusing(
+        app,
+        record,
+        always=options.always,
+        handshakes=options.handshakes,
+        cancellations=options.cancellations,
+    )
     if options.unknown_session:
         app = OddAboutSessions(app, *UNKNOWN_SESSION[options.unknown_session])
     if options.protocol == "legacy":

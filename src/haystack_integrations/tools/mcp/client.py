@@ -53,10 +53,10 @@ class StdioClient(SessionClient):
     """
     MCP client that connects to servers using stdio transport.
 
-    Sessions are opened with the handshake of the revisions up to 2025-11-25. Only a server that refuses it is started
-    again and asked for its revisions, with `server/discover`. The specification recommends the other order
+    Sessions are opened with the handshake of the revisions up to 2025-11-25; only a server that refuses it is asked for
+    its revisions, with `server/discover`. The specification recommends the other order
     (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio), but there are servers that end at
-    a request before the handshake, or are silent, and a call costs servers more in the new revision.
+    a request before the handshake, or do not answer it, and a call costs servers more in the newer revision.
     """
 
     _handshake_first = True
@@ -104,14 +104,14 @@ class StdioClient(SessionClient):
     def _describe(self) -> str:
         return self._server_info().describe()
 
-    async def _open_transport(self, mode: str) -> mcp.Client:
+    async def _open_transport(self) -> mcp.Client:
         command = check_command(self.command, self.env)
         env = resolve_secrets(self.env)
         if sys.platform == "win32":  # there it takes job objects to end all that a server started, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
-            return self._client(stdio_client(parameters), mode)
+            return self._client(stdio_client(parameters))
         self._process = ServerProcess(command, self.args, env, self.cwd)
-        return self._client(StdioTransport(self._process), mode)
+        return self._client(StdioTransport(self._process))
 
     def kill(self) -> None:
         """
@@ -156,7 +156,7 @@ class StdioClient(SessionClient):
 
         :returns: A clause.
         """
-        return self._failure or f"the process was started, but did not answer{self._last_words()}"
+        return super().progress() or f"the process was started, but did not answer{self._last_words()}"
 
     def _release(self) -> None:
         if self._process is not None:
@@ -205,7 +205,7 @@ class _HttpClient(SessionClient):
 
         :returns: A clause.
         """
-        return self._failure or "the server has not answered"
+        return super().progress() or "the server has not answered"
 
     async def _advice(self) -> str | None:
         return await diagnose(self.url, self._headers, transport=self._kind, timeout=min(5.0, float(self.timeout)))
@@ -221,7 +221,7 @@ class SSEClient(_HttpClient):
     MCP client that connects to servers using SSE transport.
 
     Sessions are opened with the handshake of the revisions up to 2025-11-25, as most servers that still use this
-    transport expect it, and with `server/discover` only if the server refuses it.
+    transport expect it; only a server that refuses it is asked for its revisions, with `server/discover`.
     """
 
     _handshake_first = True
@@ -249,12 +249,12 @@ class SSEClient(_HttpClient):
         """
         return await super().connect()
 
-    async def _open_transport(self, mode: str) -> mcp.Client:
+    async def _open_transport(self) -> mcp.Client:
         self._prepare()
         transport = sse_client(
             self.url, httpx_client_factory=lambda *_args, **_kwargs: self._http_client(one_stream=True)
         )
-        return self._client(transport, mode)
+        return self._client(transport)
 
 
 class StreamableHttpClient(_HttpClient):
@@ -291,11 +291,12 @@ class StreamableHttpClient(_HttpClient):
         """
         return await super().connect()
 
-    async def _open_transport(self, mode: str) -> mcp.Client:
+    async def _open_transport(self) -> mcp.Client:
         self._prepare()
         http = self._http_client(one_stream=False)
-        transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=_LARGEST_EVENT)
-        return self._client(_Owning(http, transport), mode)
+        return self._client(
+            _Owning(http, streamable_http_client(self.url, http_client=http, max_sse_event_size=_LARGEST_EVENT))
+        )
 
 
 class _Owning:
@@ -339,13 +340,13 @@ class InProcessClient(SessionClient):
     def _describe(self) -> str:
         return self._server_info().describe()
 
-    async def _open_transport(self, mode: str) -> mcp.Client:
+    async def _open_transport(self) -> mcp.Client:
         server = await asyncio.to_thread(_import, self.server) if isinstance(self.server, str) else self.server
         server = getattr(server, "_mcp_server", server)  # FastMCP's name for the SDK server inside
         if not isinstance(server, (mcp.server.Server, mcp.server.mcpserver.MCPServer)):
             msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
             raise MCPConnectionError(msg, server_info=self._server_info(), operation="connect")
-        return mcp.Client(server, client_info=client_info(), mode=mode)
+        return mcp.Client(server, client_info=client_info())
 
     def _counts_calls(self) -> bool:
         return False  # there is no transport to tap

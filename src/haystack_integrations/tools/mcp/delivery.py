@@ -135,15 +135,23 @@ class OutcomeUnknownError(MCPInvocationError):
     """
 
 
-class _TappedStream:
+class StreamWrapper:
     """
-    A stream of the SDK, closed with its tap.
+    A stream of the SDK, closed with what is wrapped around it.
     """
 
     def __init__(self, stream: Any) -> None:
+        """
+        Initialize the StreamWrapper.
+
+        :param stream: The stream.
+        """
         self._stream = stream
 
     async def aclose(self) -> None:
+        """
+        Close the stream.
+        """
         await self._stream.aclose()
 
     async def __aenter__(self) -> Self:
@@ -155,7 +163,28 @@ class _TappedStream:
         return result
 
 
-class _TappedReadStream(_TappedStream):
+class ReadStreamWrapper(StreamWrapper):
+    """
+    The stream of a session's incoming messages.
+    """
+
+    @property
+    def last_context(self) -> Any:
+        """
+        The context in which the last message was sent, where the stream knows it.
+        """
+        return getattr(self._stream, "last_context", None)
+
+    def __aiter__(self) -> Self:
+        """
+        Iterate over the messages.
+
+        :returns: The stream.
+        """
+        return self
+
+
+class _TappedReadStream(ReadStreamWrapper):
     """
     The stream of a session's incoming messages, which tells when it ends.
     """
@@ -163,13 +192,6 @@ class _TappedReadStream(_TappedStream):
     def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
         super().__init__(stream)
         self._ended = ended
-
-    @property
-    def last_context(self) -> Any:
-        return getattr(self._stream, "last_context", None)
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> Any:
         try:
@@ -182,7 +204,7 @@ class _TappedReadStream(_TappedStream):
         return await self._stream.receive()
 
 
-class _TappedWriteStream(_TappedStream):
+class _TappedWriteStream(StreamWrapper):
     """
     The stream of a session's outgoing messages, which counts tool calls and tells when none is taken any more.
     """

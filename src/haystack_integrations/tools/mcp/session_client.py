@@ -35,6 +35,7 @@ from haystack_integrations.tools.mcp.delivery import (
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
+from haystack_integrations.tools.mcp.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.output_schemas import OutputSchemas
 from mcp import MCPError as ProtocolError
 from mcp import types
@@ -56,14 +57,6 @@ _SDK_CLOSED = "Connection closed"
 
 # What the SDK says in place of the server when the answer is an HTTP error without a JSON-RPC error in it.
 _SDK_STAND_INS = ("Server returned an error response", "Not Found")
-
-# How a server says that it does not know the handshake: by the specification with the first, by habit with others.
-_HANDSHAKE_REFUSALS = {
-    types.UNSUPPORTED_PROTOCOL_VERSION,
-    types.METHOD_NOT_FOUND,
-    types.INVALID_REQUEST,
-    types.INVALID_PARAMS,
-}
 
 
 class _QuoteRedaction(logging.Filter):
@@ -115,7 +108,7 @@ class SessionClient(MCPClient):
     idle -> connecting -> open -> ended (by `aclose`, or lost: then `on_lost` is told why); ended -> connecting
     """
 
-    # Whether the handshake of the revisions before 2026-07-28 comes first, and a question for the server's revisions
+    # Whether the handshake of the revisions before 2026-07-28 comes first, and the question for the server's revisions
     # only if the server refuses it. Else it is the other way round.
     _handshake_first: ClassVar[bool] = False
 
@@ -125,10 +118,12 @@ class SessionClient(MCPClient):
         self._life: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._ended = asyncio.Event()
+        self._lost: asyncio.Future[str] | None = None
         self._closing = False
         self._lost_because: str | None = None
         self._failure: str | None = None
         self._epitaph: str | None = None
+        self._refusal: str | None = None
         self._output_schemas = OutputSchemas()
 
     @abstractmethod
@@ -140,8 +135,8 @@ class SessionClient(MCPClient):
         """Give the server info for errors."""
 
     @abstractmethod
-    async def _open_transport(self, mode: str) -> mcp.Client:
-        """Build the SDK client over the transport, not yet entered, with the SDK's mode of negotiation."""
+    async def _open_transport(self) -> mcp.Client:
+        """Build the SDK client over the transport, not yet entered."""
 
     def _is_over(self) -> bool:
         """Look whether the session has ended, before the event loop notices."""
@@ -156,7 +151,7 @@ class SessionClient(MCPClient):
         return describe_error(error)
 
     async def _before_close(self) -> None:
-        if self._sdk is None and self._ending.is_set():  # the session ended before it was open
+        if self._sdk is None and self._ending.is_set() and not self._closing:  # it ended before it was open
             self._epitaph = await self._post_mortem()
 
     def _release(self) -> None:
@@ -178,10 +173,16 @@ class SessionClient(MCPClient):
         self._ending = asyncio.Event()
         self._ended = asyncio.Event()
         self._closing = False
-        self._lost_because = self._failure = self._epitaph = None
-        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lost_because = self._failure = self._epitaph = self._refusal = None
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[None] = loop.create_future()
+        lost = self._lost = loop.create_future()
         life = self._life = asyncio.create_task(self._live(opened))
         try:
+            await asyncio.wait({opened, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if not opened.done():  # the SDK goes on waiting for an answer that cannot come
+                life.cancel()
+                raise ConnectionError(lost.result())
             await opened
             return await self._list_all()
         except asyncio.CancelledError:
@@ -191,32 +192,19 @@ class SessionClient(MCPClient):
             self._end()
             raise
         except Exception as error:
-            if self._ending.is_set():  # the server died under the listing: wait for the reason
+            if self._ending.is_set():  # the server died, perhaps under the listing: wait for the reason
                 await settled(self._ended, _POST_MORTEM)
             self._end()
             raise await self._connect_error(error, Delivery()) from error
 
     async def _live(self, opened: asyncio.Future[None]) -> None:
-        try:
-            if self._handshake_first:
-                if await self._hold_session(opened, "legacy"):
-                    return
-                # What the end of this transport left behind. `aclose` has not been called, and nothing was awaited.
-                self._ending.clear()
-                self._epitaph = None
-            await self._hold_session(opened, "auto")
-        finally:
-            self._ended.set()
-            opened.cancel()  # nothing to do with one that is done
-
-    async def _hold_session(self, opened: asyncio.Future[None], mode: str) -> bool:
-        """Open a session and hold it to its end, or return False if the server refuses the handshake."""
         delivery = Delivery()
         current_delivery.set(delivery)
         try:
-            client = await self._open_transport(mode)
+            client = await self._open_transport()
             async with client:
                 self._sdk = client
+                self._refusal = None
                 self._bound_checks(client.session)
                 if not opened.done():
                     opened.set_result(None)
@@ -224,33 +212,27 @@ class SessionClient(MCPClient):
                 if not self._closing:
                     self._lose(await self._post_mortem() or "the server closed the connection")
         except Exception as error:
-            if opened.done():
-                if not self._closing:
-                    self._lose(describe_error(error))
-            elif mode == "legacy" and self._was_refused_handshake(error, delivery):
-                return False
-            else:
+            if not opened.done():
                 opened.set_exception(await self._connect_error(error, delivery))
+            elif not self._closing:
+                self._lose(describe_error(error))
         finally:
             self._sdk = None
+            self._ended.set()
             self._release()
-        return True
-
-    def _was_refused_handshake(self, error: BaseException, delivery: Delivery) -> bool:
-        if self._closing or self._lost_because is not None or delivery.status is not None or delivery.fault is not None:
-            return False
-        protocol = _find_protocol_error(error)
-        return protocol is not None and protocol.code in _HANDSHAKE_REFUSALS
+            opened.cancel()  # nothing to do with one that is done
 
     async def _connect_error(self, error: BaseException, delivery: Delivery) -> MCPConnectionError:
         if isinstance(error, MCPConnectionError):
             return error
         what = delivery.fault or (f"it answered with HTTP {delivery.status}" if delivery.status else None)
         what = what or self._epitaph or self._lost_because or self._explain(error)
+        protocol = _find_protocol_error(error)
+        if self._refusal is not None and (protocol is None or describe_error(protocol) != self._refusal):
+            what = f"{self._refused_and()} {what}"
         self._failure = what
         advice = await self._advice()
         msg = f"Failed to connect to {self._describe()}: {with_full_stop(what)}{f' {advice}' if advice else ''}"
-        protocol = _find_protocol_error(error)
         return MCPConnectionError(
             msg,
             server_info=self._server_info(),
@@ -264,6 +246,8 @@ class SessionClient(MCPClient):
             self._lost_because = reason
             if not calls_may_end:
                 self._ending.set()
+                if self._lost is not None:
+                    self._lost.set_result(reason)
             if self.on_lost is not None:
                 self.on_lost(reason, calls_may_end)
 
@@ -428,11 +412,20 @@ class SessionClient(MCPClient):
 
         :returns: A clause, or the empty string.
         """
+        if self._failure is None and self._refusal is not None:
+            return f"{self._refused_and()} did not answer the question for its revisions"
         return self._failure or ""
 
-    def _client(self, transport: Transport, mode: str) -> mcp.Client:
-        tapped = TappedTransport(transport, self._stream_ended, self._before_close)
-        return mcp.Client(tapped, client_info=client_info(), mode=mode)
+    def _client(self, transport: Transport) -> mcp.Client:
+        if self._handshake_first:
+            transport = HandshakeFirst(transport, self._handshake_refused)
+        return mcp.Client(TappedTransport(transport, self._stream_ended, self._before_close), client_info=client_info())
+
+    def _handshake_refused(self, error: ProtocolError) -> None:
+        self._refusal = describe_error(error)
+
+    def _refused_and(self) -> str:
+        return f"the server refused the handshake ({self._refusal}), and then"
 
 
 def _find_protocol_error(error: BaseException) -> ProtocolError | None:
