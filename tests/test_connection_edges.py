@@ -38,6 +38,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.session import Session
 from tests.support.background import in_thread
 from tests.support.waiting import LIMIT, wait_until
 
@@ -456,6 +457,20 @@ server.run()
 
 
 class TestWhoCloses:
+    async def test_a_session_that_is_closed_before_it_starts_is_forgotten_and_holds_nobody_up(self) -> None:
+        class Owner:
+            description = "a server"
+
+            def session_lost(self, _session: Session, _reason: str) -> None:
+                pass
+
+        session = Session(InProcessServerInfo(MCPServer("never used")).create_client(), owner=Owner())
+        opening, closing = asyncio.create_task(session.open()), asyncio.create_task(session.close())
+        await asyncio.wait({opening, closing}, timeout=LIMIT)
+        assert opening.cancelled()
+        assert closing.done()
+        assert session not in Session.live
+
     async def test_a_close_goes_on_when_its_caller_is_cancelled(self, stdio_server: Any) -> None:
         server = stdio_server()
         connection = MCPConnection(StdioServerInfo(server.command, server.args))

@@ -92,6 +92,12 @@ class Session:
         opened: asyncio.Future[None] = loop.create_future()
         self._life = asyncio.create_task(self._live(opened))
         Session.live.add(self)
+
+        def forget(_: asyncio.Task[None]) -> None:  # not a part of the task: one cancelled before its start never runs
+            opened.cancel()  # nothing to do with one that is done
+            Session.live.discard(self)
+
+        self._life.add_done_callback(forget)
         try:
             await opened
         except asyncio.CancelledError:
@@ -130,7 +136,6 @@ class Session:
                     error=describe_error(error),
                 )
             await self._abandon_calls()
-            Session.live.discard(self)
 
     async def _abandon_calls(self) -> None:
         # The SDK fails the calls of a transport that ended. In process there is none, and other clients may forget it.

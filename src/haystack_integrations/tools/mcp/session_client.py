@@ -181,11 +181,13 @@ class SessionClient(MCPClient):
         try:
             await asyncio.wait({opened, lost}, return_when=asyncio.FIRST_COMPLETED)
             if not opened.done():  # the SDK goes on waiting for an answer that cannot come
+                opened.cancel()
                 life.cancel()
                 raise ConnectionError(lost.result())
             await opened
             return await self._list_all()
         except asyncio.CancelledError:
+            opened.cancel()
             life.cancel()
             raise
         except MCPConnectionError:
