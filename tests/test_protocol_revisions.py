@@ -129,6 +129,13 @@ class TestServerThatRefusesTheHandshake:
             assert "handshake" not in str(connection.status().last_error)
             assert text(connection.call_tool("hello")) == "hello"
 
+    def test_is_not_blamed_for_it_when_the_listing_hangs(self, picky_server):
+        server = picky_server("--initialize", "-32022", "--silent-listing")
+        with pytest.raises(MCPConnectionTimeoutError) as failure, MCPConnection(reach(server), connection_timeout=2):
+            pass
+        assert "tools/list" in server.requests()
+        assert "handshake" not in str(failure.value)
+
     def test_over_sse_is_asked_for_its_revisions(self, http_server):
         server = http_server("sse", "--protocol", "modern")
         with MCPConnection(SSEServerInfo(server.url)) as connection:

@@ -23,6 +23,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--discover", choices=["answer", "refuse", "exit", "silence"], default="answer")
     parser.add_argument("--initialize", type=int, metavar="CODE", help="refuse the handshake with this error")
     parser.add_argument("--version", default="2025-06-18", help="what the answer to the handshake names")
+    parser.add_argument("--silent-listing", action="store_true", help="do not answer tools/list")
     return parser.parse_args()
 
 
@@ -62,6 +63,8 @@ def main() -> None:
             info = {"name": "picky", "version": "1"}
             answer = {"result": {"protocolVersion": options.version, "capabilities": {"tools": {}}, "serverInfo": info}}
         elif method == "tools/list":
+            if options.silent_listing:
+                continue
             answer = {"result": {"tools": [{"name": "hello", "inputSchema": {"type": "object"}}]}}
         elif method == "tools/call":
             record("hello")
