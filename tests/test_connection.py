@@ -114,7 +114,7 @@ class TestBlockedLoop:
             go_on.wait(LIMIT)
             return "done"
 
-        monkeypatch.setattr("haystack_integrations.tools.mcp.connection._BLOCKED_LOOP_GRACE", 0.1)
+        monkeypatch.setattr("haystack_integrations.tools.mcp.connection.connection._BLOCKED_LOOP_GRACE", 0.1)
         connection = MCPConnection(InProcessServerInfo(server), connection_timeout=1, invocation_timeout=0.5)
         connection.open()
         with pytest.raises(MCPTimeoutError, match=r"event loop is blocked\)\. The tool may have run"):

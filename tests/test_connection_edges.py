@@ -38,7 +38,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.session import Session
+from haystack_integrations.tools.mcp.connection.session import Session
 from tests.support.background import in_thread
 from tests.support.waiting import LIMIT, wait_until
 

@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from haystack_integrations.tools.mcp.diagnose import Transport, diagnose
+from haystack_integrations.tools.mcp.transports.http.diagnose import Transport, diagnose
 
 TOKEN = "tok-5ecret"
 API_KEY = "key-5ecret"

@@ -17,7 +17,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.operator_policy import check_command, check_host
+from haystack_integrations.tools.mcp.transports.allow_lists import check_command, check_host
 
 COMMANDS = "HAYSTACK_MCP_ALLOWED_COMMANDS"
 HOSTS = "HAYSTACK_MCP_ALLOWED_HOSTS"

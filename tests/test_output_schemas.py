@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool
-from haystack_integrations.tools.mcp.output_schemas import OutputSchemas, is_bounded, schema_cost
+from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas, is_bounded, schema_cost
 from tests.support.foreign_server import ForeignServer, definition, text_result
 
 

@@ -701,14 +701,14 @@ class TestGarbageCollection:
             assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
 
     def test_that_strikes_while_a_lock_is_held_does_not_deadlock(self, stdio_server):
-        from haystack_integrations.tools.mcp.registry import registry
+        from haystack_integrations.tools.mcp.connection.pool import pool
 
         server = stdio_server()
         tools = [MCPTool("add", reach(server))]
         tools[0].warm_up()
 
         def strike() -> None:
-            with registry.lock:
+            with pool.lock:
                 tools.clear()
                 gc.collect()
 

@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.results import model_content, model_text
+from haystack_integrations.tools.mcp.convert.results import model_content, model_text
 from tests.support.processes import HttpServer, StdioServer
 
 # `npx` and `uvx` may have to unpack the server first.

@@ -17,8 +17,8 @@ from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextCon
 from haystack.tools import Tool
 from mcp import types
 
-from haystack_integrations.tools.mcp import results
-from haystack_integrations.tools.mcp.results import (
+from haystack_integrations.tools.mcp.convert import results
+from haystack_integrations.tools.mcp.convert.results import (
     RESULT_HANDLERS,
     StateResult,
     error_text,
@@ -83,12 +83,12 @@ def handwritten(*content: Any, **fields: Any) -> str:
 
 @pytest.fixture
 def files_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "_TOOL_MESSAGES_TAKE_FILES", True)
+    monkeypatch.setattr(results, "TOOL_MESSAGES_TAKE_FILES", True)
 
 
 @pytest.fixture
 def files_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "_TOOL_MESSAGES_TAKE_FILES", False)
+    monkeypatch.setattr(results, "TOOL_MESSAGES_TAKE_FILES", False)
 
 
 class TestModelText:
@@ -243,7 +243,7 @@ class TestModelText:
 
 
 def test_the_module_does_not_import_the_sdk() -> None:
-    code = "import sys, haystack_integrations.tools.mcp.results; sys.exit('mcp' in sys.modules)"
+    code = "import sys, haystack_integrations.tools.mcp.convert.results; sys.exit('mcp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -314,7 +314,7 @@ class TestModelContent:
         ],
     )
     def test_describes_what_haystack_refuses(self, monkeypatch: pytest.MonkeyPatch, block: Any, *, taken: bool) -> None:
-        monkeypatch.setattr(results, "_TOOL_MESSAGES_TAKE_FILES", taken)
+        monkeypatch.setattr(results, "TOOL_MESSAGES_TAKE_FILES", taken)
         content = model_content(envelope(text("and"), block))
         assert content == model_text(envelope(text("and"), block))
 
@@ -327,9 +327,9 @@ class TestModelContent:
         try:
             message.to_dict()
         except ValueError:
-            assert not results._TOOL_MESSAGES_TAKE_FILES
+            assert not results.TOOL_MESSAGES_TAKE_FILES
         else:
-            assert results._TOOL_MESSAGES_TAKE_FILES
+            assert results.TOOL_MESSAGES_TAKE_FILES
 
     def test_gives_nothing_that_a_tool_message_cannot_hold(self) -> None:
         content = model_content(envelope(text("all"), image(), audio(), blob(PDF, "application/pdf"), link()))

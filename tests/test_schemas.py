@@ -15,8 +15,8 @@ import pytest
 from haystack.tools import Tool
 from jsonschema import Draft4Validator, Draft7Validator, Draft202012Validator, SchemaError
 
-import haystack_integrations.tools.mcp.schemas as schemas_module
-from haystack_integrations.tools.mcp.schemas import (
+import haystack_integrations.tools.mcp.convert.schemas as schemas_module
+from haystack_integrations.tools.mcp.convert.schemas import (
     PERMISSIVE_SCHEMA,
     normalize_parameters,
     permissive_schema,

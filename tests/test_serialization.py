@@ -607,7 +607,7 @@ class TestHostileFiles:
             "haystack.utils.Secret",
             "haystack_integrations.tools.mcp.MCPTool",
             "haystack_integrations.tools.mcp.MCPClient",
-            "haystack_integrations.tools.mcp.server_info.redact_url",
+            "haystack_integrations.tools.mcp.redaction.redact_url",
             "haystack_integrations.tools.mcp.no_such_name",
             "no_such_module_here.Info",
             "tests.test_serialization.Recorder",

@@ -31,7 +31,8 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.redaction import redact_url
-from haystack_integrations.tools.mcp.server_info import resolve_headers, resolve_secrets
+from haystack_integrations.tools.mcp.transports.fields import resolve_secrets
+from haystack_integrations.tools.mcp.transports.http.server_info import resolve_headers
 from tests.servers import fastmcp_server
 
 SECRET = "s3ntinel-in-an-info"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from haystack_integrations.tools.mcp.stderr_tail import StderrTail
+from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
 
 SECRET = "kw8-4f_Zq0-mV3xT6"
 

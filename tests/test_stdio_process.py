@@ -22,8 +22,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 
-from haystack_integrations.tools.mcp.stdio_process import _LAST_WORDS_TIMEOUT, ServerProcess
-from haystack_integrations.tools.mcp.stdio_transport import StdioTransport
+from haystack_integrations.tools.mcp.transports.stdio.process import _LAST_WORDS_TIMEOUT, ServerProcess
+from haystack_integrations.tools.mcp.transports.stdio.transport import StdioTransport
 from tests.support.processes import is_alive
 from tests.support.waiting import LIMIT, wait_until_async
 

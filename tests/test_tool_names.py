@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from haystack_integrations.tools.mcp.tool_names import assign_tool_names, check_prefix, provider_safe_name
+from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, check_prefix, provider_safe_name
 
 SAFE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
 

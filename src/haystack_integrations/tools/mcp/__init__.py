@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from lazy_imports import LazyImporter
 
 _import_structure = {
-    "client": ["InProcessClient", "MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient"],
-    "connection": ["MCPConnection", "MCPConnectionStatus"],
+    "client.base": ["MCPClient"],
+    "client.server_info": ["MCPServerInfo"],
+    "connection.connection": ["MCPConnection"],
+    "connection.status": ["MCPConnectionStatus"],
     "errors": [
         "MCPConnectionError",
         "MCPConnectionTimeoutError",
@@ -21,23 +23,19 @@ _import_structure = {
     "executor": ["AsyncExecutor"],
     "mcp_tool": ["MCPTool"],
     "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
-    "server_info": [
-        "InProcessServerInfo",
-        "MCPServerInfo",
-        "SSEServerInfo",
-        "StdioServerInfo",
-        "StreamableHttpServerInfo",
-    ],
+    "transports.http.client": ["SSEClient", "StreamableHttpClient"],
+    "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
+    "transports.in_process.client": ["InProcessClient"],
+    "transports.in_process.server_info": ["InProcessServerInfo"],
+    "transports.stdio.client": ["StdioClient"],
+    "transports.stdio.server_info": ["StdioServerInfo"],
 }
 
 if TYPE_CHECKING:
-    from .client import InProcessClient as InProcessClient
-    from .client import MCPClient as MCPClient
-    from .client import SSEClient as SSEClient
-    from .client import StdioClient as StdioClient
-    from .client import StreamableHttpClient as StreamableHttpClient
-    from .connection import MCPConnection as MCPConnection
-    from .connection import MCPConnectionStatus as MCPConnectionStatus
+    from .client.base import MCPClient as MCPClient
+    from .client.server_info import MCPServerInfo as MCPServerInfo
+    from .connection.connection import MCPConnection as MCPConnection
+    from .connection.status import MCPConnectionStatus as MCPConnectionStatus
     from .errors import MCPConnectionError as MCPConnectionError
     from .errors import MCPConnectionTimeoutError as MCPConnectionTimeoutError
     from .errors import MCPError as MCPError
@@ -49,10 +47,13 @@ if TYPE_CHECKING:
     from .mcp_toolset import MCPToolset as MCPToolset
     from .mcp_toolset import warm_up_toolsets as warm_up_toolsets
     from .mcp_toolset import warm_up_toolsets_async as warm_up_toolsets_async
-    from .server_info import InProcessServerInfo as InProcessServerInfo
-    from .server_info import MCPServerInfo as MCPServerInfo
-    from .server_info import SSEServerInfo as SSEServerInfo
-    from .server_info import StdioServerInfo as StdioServerInfo
-    from .server_info import StreamableHttpServerInfo as StreamableHttpServerInfo
+    from .transports.http.client import SSEClient as SSEClient
+    from .transports.http.client import StreamableHttpClient as StreamableHttpClient
+    from .transports.http.server_info import SSEServerInfo as SSEServerInfo
+    from .transports.http.server_info import StreamableHttpServerInfo as StreamableHttpServerInfo
+    from .transports.in_process.client import InProcessClient as InProcessClient
+    from .transports.in_process.server_info import InProcessServerInfo as InProcessServerInfo
+    from .transports.stdio.client import StdioClient as StdioClient
+    from .transports.stdio.server_info import StdioServerInfo as StdioServerInfo
 else:
     sys.modules[__name__] = LazyImporter(name=__name__, module_file=__file__, import_structure=_import_structure)

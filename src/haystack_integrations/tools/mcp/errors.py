@@ -22,12 +22,9 @@ failed call into an error message for the model instead of ending the run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from haystack.tools.errors import ToolInvocationError
-
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
 
 
 class MCPError(Exception):
@@ -53,7 +50,7 @@ class MCPConnectionError(MCPError):
     def __init__(
         self,
         message: str,
-        server_info: MCPServerInfo | None = None,
+        server_info: Any = None,
         operation: str | None = None,
         *,
         code: int | None = None,
@@ -63,7 +60,7 @@ class MCPConnectionError(MCPError):
         Initialize the MCPConnectionError.
 
         :param message: Descriptive error message.
-        :param server_info: Server connection information that was used.
+        :param server_info: The MCPServerInfo that was used, or None.
         :param operation: Name of the operation that was being attempted.
         :param code: JSON-RPC error code, if the server answered with a protocol error.
         :param data: Data that came with the protocol error.

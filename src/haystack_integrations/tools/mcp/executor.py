@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
-import contextlib
 import ctypes
 import os
 import threading
@@ -21,6 +20,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 THREAD_NAME = "mcp-haystack-executor"
+
+# How long closing the sessions may take at interpreter exit, in seconds.
+_EXIT_TIMEOUT = 10.0
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
@@ -70,8 +72,11 @@ class AsyncExecutor:
     ```
     """
 
-    # Awaited in the loop before what runs in it is cancelled.
-    before_shutdown: ClassVar[Callable[[], Coroutine[Any, Any, None]] | None] = None
+    # Awaited in the loop, one after the other, before a shutdown cancels what still runs in it.
+    before_shutdown: ClassVar[list[Callable[[], Coroutine[Any, Any, None]]]] = []
+
+    # The loop that is being shut down: what were opened in it now, nobody would close.
+    ending_loop: ClassVar[asyncio.AbstractEventLoop | None] = None
 
     _singleton: ClassVar[AsyncExecutor | None] = None
     _singleton_lock: ClassVar[threading.Lock] = threading.Lock()
@@ -271,19 +276,25 @@ class AsyncExecutor:
         if self.in_loop_thread():
             msg = "AsyncExecutor.shutdown() must be called from another thread than the executor's own."
             raise RuntimeError(msg)
-        if not self._closing:  # in a forked child, too, where nobody would give the lock back
+        self._shut_down(timeout, timeout)
+
+    def _shut_down(self, hooks_timeout: float, timeout: float) -> None:
+        if not self._closing:  # in a forked child it is set, and nobody would release the lock
             with self._handing_over:
                 if not self._closing:
                     self._closing = True
-                    asyncio.run_coroutine_threadsafe(self._wind_down(timeout), self._loop)
-        self._thread.join(2 * timeout + 2)
+                    asyncio.run_coroutine_threadsafe(self._wind_down(hooks_timeout, timeout), self._loop)
+        self._thread.join(hooks_timeout + timeout + 2)
 
-    async def _wind_down(self, timeout: float) -> None:
+    async def _wind_down(self, hooks_timeout: float, timeout: float) -> None:
+        AsyncExecutor.ending_loop = self._loop
         try:
-            if AsyncExecutor.before_shutdown is not None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(timeout):
-                        await AsyncExecutor.before_shutdown()
+            try:
+                async with asyncio.timeout(hooks_timeout):
+                    for hook in AsyncExecutor.before_shutdown:
+                        await hook()
+            except TimeoutError:
+                logger.warning("Closing the MCP sessions took longer than {timeout} s", timeout=hooks_timeout)
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
                 task.cancel()
@@ -303,7 +314,7 @@ class AsyncExecutor:
     def _shutdown_at_exit(cls) -> None:
         executor = cls._singleton
         if executor is not None:
-            executor.shutdown()
+            executor._shut_down(_EXIT_TIMEOUT, 2)
 
     @classmethod
     def _forget_after_fork(cls) -> None:

@@ -9,18 +9,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from haystack import logging
-from haystack.core.serialization import generate_qualified_class_name
-from haystack.tools.tool import (
-    Tool,
-    _deserialize_outputs_to_state,
-    _deserialize_outputs_to_string,
-    _serialize_outputs_to_state,
-    _serialize_outputs_to_string,
-)
+from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo, server_info_from_dict
-from haystack_integrations.tools.mcp.connected import Connected, rebuild
-from haystack_integrations.tools.mcp.connection import MCPConnection
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
+from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
+from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
 from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPError,
@@ -29,19 +24,19 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.redaction import redact_values
-from haystack_integrations.tools.mcp.results import result_handler, state_result
-from haystack_integrations.tools.mcp.schemas import normalize_parameters, permissive_schema, without_properties
-from haystack_integrations.tools.mcp.server_info import (
-    InProcessServerInfo,
-    SSEServerInfo,
-    StdioServerInfo,
-    StreamableHttpServerInfo,
+from haystack_integrations.tools.mcp.haystack_compat import (
+    HANDLER_PARAMETERS,
+    HAS_ASYNC_FUNCTION,
+    deserialize_handlers,
+    serialize_handlers,
 )
-from haystack_integrations.tools.mcp.tool_names import check_prefix, provider_safe_name
+from haystack_integrations.tools.mcp.redaction import redact_values
+from haystack_integrations.tools.mcp.tool_base import Connected, ToolOptions, rebuild
+from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
+from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
     from mcp import types
 
 # Stored pipelines and users' code know these names by this module, too.
@@ -63,14 +58,11 @@ logger = logging.getLogger(__name__)
 
 _CLIENTS = ("MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient")
 
-# Haystack 3 has native asynchronous tools; Haystack 2 does not know the field.
-_HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
-
 
 def __getattr__(name: str) -> Any:
-    # The clients bring the MCP SDK with them, so they are imported by those only who ask for them.
+    # The clients import the MCP SDK, so only code that asks for one imports it.
     if name in _CLIENTS:
-        return getattr(importlib.import_module("haystack_integrations.tools.mcp.client"), name)
+        return getattr(importlib.import_module("haystack_integrations.tools.mcp"), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 
@@ -171,11 +163,15 @@ class MCPTool(Connected, Tool):
         if not isinstance(name, str) or not name:
             msg = f"MCPTool: `name` must be a non-empty string, got {name!r}"
             raise ValueError(msg)
+        options = ToolOptions(
+            tool_name_prefix=tool_name_prefix,
+            result_format=result_format,
+            share=share,
+            retry_idempotent=retry_idempotent,
+        )
         connection = MCPConnection(
             server_info, connection_timeout=connection_timeout, invocation_timeout=invocation_timeout, share=share
         )
-        if tool_name_prefix is not None:
-            check_prefix(tool_name_prefix)
         self._set_up(
             name,
             provider_safe_name(name, tool_name_prefix),
@@ -185,15 +181,13 @@ class MCPTool(Connected, Tool):
             outputs_to_string=outputs_to_string,
             inputs_from_state=inputs_from_state,
             outputs_to_state=outputs_to_state,
-            tool_name_prefix=tool_name_prefix,
-            result_format=result_format,
-            retry_idempotent=retry_idempotent,
+            options=options,
         )
         if eager_connect:
             self._warm_up_or_leave()
 
     @classmethod
-    def _of_toolset(cls, toolset: MCPToolset, remote_name: str, name: str, **parameters: Any) -> Self:
+    def _of_toolset(cls, toolset: Connected, remote_name: str, name: str, **parameters: Any) -> Self:
         """
         Make the tool of a toolset, whose connection it uses and keeps alive.
         """
@@ -207,15 +201,13 @@ class MCPTool(Connected, Tool):
         name: str,
         connection: MCPConnection,
         *,
+        options: ToolOptions,
         description: str | None = None,
         eager_connect: bool = False,
         outputs_to_string: dict[str, Any] | None = None,
         inputs_from_state: dict[str, str] | None = None,
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
-        tool_name_prefix: str | None = None,
-        result_format: str = "text",
-        retry_idempotent: bool = False,
-        toolset: MCPToolset | None = None,
+        toolset: Connected | None = None,
     ) -> None:
         for parameter, value in (
             ("outputs_to_string", outputs_to_string),
@@ -228,9 +220,7 @@ class MCPTool(Connected, Tool):
         self.remote_name = remote_name
         self.server_info = connection.server_info
         self.eager_connect = eager_connect
-        self.tool_name_prefix = tool_name_prefix
-        self.result_format = result_format
-        self.retry_idempotent = retry_idempotent
+        self.options = options
         self._may_repeat = False
         self.title: str | None = None
         self.annotations: types.ToolAnnotations | None = None
@@ -243,7 +233,7 @@ class MCPTool(Connected, Tool):
         self._generation = 0
         self._valid_inputs: set[str] = set()
 
-        handler = {"handler": result_handler(result_format)}
+        handler = {"handler": result_handler(options.result_format)}
         self.name = name
         self.description = description or ""
         self.parameters = permissive_schema()
@@ -251,7 +241,7 @@ class MCPTool(Connected, Tool):
         self.outputs_to_string = outputs_to_string or handler
         self.inputs_from_state = inputs_from_state
         self.outputs_to_state = outputs_to_state
-        if _HAS_ASYNC_FUNCTION:
+        if HAS_ASYNC_FUNCTION:
             self.async_function = self._invoke_async
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
@@ -329,7 +319,9 @@ class MCPTool(Connected, Tool):
         self.description = self._custom_description or definition.description or ""
         self.title = definition.title
         self.annotations = hints = definition.annotations
-        self._may_repeat = self.retry_idempotent and bool(hints and (hints.read_only_hint or hints.idempotent_hint))
+        self._may_repeat = self.options.retry_idempotent and bool(
+            hints and (hints.read_only_hint or hints.idempotent_hint)
+        )
         self.output_schema = definition.output_schema
         self.meta = definition.meta
         self._generation = generation
@@ -435,21 +427,13 @@ class MCPTool(Connected, Tool):
             "inputs_from_state": self.inputs_from_state,
             "outputs_to_state": self.outputs_to_state,
         }
-        return {**parameters, **self._optional_parameters()}
+        return {**parameters, **self.options.changed()}
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serializes the MCPTool to a dictionary.
-
-        The serialization preserves all information needed to recreate the tool, including server connection parameters,
-        timeout settings, and state-mapping parameters with their handlers. Note that the active connection is not
-        maintained.
-
-        :returns: Dictionary with serialized data in the format:
-            `{"type": fully_qualified_class_name, "data": {parameters}}`
-        """
-        data = {**self._parameters_of_init(), "server_info": self.server_info.to_dict()}
-        return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
+    def _handlers(self, data: dict[str, Any]) -> dict[str, Any]:
+        for parameter in HANDLER_PARAMETERS:
+            if data[parameter] is not None:
+                data[parameter] = serialize_handlers(parameter, data[parameter])
+        return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Tool:
@@ -465,16 +449,11 @@ class MCPTool(Connected, Tool):
         """
         parameters = dict(data["data"])
         parameters["server_info"] = server_info_from_dict(parameters["server_info"])
-        if parameters.get("outputs_to_state"):
-            parameters["outputs_to_state"] = _deserialize_outputs_to_state(parameters["outputs_to_state"])
-        if parameters.get("outputs_to_string"):
-            parameters["outputs_to_string"] = _deserialize_outputs_to_string(parameters["outputs_to_string"])
+        for parameter in HANDLER_PARAMETERS:
+            if parameters.get(parameter):
+                parameters[parameter] = deserialize_handlers(parameter, parameters[parameter])
         tool: Tool = rebuild(cls, parameters)
         return tool
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        data = {**self._parameters_of_init(), "server_info": self.server_info._to_trace_dict()}
-        return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
 
     def __repr__(self) -> str:
         """
@@ -492,11 +471,3 @@ def _sources(configs: Iterable[Any]) -> frozenset[str]:
     return frozenset(
         config["source"] for config in configs if isinstance(config, dict) and isinstance(config.get("source"), str)
     )
-
-
-def _serialize_handlers(data: dict[str, Any]) -> dict[str, Any]:
-    if data["outputs_to_state"] is not None:
-        data["outputs_to_state"] = _serialize_outputs_to_state(data["outputs_to_state"])
-    if data["outputs_to_string"] is not None:
-        data["outputs_to_string"] = _serialize_outputs_to_string(data["outputs_to_string"])
-    return data

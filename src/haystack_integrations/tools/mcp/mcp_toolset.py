@@ -12,30 +12,30 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from haystack import logging
-from haystack.core.serialization import generate_qualified_class_name
-from haystack.tools import toolset as haystack_toolset
-from haystack.tools.serde_utils import deserialize_tools_or_toolset_inplace
-from haystack.tools.tool import (
-    Tool,
-    _deserialize_outputs_to_state,
-    _deserialize_outputs_to_string,
-    _serialize_outputs_to_state,
-    _serialize_outputs_to_string,
-)
+from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo, server_info_from_dict
-from haystack_integrations.tools.mcp.connected import Connected, rebuild
-from haystack_integrations.tools.mcp.connection import MCPConnection
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
+from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.haystack_compat import (
+    HANDLER_PARAMETERS,
+    MCPToolsetCombination,
+    combine,
+    deserialize_handlers,
+    serialize_handlers,
+)
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.results import result_handler
-from haystack_integrations.tools.mcp.schemas import normalize_parameters, permissive_schema
-from haystack_integrations.tools.mcp.tool_names import assign_tool_names, check_prefix
+from haystack_integrations.tools.mcp.tool_base import Connected, ToolOptions, rebuild
 
 if TYPE_CHECKING:
     from mcp import types
+
+# `MCPToolsetCombination` is here because stored pipelines of Haystack 2 know it by this module.
+__all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
 
 logger = logging.getLogger(__name__)
 
@@ -134,6 +134,12 @@ class MCPToolset(Connected, Toolset):
         :raises MCPToolNotFoundError: If any of the specified tool names are not found on the server.
         :raises ValueError: If a parameter is invalid; at warm-up, if parameter names in inputs_from_state are invalid.
         """
+        self.options = ToolOptions(
+            tool_name_prefix=tool_name_prefix,
+            result_format=result_format,
+            share=share,
+            retry_idempotent=retry_idempotent,
+        )
         self._connection = MCPConnection(
             server_info, connection_timeout=connection_timeout, invocation_timeout=invocation_timeout, share=share
         )
@@ -142,9 +148,6 @@ class MCPToolset(Connected, Toolset):
         ):
             msg = f"MCPToolset: `tool_names` must be a list of non-empty strings or None, got {tool_names!r}"
             raise ValueError(msg)
-        if tool_name_prefix is not None:
-            check_prefix(tool_name_prefix)
-        result_handler(result_format)
         for parameter, value in (
             ("inputs_from_state", inputs_from_state),
             ("outputs_to_state", outputs_to_state),
@@ -159,9 +162,6 @@ class MCPToolset(Connected, Toolset):
         self.inputs_from_state = inputs_from_state or {}
         self.outputs_to_state = outputs_to_state or {}
         self.outputs_to_string = outputs_to_string or {}
-        self.tool_name_prefix = tool_name_prefix
-        self.result_format = result_format
-        self.retry_idempotent = retry_idempotent
         # By process: a lock that another thread holds during a fork stays locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         self._generation = 0
@@ -192,9 +192,7 @@ class MCPToolset(Connected, Toolset):
             inputs_from_state=self.inputs_from_state.get(remote_name),
             outputs_to_state=self.outputs_to_state.get(remote_name),
             outputs_to_string=self.outputs_to_string.get(remote_name),
-            tool_name_prefix=self.tool_name_prefix,
-            result_format=self.result_format,
-            retry_idempotent=self.retry_idempotent,
+            options=self.options,
         )
 
     def warm_up(self) -> None:
@@ -241,7 +239,7 @@ class MCPToolset(Connected, Toolset):
             schemas = {name: self._parameters(definition) for name, definition in by_name.items()}
             usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
             children: dict[str, MCPTool] = {}
-            for remote_name, name in assign_tool_names(usable, self.tool_name_prefix).items():
+            for remote_name, name in assign_tool_names(usable, self.options.tool_name_prefix).items():
                 child = self._children.get(remote_name) or self._make_child(remote_name, name)
                 child._define(generation, by_name[remote_name], usable[remote_name])
                 children[remote_name] = child
@@ -370,8 +368,8 @@ class MCPToolset(Connected, Toolset):
         :param other: A Tool, a Toolset or a list of Tools.
         :returns: The combination.
         """
-        toolset = _as_toolset(other)
-        return NotImplemented if _Combination is None or toolset is None else _Combination([self, toolset])
+        combination: Toolset = combine(self, other)
+        return combination
 
     def __radd__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
         """
@@ -382,8 +380,8 @@ class MCPToolset(Connected, Toolset):
         :param other: A Tool, a Toolset or a list of Tools.
         :returns: The combination.
         """
-        toolset = _as_toolset(other)
-        return NotImplemented if _Combination is None or toolset is None else _Combination([toolset, self])
+        combination: Toolset = combine(other, self)
+        return combination
 
     def _parameters_of_init(self) -> dict[str, Any]:
         parameters: dict[str, Any] = {
@@ -396,16 +394,14 @@ class MCPToolset(Connected, Toolset):
             "outputs_to_state": self.outputs_to_state or None,
             "outputs_to_string": self.outputs_to_string or None,
         }
-        return {**parameters, **self._optional_parameters()}
+        return {**parameters, **self.options.changed()}
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the MCPToolset to a dictionary.
-
-        :returns: A dictionary representation of the MCPToolset.
-        """
-        data = {**self._parameters_of_init(), "server_info": self.server_info.to_dict()}
-        return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
+    def _handlers(self, data: dict[str, Any]) -> dict[str, Any]:
+        for parameter in HANDLER_PARAMETERS:
+            if data[parameter] is not None:
+                configs = data[parameter].items()
+                data[parameter] = {tool: serialize_handlers(parameter, config) for tool, config in configs if config}
+        return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MCPToolset:
@@ -419,20 +415,15 @@ class MCPToolset(Connected, Toolset):
         """
         parameters = dict(data["data"])
         parameters["server_info"] = server_info_from_dict(parameters["server_info"])
-        for name, deserialize in (
-            ("outputs_to_state", _deserialize_outputs_to_state),
-            ("outputs_to_string", _deserialize_outputs_to_string),
-        ):
-            if parameters.get(name):
-                parameters[name] = {
-                    tool: deserialize(config) for tool, config in parameters[name].items() if config is not None
+        for parameter in HANDLER_PARAMETERS:
+            if configs := parameters.get(parameter):
+                parameters[parameter] = {
+                    tool: deserialize_handlers(parameter, config)
+                    for tool, config in configs.items()
+                    if config is not None
                 }
         toolset: MCPToolset = rebuild(cls, parameters)
         return toolset
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        data = {**self._parameters_of_init(), "server_info": self.server_info._to_trace_dict()}
-        return {"type": generate_qualified_class_name(type(self)), "data": _serialize_handlers(data)}
 
     def __repr__(self) -> str:
         """
@@ -442,70 +433,8 @@ class MCPToolset(Connected, Toolset):
         return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r})"
 
 
-def _serialize_handlers(data: dict[str, Any]) -> dict[str, Any]:
-    for name, serialize in (
-        ("outputs_to_state", _serialize_outputs_to_state),
-        ("outputs_to_string", _serialize_outputs_to_string),
-    ):
-        if data[name] is not None:
-            data[name] = {tool: serialize(config) for tool, config in data[name].items() if config}
-    return data
-
-
 def _is_config(value: Any) -> bool:
     return value is None or isinstance(value, dict)
-
-
-def _as_toolset(tools: Any) -> Toolset | None:
-    if isinstance(tools, Toolset):
-        return tools
-    if isinstance(tools, Tool):
-        return Toolset(tools=[tools])
-    is_list = isinstance(tools, list) and all(isinstance(tool, Tool) for tool in tools)
-    return Toolset(tools=tools) if is_list else None
-
-
-def _traced(part: Tool | Toolset) -> dict[str, Any]:
-    if hasattr(part, "_to_trace_dict"):
-        traced: dict[str, Any] = part._to_trace_dict()
-        return traced
-    if type(part) is Toolset:
-        return {"type": generate_qualified_class_name(Toolset), "data": {"tools": [_traced(tool) for tool in part]}}
-    return part.to_dict()
-
-
-# Haystack 2 only.
-_Wrapper: Any = getattr(haystack_toolset, "_ToolsetWrapper", None)
-_Combination: Any = None
-if _Wrapper is not None:
-
-    class _MCPCombination(_Wrapper):  # type: ignore[misc]
-        """
-        A combination of toolsets that counts as something while all of them are cold, and is stored as what it is.
-        """
-
-        def __bool__(self) -> bool:
-            return True
-
-        def __add__(self, other: Any) -> Any:
-            return _MCPCombination(super().__add__(other).toolsets)
-
-        def to_dict(self) -> dict[str, Any]:
-            return self._as_dict([toolset.to_dict() for toolset in self.toolsets])
-
-        def _to_trace_dict(self) -> dict[str, Any]:
-            return self._as_dict([_traced(toolset) for toolset in self.toolsets])
-
-        def _as_dict(self, toolsets: list[dict[str, Any]]) -> dict[str, Any]:
-            return {"type": generate_qualified_class_name(type(self)), "data": {"toolsets": toolsets}}
-
-        @classmethod
-        def from_dict(cls, data: dict[str, Any]) -> Any:
-            parameters = dict(data["data"])
-            deserialize_tools_or_toolset_inplace(parameters, key="toolsets")
-            return cls(parameters["toolsets"])
-
-    _Combination = _MCPCombination
 
 
 async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.base_client import MCPClient, ServerDetails, describe_error, outcome_unknown
+from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.client.failures import describe_error, outcome_unknown
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.executor import keep_forever
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
 
 if TYPE_CHECKING:
     from mcp import types
@@ -56,9 +57,6 @@ class Session:
     # All that are open, so that neither garbage collection nor a fork finalises one.
     live: set[Session] = set()  # noqa: RUF012
 
-    # No session is opened any more in this loop: what was opened after the others were closed would be left over.
-    ending_loop: asyncio.AbstractEventLoop | None = None
-
     def __init__(self, client: MCPClient, *, owner: SessionOwner) -> None:
         """
         Initialize the Session.
@@ -86,7 +84,7 @@ class Session:
             the caller is cancelled.
         """
         loop = asyncio.get_running_loop()
-        if loop is Session.ending_loop:
+        if loop is AsyncExecutor.ending_loop:
             msg = f"Failed to connect to {self._owner.description}: the AsyncExecutor was shut down."
             raise MCPConnectionError(msg, operation="connect")
         opened: asyncio.Future[None] = loop.create_future()
@@ -213,14 +211,10 @@ class Session:
                 self._end.set()
 
     @classmethod
-    async def close_all(cls, *, for_good: bool = False) -> None:
+    async def close_all(cls) -> None:
         """
         Close the sessions of the running loop. If this is cancelled, kill those that are not closed by then.
-
-        :param for_good: Whether the loop ends, so that no other may be opened.
         """
-        if for_good:
-            Session.ending_loop = asyncio.get_running_loop()
         sessions = cls.of_running_loop()
         try:
             await asyncio.gather(*(session.close() for session in sessions))
@@ -293,5 +287,7 @@ def _forget_after_fork() -> None:
     Session.live = set()
 
 
+# First: closing a session may leave processes behind, which another hook waits for.
+AsyncExecutor.before_shutdown.insert(0, Session.close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)

@@ -11,8 +11,8 @@ from typing import Self
 import anyio
 from haystack import logging
 
-from haystack_integrations.tools.mcp.base_client import describe_error
-from haystack_integrations.tools.mcp.stdio_process import ServerProcess
+from haystack_integrations.tools.mcp.client.failures import describe_error
+from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter

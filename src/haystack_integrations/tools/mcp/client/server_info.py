@@ -15,13 +15,12 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.redaction import redact, redact_secrets
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client import MCPClient
+    from haystack_integrations.tools.mcp.client.base import MCPClient
 
 InfoT = TypeVar("InfoT", bound="MCPServerInfo")
 
-# Stored pipelines know the four kinds by another path than their own.
-_KINDS_MODULE = "haystack_integrations.tools.mcp.server_info"
-_STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
+# Stored pipelines know the built-in kinds by this module, wherever they are defined.
+STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
 
 
 def _serialize(value: Any) -> Any:
@@ -53,6 +52,8 @@ class MCPServerInfo(ABC):
     _secret_fields: ClassVar[frozenset[str]] = frozenset({"api_key", "env", "headers", "password", "secret", "token"})
     # What is written to YAML only if it is set, so that files stay readable by older versions.
     _optional_fields: ClassVar[frozenset[str]] = frozenset()
+    # The module by whose name the class is stored, where that is not the one that defines it.
+    _stored_module: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -119,9 +120,11 @@ class MCPServerInfo(ABC):
         return {key: value for key, value in values.items() if value is not None or key not in self._optional_fields}
 
     def _serialized_type(self) -> str:
-        if type(self).__module__ == _KINDS_MODULE:
-            return f"{_STORED_MODULE}.{type(self).__name__}"
-        return generate_qualified_class_name(type(self))
+        cls = type(self)
+        # Not inherited: a custom subclass of a built-in kind is stored by its own path.
+        if "_stored_module" in vars(cls):
+            return f"{cls._stored_module}.{cls.__name__}"
+        return generate_qualified_class_name(cls)
 
     def _redacted_fields(self) -> dict[str, Any]:
         return {

@@ -4,26 +4,71 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from haystack_integrations.tools.mcp.connection import MCPConnection, check_timeout
+from haystack.core.serialization import generate_qualified_class_name
+
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection, check_timeout
+from haystack_integrations.tools.mcp.convert.results import result_handler
+from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
 
 if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from mcp import types
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolOptions:
+    """
+    The keyword parameters that MCPTool and MCPToolset share. They are explained at MCPTool.
+
+    :param tool_name_prefix: 1 to 32 characters of `A-Z a-z 0-9 _ -`, or None.
+    :param result_format: "text", "content" or "json".
+    :param share: Whether to share the connection with all others of an equal server info.
+    :param retry_idempotent: Whether a call whose outcome is unknown is sent again if the tool is annotated as read-only
+        or idempotent.
+    """
+
+    tool_name_prefix: str | None = None
+    result_format: str = "text"
+    share: bool = True
+    retry_idempotent: bool = False
+
+    def __post_init__(self) -> None:
+        """
+        Refuse invalid options.
+
+        :raises ValueError: Naming the parameter and the valid choices.
+        """
+        if self.tool_name_prefix is not None:
+            check_prefix(self.tool_name_prefix)
+        result_handler(self.result_format)
+
+    def changed(self) -> dict[str, Any]:
+        """
+        Give the options that differ from their defaults.
+
+        Only these are stored, so that mcp-haystack 2.1 can load tools that do not use them.
+
+        :returns: The values by name.
+        """
+        values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
 
 
 class Connected:
     """
-    What tools and toolsets have in common: a connection, which they open at warm-up and stop using at `close`.
+    What tools and toolsets share: options, and a connection that they open at warm-up and stop using at `close`.
     """
 
+    server_info: MCPServerInfo
     eager_connect: bool
-    tool_name_prefix: str | None
-    result_format: str
-    retry_idempotent: bool
+    options: ToolOptions
     _connection: MCPConnection
     # Number of the session whose listing was taken over last; 0 before the first.
     _generation: int
@@ -43,6 +88,27 @@ class Connected:
     @abstractmethod
     def _parameters_of_init(self) -> dict[str, Any]:
         """Give the parameters that an equal one is made with."""
+
+    @property
+    def tool_name_prefix(self) -> str | None:
+        """
+        Prefix of the names that the model sees.
+        """
+        return self.options.tool_name_prefix
+
+    @property
+    def result_format(self) -> str:
+        """
+        What the model sees of a result: "text", "content" or "json".
+        """
+        return self.options.result_format
+
+    @property
+    def retry_idempotent(self) -> bool:
+        """
+        Whether a call whose outcome is unknown may be sent again, if the server annotates the tool accordingly.
+        """
+        return self.options.retry_idempotent
 
     @property
     def connection_timeout(self) -> float:
@@ -162,15 +228,24 @@ class Connected:
         """
         return rebuild, (type(self), self._parameters_of_init())
 
-    def _optional_parameters(self) -> dict[str, Any]:
-        # Those that 2.1 does not have are written only where they are set, so that it can read all else.
-        values = {
-            "tool_name_prefix": (self.tool_name_prefix, None),
-            "result_format": (self.result_format, "text"),
-            "share": (self._connection.share, True),
-            "retry_idempotent": (self.retry_idempotent, False),
-        }
-        return {name: value for name, (value, default) in values.items() if value != default}
+    @abstractmethod
+    def _handlers(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Replace the handlers in the parameters by their import paths."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize to a dictionary: the parameters, handlers by their import paths, and never an open connection.
+
+        :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
+        """
+        return self._as_dict(self.server_info.to_dict())
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        return self._as_dict(self.server_info._to_trace_dict())
+
+    def _as_dict(self, server_info: dict[str, Any]) -> dict[str, Any]:
+        data = self._handlers({**self._parameters_of_init(), "server_info": server_info})
+        return {"type": generate_qualified_class_name(type(self)), "data": data}
 
 
 def rebuild(cls: Any, parameters: dict[str, Any]) -> Any:

@@ -16,16 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 import mcp
-from haystack_integrations.tools.mcp.base_client import (
-    MCPClient,
-    ServerDetails,
-    describe_error,
-    leaves,
-    not_connected,
-    outcome_unknown,
-    with_full_stop,
-)
-from haystack_integrations.tools.mcp.delivery import (
+from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.client.delivery import (
     CallNotDeliveredError,
     Delivery,
     ReadInterruptedError,
@@ -33,17 +25,24 @@ from haystack_integrations.tools.mcp.delivery import (
     current_delivery,
     settled,
 )
+from haystack_integrations.tools.mcp.client.failures import (
+    describe_error,
+    leaves,
+    not_connected,
+    outcome_unknown,
+    with_full_stop,
+)
+from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
+from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
-from haystack_integrations.tools.mcp.handshake import HandshakeFirst
-from haystack_integrations.tools.mcp.output_schemas import OutputSchemas
 from mcp import MCPError as ProtocolError
 from mcp import types
 
 if TYPE_CHECKING:
     from typing import Any, ClassVar
 
-    from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from mcp.client._transport import Transport
 
 # A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
@@ -98,7 +97,7 @@ def client_info() -> types.Implementation:
     return types.Implementation(name="mcp-haystack", version=version)
 
 
-class SessionClient(MCPClient):
+class SDKClient(MCPClient):
     """
     A client whose session lives in a task of its own.
 

@@ -7,19 +7,20 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.connection.pool import pool
+from haystack_integrations.tools.mcp.connection.shutdown import close_in_background, release_from_anywhere
+from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPTimeoutError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
-from haystack_integrations.tools.mcp.registry import close_in_background, registry, release_from_anywhere
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.supervisor import Supervisor
+    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from mcp import types
 
 logger = logging.getLogger(__name__)
@@ -35,37 +36,6 @@ _LONGEST_TIMEOUT = 10_000_000.0
 # The timeouts of an operation run in the executor's loop. The caller's own, longer by this, is for a loop that is
 # blocked, e.g. by an in-process server that never gives way.
 _BLOCKED_LOOP_GRACE = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class MCPConnectionStatus:
-    """
-    What a health check wants to know about a connection.
-
-    :param state: "idle" (never used), "connecting", "ready", "lost" (the next use reconnects) or "closed".
-    :param protocol_version: The negotiated revision of the protocol, e.g. "2026-07-28".
-    :param server_name: Name of the server, if it gave one.
-    :param server_version: Version of the server, if it gave one.
-    :param capabilities: Capabilities of the server, as in the protocol.
-    :param users: How many tools, toolsets and connections share it.
-    :param sessions: How many sessions were opened so far.
-    :param calls: How many tool calls were made so far.
-    :param failed_calls: How many of them failed, a tool's own errors included.
-    :param in_flight: How many are under way.
-    :param last_error: Text of the last error.
-    """
-
-    state: str = "idle"
-    protocol_version: str | None = None
-    server_name: str | None = None
-    server_version: str | None = None
-    capabilities: dict[str, Any] | None = None
-    users: int = 0
-    sessions: int = 0
-    calls: int = 0
-    failed_calls: int = 0
-    in_flight: int = 0
-    last_error: str | None = None
 
 
 class MCPConnection:
@@ -134,8 +104,8 @@ class MCPConnection:
         supervisor = self._supervisor
         if supervisor is not None:
             return supervisor
-        acquired = registry.acquire(self.server_info, share=self.share)
-        with registry.lock:
+        acquired = pool.acquire(self.server_info, share=self.share)
+        with pool.lock:
             if self._supervisor is None:
                 self._supervisor = acquired
                 self._was_used = True
@@ -143,19 +113,19 @@ class MCPConnection:
                 self._finalizer.atexit = False  # everything that is still open then is closed together
                 return acquired
             supervisor = self._supervisor
-        registry.release(acquired)  # another thread was first, so this is never the last user
+        pool.release(acquired)  # another thread was first, so this is never the last user
         return supervisor
 
     def _release(self) -> Supervisor | None:
         """
         Stop using the supervisor; give it if it is to be closed.
         """
-        with registry.lock:
+        with pool.lock:
             supervisor, self._supervisor = self._supervisor, None
             finalizer, self._finalizer = self._finalizer, None
         if supervisor is None or finalizer is None or finalizer.detach() is None:
             return None
-        return supervisor if registry.release(supervisor) else None
+        return supervisor if pool.release(supervisor) else None
 
     @property
     def is_ready(self) -> bool:
@@ -316,7 +286,7 @@ class MCPConnection:
             server_name=details.name if details else None,
             server_version=details.version if details else None,
             capabilities=details.capabilities if details else None,
-            users=registry.users(supervisor),
+            users=pool.users(supervisor),
             sessions=supervisor.sessions,
             calls=supervisor.calls,
             failed_calls=supervisor.failed_calls,

@@ -23,31 +23,35 @@ import itertools
 import os
 import random
 from collections.abc import Coroutine
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 from haystack import logging
 
-from haystack_integrations.tools.mcp.base_client import (
+from haystack_integrations.tools.mcp.client.delivery import (
+    CallNotDeliveredError,
+    OutcomeUnknownError,
+    ReadInterruptedError,
+)
+from haystack_integrations.tools.mcp.client.failures import (
     describe_error,
     outcome_unknown,
     raise_tool_error,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.delivery import CallNotDeliveredError, OutcomeUnknownError, ReadInterruptedError
+from haystack_integrations.tools.mcp.connection.session import Session
+from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPConnectionTimeoutError,
     MCPInvocationError,
     MCPTimeoutError,
 )
-from haystack_integrations.tools.mcp.session import Session
 from mcp import MCPError as ProtocolError
 from mcp.types import CONNECTION_CLOSED
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from mcp import types
 
 logger = logging.getLogger(__name__)
@@ -57,18 +61,6 @@ T = TypeVar("T")
 
 # One count for the whole process: the generations of a connection that was closed and opened again keep growing.
 _generations = itertools.count(1)
-
-
-class ConnectionState(StrEnum):
-    """
-    State of a connection.
-    """
-
-    IDLE = "idle"
-    CONNECTING = "connecting"
-    READY = "ready"
-    LOST = "lost"
-    CLOSED = "closed"
 
 
 class _SharedTask(Generic[T]):

@@ -16,8 +16,9 @@ from typing import Any
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.delivery import settled
-from haystack_integrations.tools.mcp.stderr_tail import StderrTail
+from haystack_integrations.tools.mcp.client.delivery import settled
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
 from mcp.client.stdio import get_default_environment
 
 logger = logging.getLogger(__name__)
@@ -409,5 +410,6 @@ async def end_those_left_behind() -> None:
             _end_of_grace(group)
 
 
+AsyncExecutor.before_shutdown.append(end_those_left_behind)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leaving.clear)  # they are the parent's

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import httpx2
 
-from haystack_integrations.tools.mcp.delivery import CALL_METHOD, CANCEL_METHOD, Delivery, current_delivery
+from haystack_integrations.tools.mcp.client.delivery import CALL_METHOD, CANCEL_METHOD, Delivery, current_delivery
 from haystack_integrations.tools.mcp.redaction import redact_url
 
 logger = logging.getLogger(__name__)

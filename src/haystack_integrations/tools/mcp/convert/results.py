@@ -13,11 +13,12 @@ import json
 import reprlib
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, get_type_hints
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from haystack.dataclasses import FileContent, ImageContent, TextContent
-from haystack.dataclasses.chat_message import ToolCallResult
+
+from haystack_integrations.tools.mcp.haystack_compat import TOOL_MESSAGES_TAKE_FILES
 
 ContentPart: TypeAlias = TextContent | ImageContent | FileContent
 
@@ -31,9 +32,6 @@ _ABSURD_SIZE: Final = 1e18
 
 # Two of these make an envelope. One alone is not enough: `content` is a common key in a tool's own JSON.
 _ENVELOPE_KEYS: Final = frozenset({"content", "structuredContent", "isError"})
-
-# Haystack 2 refuses to serialise a tool message with a FileContent in it.
-_TOOL_MESSAGES_TAKE_FILES: bool = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])
 
 
 class StateResult(dict[str, Any]):
@@ -348,7 +346,7 @@ def _media_part(block: Any) -> ImageContent | FileContent | None:
             # A guess may be PDF, which Haystack counts as an image type.
             if image.mime_type and image.mime_type.startswith("image/"):
                 return image
-    if _TOOL_MESSAGES_TAKE_FILES:
+    if TOOL_MESSAGES_TAKE_FILES:
         with suppress(ValueError):
             file = FileContent(base64_data=data, mime_type=mime_type, filename=filename)
             return file if file.mime_type else None

@@ -3,39 +3,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Which supervisors there are in this process, who shares them, and when they are closed.
+Who shares which supervisor in this process.
 """
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import dataclasses
-import importlib
 import os
-import sys
 import threading
-import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from haystack import logging
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
-
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.base_server_info import MCPServerInfo
-    from haystack_integrations.tools.mcp.supervisor import Supervisor
-
-logger = logging.getLogger(__name__)
-
-_EXIT_TIMEOUT = 10.0
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 
-class Registry:
+class Pool:
     """
     Who shares which supervisor. Decides under a lock and returns what is to be closed; it does no I/O.
     """
@@ -44,8 +32,8 @@ class Registry:
         self.lock = threading.Lock()
         self._shared: dict[Any, Supervisor] = {}
         self._users: dict[int, int] = {}
-        # Users that were garbage-collected when no executor ran: their sessions had ended with it. Appended to without
-        # the lock, by finalisers.
+        # What users that were garbage-collected after the executor's shutdown had used: its sessions ended with the
+        # executor. Finalisers append to it without the lock.
         self.collected: deque[Supervisor] = deque()
 
     def acquire(self, server_info: MCPServerInfo, *, share: bool) -> Supervisor:
@@ -57,13 +45,14 @@ class Registry:
         :returns: The supervisor.
         """
         key = _identity(server_info) if share else None
-        # The module imports the MCP SDK, so it waits until the first session is wanted.
-        supervisor_class = importlib.import_module("haystack_integrations.tools.mcp.supervisor").Supervisor
+        # The module imports the MCP SDK, which takes 0.6 s, so it waits until a connection is used.
+        from haystack_integrations.tools.mcp.connection.supervisor import Supervisor  # noqa: PLC0415
+
         with self.lock:
             self._forget_collected()
-            supervisor: Supervisor | None = self._shared.get(key) if share else None
+            supervisor = self._shared.get(key) if share else None
             if supervisor is None:
-                supervisor = supervisor_class(server_info)
+                supervisor = Supervisor(server_info)
                 if share:
                     self._shared[key] = supervisor
             self._users[id(supervisor)] = self._users.get(id(supervisor), 0) + 1
@@ -106,7 +95,7 @@ class Registry:
         return self._users.get(id(supervisor), 0)
 
 
-registry = Registry()
+pool = Pool()
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,72 +130,10 @@ def _identity(server_info: MCPServerInfo) -> Any:
     return type(server_info), tuple((name, _freeze(value)) for name, value in values)
 
 
-# The tasks of a loop are held by weak references only.
-_background: set[asyncio.Task[None]] = set()
-_closing: weakref.WeakKeyDictionary[Supervisor, asyncio.Task[None]] = weakref.WeakKeyDictionary()
+def _replace_lock_after_fork() -> None:
+    # Another thread of the parent may have held it.
+    pool.lock = threading.Lock()
 
 
-def close_in_background(supervisor: Supervisor) -> asyncio.Task[None]:
-    """
-    Have a supervisor closed, without waiting. In the executor's thread only.
-
-    :param supervisor: The supervisor.
-    :returns: The task that closes it; the same one however often it is asked for.
-    """
-    task = _closing.get(supervisor)
-    if task is None:
-        task = _closing[supervisor] = asyncio.get_running_loop().create_task(supervisor.close())
-        task.add_done_callback(_background.discard)
-        _background.add(task)
-    return task
-
-
-def release_from_anywhere(supervisor: Supervisor) -> None:
-    """
-    Drop a user that was garbage-collected.
-
-    :param supervisor: What it used.
-    """
-
-    # Garbage collection may strike in any thread, with any lock held, so it only leaves word.
-    def release() -> None:
-        if registry.release(supervisor):
-            close_in_background(supervisor)
-
-    executor = AsyncExecutor._singleton
-    if executor is None or not executor.post(release):
-        registry.collected.append(supervisor)
-
-
-async def _close_all(*, for_good: bool = True) -> None:
-    module = sys.modules.get("haystack_integrations.tools.mcp.session")
-    if module is None:
-        return  # no session was ever opened
-    await module.Session.close_all(for_good=for_good)
-    processes = sys.modules.get("haystack_integrations.tools.mcp.stdio_process")
-    if processes is not None:
-        await processes.end_those_left_behind()
-
-
-def _close_at_exit() -> None:
-    # Server processes must not outlive this one because somebody forgot to close.
-    executor = AsyncExecutor._singleton
-    if executor is None or executor._closing:
-        return
-    try:
-        # Callbacks that were registered earlier come later, and may still call tools.
-        executor.run(_close_all(for_good=False), _EXIT_TIMEOUT)
-    except (TimeoutError, RuntimeError) as error:
-        logger.warning("Closing the MCP sessions at exit did not end: {error}", error=str(error))
-
-
-def _forget_after_fork() -> None:
-    # Another thread of the parent may have held the lock.
-    registry.lock = threading.Lock()
-    _background.clear()
-
-
-AsyncExecutor.before_shutdown = _close_all
-atexit.register(_close_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)
+    os.register_at_fork(after_in_child=_replace_lock_after_fork)

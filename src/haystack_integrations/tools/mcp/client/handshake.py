@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from haystack_integrations.tools.mcp.delivery import ReadStreamWrapper, StreamWrapper
+from haystack_integrations.tools.mcp.client.delivery import ReadStreamWrapper, StreamWrapper
 from mcp import MCPError, types
 from mcp.client._transport import Transport, TransportStreams
 from mcp.shared.message import SessionMessage

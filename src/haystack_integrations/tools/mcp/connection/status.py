@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class ConnectionState(StrEnum):
+    """
+    State of a connection.
+    """
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    READY = "ready"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCPConnectionStatus:
+    """
+    A snapshot of a connection, for health checks.
+
+    :param state: "idle" (never used), "connecting", "ready", "lost" (the next use reconnects) or "closed".
+    :param protocol_version: The negotiated revision of the protocol, e.g. "2026-07-28".
+    :param server_name: Name of the server, if it gave one.
+    :param server_version: Version of the server, if it gave one.
+    :param capabilities: Capabilities of the server, as in the protocol.
+    :param users: How many tools, toolsets and connections share it.
+    :param sessions: How many sessions were opened so far.
+    :param calls: How many tool calls were made so far.
+    :param failed_calls: How many of them failed, a tool's own errors included.
+    :param in_flight: How many calls are in flight.
+    :param last_error: Text of the last error.
+    """
+
+    state: str = ConnectionState.IDLE.value
+    protocol_version: str | None = None
+    server_name: str | None = None
+    server_version: str | None = None
+    capabilities: dict[str, Any] | None = None
+    users: int = 0
+    sessions: int = 0
+    calls: int = 0
+    failed_calls: int = 0
+    in_flight: int = 0
+    last_error: str | None = None

@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Everything that uses private parts of Haystack, or differs between Haystack 2 and 3.
+
+Features are detected; versions are never compared. What is for Haystack 2 only goes when its support ends.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, get_type_hints
+
+from haystack.core.serialization import generate_qualified_class_name
+from haystack.dataclasses import FileContent
+from haystack.dataclasses.chat_message import ToolCallResult
+from haystack.tools import toolset as haystack_toolset
+from haystack.tools.serde_utils import deserialize_tools_or_toolset_inplace
+
+# Private, but the only way to write handlers as Haystack's own tools do.
+from haystack.tools.tool import (
+    Tool,
+    _deserialize_outputs_to_state,
+    _deserialize_outputs_to_string,
+    _serialize_outputs_to_state,
+    _serialize_outputs_to_string,
+)
+from haystack.tools.toolset import Toolset
+
+# Haystack 3 has natively asynchronous tools.
+HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
+
+# Haystack 2 cannot serialize a tool message that contains a FileContent.
+TOOL_MESSAGES_TAKE_FILES = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])
+
+# Combinations of toolsets are stored by this path, wherever the class is defined.
+_STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCombination"
+
+_SERIALIZERS = {"outputs_to_state": _serialize_outputs_to_state, "outputs_to_string": _serialize_outputs_to_string}
+_DESERIALIZERS = {
+    "outputs_to_state": _deserialize_outputs_to_state,
+    "outputs_to_string": _deserialize_outputs_to_string,
+}
+# The parameters of tools that hold handlers, which are stored by their import path.
+HANDLER_PARAMETERS = tuple(_SERIALIZERS)
+
+
+def serialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, Any]:
+    """
+    Replace the handlers of a tool's configuration by their import paths.
+
+    :param parameter: One of `HANDLER_PARAMETERS`.
+    :param config: The value of that parameter for one tool.
+    :returns: The serializable configuration.
+    """
+    return _SERIALIZERS[parameter](config)
+
+
+def deserialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, Any]:
+    """
+    Import the handlers of a stored configuration.
+
+    :param parameter: One of `HANDLER_PARAMETERS`.
+    :param config: What `serialize_handlers` returned.
+    :returns: The configuration with its handlers.
+    """
+    return _DESERIALIZERS[parameter](config)
+
+
+def check_module_may_be_imported(module: str) -> None:
+    """
+    Apply Haystack 3's allowlist to a module that serialized data names; Haystack 2 has no such check.
+
+    :param module: Name of the module.
+    :raises DeserializationError: If the allowlist does not have it.
+    """
+    try:
+        security = importlib.import_module("haystack.core.serialization_security")
+    except ModuleNotFoundError:
+        return
+    security._check_module_allowed(module)
+
+
+def combine(first: Any, second: Any) -> Any:
+    """
+    Combine tools and toolsets as `+` does on Haystack 2, but keep each toolset as it is.
+
+    Haystack's own combination is stored as a snapshot of the tools that its toolsets have at that moment, and counts as
+    no tools at all while they are cold.
+
+    :param first: A Tool, a Toolset or a list of Tools.
+    :param second: Likewise.
+    :returns: The combination, or `NotImplemented` on Haystack 3 and for anything else.
+    """
+    toolsets = [_as_toolset(first), _as_toolset(second)]
+    return NotImplemented if MCPToolsetCombination is None or None in toolsets else MCPToolsetCombination(toolsets)
+
+
+def _as_toolset(tools: Any) -> Toolset | None:
+    if isinstance(tools, Toolset):
+        return tools
+    if isinstance(tools, Tool):
+        return Toolset(tools=[tools])
+    is_list = isinstance(tools, list) and all(isinstance(tool, Tool) for tool in tools)
+    return Toolset(tools=tools) if is_list else None
+
+
+def _trace_dict(part: Tool | Toolset) -> dict[str, Any]:
+    if hasattr(part, "_to_trace_dict"):
+        traced: dict[str, Any] = part._to_trace_dict()
+        return traced
+    if type(part) is Toolset:
+        return {"type": generate_qualified_class_name(Toolset), "data": {"tools": [_trace_dict(tool) for tool in part]}}
+    return part.to_dict()
+
+
+# Haystack 2 only.
+_Wrapper: Any = getattr(haystack_toolset, "_ToolsetWrapper", None)
+MCPToolsetCombination: Any = None
+if _Wrapper is not None:
+
+    class _Combination(_Wrapper):  # type: ignore[misc]
+        """
+        A combination of toolsets that is true even while all of them are cold, and is stored as its toolsets.
+        """
+
+        def __bool__(self) -> bool:
+            return True
+
+        def __add__(self, other: Any) -> Any:
+            return _Combination(super().__add__(other).toolsets)
+
+        def to_dict(self) -> dict[str, Any]:
+            return self._as_dict([toolset.to_dict() for toolset in self.toolsets])
+
+        def _to_trace_dict(self) -> dict[str, Any]:
+            return self._as_dict([_trace_dict(toolset) for toolset in self.toolsets])
+
+        def _as_dict(self, toolsets: list[dict[str, Any]]) -> dict[str, Any]:
+            return {"type": _STORED_COMBINATION, "data": {"toolsets": toolsets}}
+
+        @classmethod
+        def from_dict(cls, data: dict[str, Any]) -> Any:
+            parameters = dict(data["data"])
+            deserialize_tools_or_toolset_inplace(parameters, key="toolsets")
+            return cls(parameters["toolsets"])
+
+    MCPToolsetCombination = _Combination

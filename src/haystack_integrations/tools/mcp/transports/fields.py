@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What the fields of server infos have in common: their checks, and the values of their secrets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from haystack import logging
+from haystack.utils import Secret
+
+logger = logging.getLogger(__name__)
+
+
+def check_number(owner: object, parameter: str, *, minimum: float, exclusive: bool = False) -> None:
+    """
+    Refuse a field that is not a finite number within its bound.
+
+    :param owner: The server info.
+    :param parameter: Name of the field.
+    :param minimum: The smallest valid value.
+    :param exclusive: Whether the minimum itself is refused, too.
+    :raises ValueError: Naming the parameter and its bound.
+    """
+    value = getattr(owner, parameter)
+    valid = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not valid or value < minimum or (exclusive and value == minimum):
+        bound = f"greater than {minimum:g}" if exclusive else f"at least {minimum:g}"
+        msg = f"{type(owner).__name__}: `{parameter}` must be a number {bound}, got {value!r}"
+        raise ValueError(msg)
+
+
+def check_secrets(owner: object, parameter: str) -> None:
+    """
+    Refuse a field that is not a mapping from strings to strings or Secrets.
+
+    :param owner: The server info.
+    :param parameter: Name of the field. None is a valid value.
+    :raises ValueError: Naming the parameter, and never a value.
+    """
+    value = getattr(owner, parameter)
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        msg = f"{type(owner).__name__}: `{parameter}` must be a dict or None, got {type(value).__name__}"
+        raise ValueError(msg)
+    for key, item in value.items():
+        if not isinstance(key, str) or not isinstance(item, (str, Secret)):
+            msg = (
+                f"{type(owner).__name__}: `{parameter}` maps strings to strings or Secrets; "
+                f"the value of {key!r} is of type {type(item).__name__}"
+            )
+            raise ValueError(msg)
+
+
+def check_retries(info: Any) -> None:
+    """
+    Refuse invalid values of `max_retries`, `base_delay` and `max_delay`.
+
+    :param info: The server info.
+    :raises ValueError: Naming the parameter and its bound.
+    """
+    check_number(info, "max_retries", minimum=0)
+    if not isinstance(info.max_retries, int):
+        msg = f"{type(info).__name__}: `max_retries` must be a whole number, got {info.max_retries!r}"
+        raise ValueError(msg)
+    check_number(info, "base_delay", minimum=0)
+    check_number(info, "max_delay", minimum=0)
+
+
+def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]:
+    """
+    Replace Secrets by their values.
+
+    :param values: Headers or environment variables.
+    :returns: Strings only. What an optional Secret leaves without a value is left out, with a warning.
+    :raises ValueError: If a required secret has no value.
+    """
+    resolved: dict[str, str] = {}
+    for name, value in (values or {}).items():
+        plain = value.resolve_value() if isinstance(value, Secret) else value
+        if plain is None:
+            logger.warning("The optional secret of '{key}' has no value; '{key}' is left out", key=name)
+        else:
+            resolved[name] = str(plain)
+    return resolved

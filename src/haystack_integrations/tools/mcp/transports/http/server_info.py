@@ -1,0 +1,245 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import SplitResult, urlsplit
+
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
+from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.transports.fields import (
+    check_number,
+    check_retries,
+    check_secrets,
+    resolve_secrets,
+)
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.client.base import MCPClient
+
+
+def _check_http(info: Any) -> None:
+    parts = _split(info.url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_valid_port(parts):
+        msg = f"Invalid url: {redact_url(str(info.url))}. `url` must be like https://host/path."
+        raise ValueError(msg)
+    if info.token is not None and not isinstance(info.token, (str, Secret)):
+        msg = f"{type(info).__name__}: `token` must be a string, a Secret or None, got {type(info.token).__name__}"
+        raise ValueError(msg)
+    check_secrets(info, "headers")
+    check_number(info, "timeout", minimum=0, exclusive=True)
+    check_retries(info)
+
+
+def _split(url: object) -> SplitResult | None:
+    try:
+        return urlsplit(url) if isinstance(url, str) else None
+    except ValueError:  # e.g. an unclosed bracket of an IPv6 address
+        return None
+
+
+def _has_valid_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
+
+
+@dataclass(repr=False)
+class SSEServerInfo(MCPServerInfo):
+    """
+    Data class that encapsulates SSE MCP server connection parameters.
+
+    For authentication tokens containing sensitive data, you can use Secret objects for secure handling and
+    serialization:
+
+    ```python
+    server_info = SSEServerInfo(
+        url="https://my-mcp-server.com/sse",
+        token=Secret.from_env_var("API_KEY"),
+    )
+    ```
+
+    For custom headers (e.g., non-standard authentication):
+
+    ```python
+    server_info = SSEServerInfo(
+        url="https://my-mcp-server.com/sse",
+        headers={
+            "X-API-Key": Secret.from_env_var("API_KEY"),
+            "X-Client-ID": "my-client-id",
+        },
+    )
+    ```
+
+    :param url: Full URL of the MCP server (including /sse endpoint).
+    :param base_url: Base URL of the MCP server (deprecated, use url instead).
+    :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
+    :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
+        `Authorization` of their own, which takes precedence.
+    :param timeout: Connection timeout in seconds.
+    :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
+    :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
+    :param max_delay: Longest delay between these attempts, in seconds.
+    """
+
+    _stored_module: ClassVar[str] = STORED_MODULE
+
+    url: str | None = None
+    base_url: str | None = None
+    token: str | Secret | None = None
+    headers: dict[str, str | Secret] | None = None
+    timeout: int = 30
+    max_retries: int = 3
+    base_delay: float = 1.0
+    max_delay: float = 30.0
+
+    def __post_init__(self) -> None:
+        """
+        Refuse invalid parameters and resolve the deprecated `base_url`.
+
+        :raises ValueError: Naming the parameter and what it takes.
+        """
+        if not self.url and not self.base_url:
+            msg = "Either url or base_url must be provided"
+            raise ValueError(msg)
+        if self.base_url is not None and not isinstance(self.base_url, str):
+            msg = f"SSEServerInfo: `base_url` must be a string or None, got {type(self.base_url).__name__}"
+            raise ValueError(msg)
+        derived_url = f"{self.base_url.rstrip('/')}/sse" if self.base_url else None
+        if self.url and derived_url and self.url != derived_url:
+            warnings.warn(
+                "Only one of url or base_url should be provided, if both are provided, base_url will be ignored",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+        if self.base_url:
+            warnings.warn("base_url is deprecated, use url instead", DeprecationWarning, stacklevel=3)
+            self.url = self.url or derived_url
+        _check_http(self)
+
+    def create_client(self) -> MCPClient:
+        """
+        Create an SSE MCP client.
+
+        :returns: Configured SSEClient instance.
+        """
+        # The module imports the MCP SDK, which takes longer than everything else together; a pipeline that is only
+        # built or loaded must not pay for it.
+        from haystack_integrations.tools.mcp.transports.http.client import SSEClient  # noqa: PLC0415
+
+        return SSEClient(self, max_retries=self.max_retries, base_delay=self.base_delay, max_delay=self.max_delay)
+
+    def describe(self) -> str:
+        """
+        Describe the server for messages.
+
+        :returns: Transport and URL.
+        """
+        return f"SSE server at {redact_url(str(self.url))}"
+
+    def _redacted_fields(self) -> dict[str, Any]:
+        base_url = None if self.base_url is None else redact_url(self.base_url)
+        return {**super()._redacted_fields(), "url": redact_url(str(self.url)), "base_url": base_url}
+
+
+@dataclass(repr=False)
+class StreamableHttpServerInfo(MCPServerInfo):
+    """
+    Data class that encapsulates streamable HTTP MCP server connection parameters.
+
+    For authentication tokens containing sensitive data, you can use Secret objects for secure handling and
+    serialization:
+
+    ```python
+    server_info = StreamableHttpServerInfo(
+        url="https://my-mcp-server.com/mcp",
+        token=Secret.from_env_var("API_KEY"),
+    )
+    ```
+
+    For custom headers (e.g., non-standard authentication):
+
+    ```python
+    server_info = StreamableHttpServerInfo(
+        url="https://my-mcp-server.com/mcp",
+        headers={
+            "X-API-Key": Secret.from_env_var("API_KEY"),
+            "X-Client-ID": "my-client-id",
+        },
+    )
+    ```
+
+    :param url: Full URL of the MCP server (streamable HTTP endpoint).
+    :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
+    :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
+        `Authorization` of their own, which takes precedence.
+    :param timeout: Connection timeout in seconds.
+    :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
+    :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
+    :param max_delay: Longest delay between these attempts, in seconds.
+    """
+
+    _stored_module: ClassVar[str] = STORED_MODULE
+
+    url: str
+    token: str | Secret | None = None
+    headers: dict[str, str | Secret] | None = None
+    timeout: int = 30
+    max_retries: int = 3
+    base_delay: float = 1.0
+    max_delay: float = 30.0
+
+    def __post_init__(self) -> None:
+        """
+        Refuse invalid parameters.
+
+        :raises ValueError: Naming the parameter and what it takes.
+        """
+        _check_http(self)
+
+    def create_client(self) -> MCPClient:
+        """
+        Create a streamable HTTP MCP client.
+
+        :returns: Configured StreamableHttpClient instance.
+        """
+        # The module imports the MCP SDK, which takes longer than everything else together; a pipeline that is only
+        # built or loaded must not pay for it.
+        from haystack_integrations.tools.mcp.transports.http.client import StreamableHttpClient  # noqa: PLC0415
+
+        return StreamableHttpClient(
+            self, max_retries=self.max_retries, base_delay=self.base_delay, max_delay=self.max_delay
+        )
+
+    def describe(self) -> str:
+        """
+        Describe the server for messages.
+
+        :returns: Transport and URL.
+        """
+        return f"streamable HTTP server at {redact_url(self.url)}"
+
+    def _redacted_fields(self) -> dict[str, Any]:
+        return {**super()._redacted_fields(), "url": redact_url(self.url)}
+
+
+def resolve_headers(info: SSEServerInfo | StreamableHttpServerInfo) -> dict[str, str]:
+    """
+    Make the HTTP headers of a server info, with the values of its secrets.
+
+    :param info: The server info.
+    :returns: `headers`, and `Authorization: Bearer <token>` unless they have an `Authorization` of their own.
+    :raises ValueError: If a required secret has no value.
+    """
+    headers = resolve_secrets(info.headers)
+    token = info.token.resolve_value() if isinstance(info.token, Secret) else info.token
+    if token and not any(name.lower() == "authorization" for name in headers):
+        headers["Authorization"] = f"Bearer {token}"
+    return headers

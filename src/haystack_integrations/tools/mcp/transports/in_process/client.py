@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import mcp
+import mcp.server
+import mcp.server.mcpserver
+from haystack_integrations.tools.mcp.client.sdk_client import SDKClient, client_info
+from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+
+
+class InProcessClient(SDKClient):
+    """
+    MCP client for a server object in this process.
+    """
+
+    def __init__(self, server: Any) -> None:
+        """
+        Initialize an in-process MCP client.
+
+        :param server: The server object, or its import path `"package.module:attribute"`.
+        """
+        super().__init__()
+        self.server = server
+
+    def _server_info(self) -> MCPServerInfo:
+        return InProcessServerInfo(self.server)
+
+    def _describe(self) -> str:
+        return self._server_info().describe()
+
+    async def _open_transport(self) -> mcp.Client:
+        server = await asyncio.to_thread(_import, self.server) if isinstance(self.server, str) else self.server
+        server = getattr(server, "_mcp_server", server)  # FastMCP's name for the SDK server inside
+        if not isinstance(server, (mcp.server.Server, mcp.server.mcpserver.MCPServer)):
+            msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
+            raise MCPConnectionError(msg, server_info=self._server_info(), operation="connect")
+        return mcp.Client(server, client_info=client_info())
+
+    def _counts_calls(self) -> bool:
+        return False  # there is no transport to tap
+
+
+def _import(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    found: Any = importlib.import_module(module)
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    return found

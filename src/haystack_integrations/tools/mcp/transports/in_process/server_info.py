@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
+from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.client.base import MCPClient
+
+
+@dataclass(repr=False)
+class InProcessServerInfo(MCPServerInfo):
+    """
+    An MCP server in this very process: no child process, no port.
+
+    The server runs in the event loop of the `AsyncExecutor`. For tests, notebooks and quick starts, and for tools that
+    were written for MCP and are needed in one process only.
+
+    ```python
+    from mcp.server import MCPServer
+
+    server = MCPServer("calculator")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    server_info = InProcessServerInfo(server)                         # the object, or
+    server_info = InProcessServerInfo("my_package.my_module:server")  # where to import it from (serialisable)
+    ```
+
+    :param server: An `mcp` server (`MCPServer` or low-level `Server`), a FastMCP server, or its import path
+        `"package.module:attribute"`, which is imported when the session is opened.
+    """
+
+    _stored_module: ClassVar[str] = STORED_MODULE
+
+    server: Any
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what is neither a server nor an import path.
+
+        :raises ValueError: Naming the parameter and what it takes.
+        """
+        if isinstance(self.server, str):
+            module, _, attribute = self.server.partition(":")
+            if not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
+                msg = f"InProcessServerInfo: `server` must be like 'package.module:server', got {self.server!r}"
+                raise ValueError(msg)
+        elif self.server is None or isinstance(self.server, (Mapping, list, int, float, bytes)):
+            msg = (
+                "InProcessServerInfo: `server` must be an MCP server object or its import path "
+                f"'package.module:server', got {type(self.server).__name__}"
+            )
+            raise ValueError(msg)
+
+    def create_client(self) -> MCPClient:
+        """
+        Create an in-process MCP client.
+
+        :returns: Configured InProcessClient instance.
+        """
+        # The module imports the MCP SDK, which takes longer than everything else together; a pipeline that is only
+        # built or loaded must not pay for it.
+        from haystack_integrations.tools.mcp.transports.in_process.client import InProcessClient  # noqa: PLC0415
+
+        return InProcessClient(self.server)
+
+    def describe(self) -> str:
+        """
+        Describe the server for messages.
+
+        :returns: The import path, or the name of the server object.
+        """
+        name = self.server if isinstance(self.server, str) else getattr(self.server, "name", type(self.server).__name__)
+        return f"in-process server '{name}'"
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize this server info to a dictionary.
+
+        :returns: Dictionary representation of this server info.
+        :raises ValueError: If it holds a server object instead of an import path.
+        """
+        if not isinstance(self.server, str):
+            msg = (
+                "InProcessServerInfo holds a server object, which cannot be serialized. Create it with the import path "
+                "of the server instead: InProcessServerInfo('package.module:server')."
+            )
+            raise ValueError(msg)
+        return super().to_dict()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> InProcessServerInfo:
+        """
+        Deserialize server info from a dictionary.
+
+        :param data: Dictionary containing serialized server info.
+        :returns: The server info.
+        :raises DeserializationError: If Haystack 3's allowlist of modules does not have the one of the import path.
+        """
+        info = super().from_dict(data)
+        if isinstance(info.server, str):
+            check_module_may_be_imported(info.server.partition(":")[0])
+        return info
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        return {"type": self._serialized_type(), "server": self.describe()}
