@@ -334,7 +334,7 @@ class MCPTool(Connected, Tool):
             if not self._generation:
                 self.warm_up()
             result = self._connection.call_tool(
-                self.remote_name, arguments, shown_name=self.name, may_repeat=self._may_repeat
+                self.remote_name, arguments, display_name=self.name, may_repeat=self._may_repeat
             )
             return self._output(result)
         except Exception as error:
@@ -347,7 +347,7 @@ class MCPTool(Connected, Tool):
             if not self._generation:
                 await self.warm_up_async()
             result = await self._connection.call_tool_async(
-                self.remote_name, arguments, shown_name=self.name, may_repeat=self._may_repeat
+                self.remote_name, arguments, display_name=self.name, may_repeat=self._may_repeat
             )
             return self._output(result)
         except Exception as error:

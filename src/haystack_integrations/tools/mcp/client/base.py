@@ -5,16 +5,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 from haystack import logging
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.client.failures import describe_error, not_connected, raise_tool_error
+from haystack_integrations.tools.mcp.client.delivery import CallNotDeliveredError
+from haystack_integrations.tools.mcp.client.failures import (
+    describe_error,
+    not_connected,
+    outcome_unknown,
+    raise_tool_error,
+)
+from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
+from mcp import MCPError as ProtocolError
 from mcp import types
 
 logger = logging.getLogger(__name__)
@@ -39,20 +47,19 @@ class ServerDetails:
 
 class MCPClient(ABC):
     """
-    Abstract base class for MCP clients.
+    Abstract base class for MCP clients: one session with one server.
 
-    This class defines the common interface and shared functionality for all MCP clients, regardless of the transport
-    mechanism used. One of your own needs `connect` and either a `call_tool` of its own, or an SDK session in the
-    attribute `session`, which `call_tool` then uses, and whose resources are closed with the attribute `exit_stack`.
-    Both are awaited in the same task.
+    A custom client needs `connect`, and either its own `call_tool` or an SDK session in the attribute `session`, which
+    `call_tool` then uses. Resources in the attribute `exit_stack` are closed by `aclose`. Both `connect` and `aclose`
+    are awaited in the same task. A client that notices the end of its session calls `self.life.end(reason)`, so that
+    the next call opens a new one.
     """
 
     session: Any = None
     exit_stack: AsyncExitStack | None = None
 
-    # Called, in the client's loop, when the session ends without `aclose`: with the reason, and with whether the calls
-    # under way may still be answered.
-    on_lost: Callable[[str, bool], None] | None = None
+    # Set before `connect` by whoever opens the session.
+    life: SessionLife
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         """
@@ -60,7 +67,7 @@ class MCPClient(ABC):
 
         :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again,
             unless the server info has a field of this name.
-        :param base_delay: Delay before the second attempt in seconds; it doubles with every other one. Likewise.
+        :param base_delay: Delay before the second attempt in seconds; it doubles with each further one. Likewise.
         :param max_delay: Longest delay between attempts in seconds. Likewise.
         """
         self.exit_stack = AsyncExitStack()
@@ -91,7 +98,7 @@ class MCPClient(ABC):
             result = await self._send_call(tool_name, tool_args)
         except (MCPConnectionError, MCPInvocationError):
             raise
-        except Exception as error:  # of a session of the user's own
+        except Exception as error:  # of a custom session
             msg = f"Failed to invoke Tool `{tool_name}`: {describe_error(error)}"
             raise MCPInvocationError(msg, tool_name, tool_args) from error
         raise_tool_error(result, tool_name, tool_args)
@@ -99,20 +106,32 @@ class MCPClient(ABC):
 
     async def request_tool(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         """
-        Call a tool and give its result as the protocol has it, a tool's own error included.
+        Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
 
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
         :returns: The result.
-        :raises MCPConnectionError: If not connected to an MCP server.
-        :raises MCPInvocationError: If the tool invocation fails.
+        :raises CallNotDeliveredError: If the tool provably did not run.
+        :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
+            session, and becomes an OutcomeUnknownError.
         """
-        if type(self).call_tool is MCPClient.call_tool:
-            return await self._send_call(tool_name, tool_args)
-        answer = await self.call_tool(tool_name, tool_args)
+        try:
+            if type(self).call_tool is MCPClient.call_tool:
+                return await self._send_call(tool_name, tool_args)
+            answer = await self.call_tool(tool_name, tool_args)
+        except (CallNotDeliveredError, TimeoutError):
+            raise
+        except (MCPConnectionError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            self.life.end(describe_error(error))
+            raise outcome_unknown(describe_error(error), tool_name, tool_args) from error
+        except ProtocolError as error:
+            if error.code != types.CONNECTION_CLOSED:
+                raise
+            self.life.end(describe_error(error))
+            raise outcome_unknown(describe_error(error), tool_name, tool_args) from error
         try:
             return types.CallToolResult.model_validate_json(answer, by_name=False)
-        except ValidationError:  # a client of the user's own may answer in plain words
+        except ValidationError:  # a custom client may answer in plain words
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
 
     async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
@@ -129,18 +148,33 @@ class MCPClient(ABC):
         """
         return None
 
+    async def find_reason(self) -> str:
+        """
+        Find out why the session ended.
+
+        :returns: A clause.
+        """
+        return self.life.reason or "the session ended"
+
     async def aclose(self) -> None:
         """
         Close the connection and clean up resources.
 
         This method ensures all resources are properly released, even if errors occur.
         """
-        stack, self.exit_stack, self.session = self.exit_stack, AsyncExitStack(), None
-        if stack is not None:
-            try:
+        self.session = None
+        error = await self._close_stack()
+        if error is not None:
+            logger.warning("Error during MCP client cleanup: {error}", error=describe_error(error))
+
+    async def _close_stack(self) -> Exception | None:
+        stack, self.exit_stack = self.exit_stack, AsyncExitStack()
+        try:
+            if stack is not None:
                 await stack.aclose()
-            except Exception as error:
-                logger.warning("Error during MCP client cleanup: {error}", error=describe_error(error))
+        except Exception as error:
+            return error
+        return None
 
     def kill(self) -> None:
         """

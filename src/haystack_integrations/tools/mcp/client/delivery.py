@@ -3,50 +3,42 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is known about the fate of a request: was it sent, may the tool have run?
+What is known about the outcome of a request: was it sent, may the tool have run?
 
 The MCP SDK reports every broken connection alike, but whether a tool call may be sent again depends on where it broke.
-So the taps of this module sit where requests leave: on the streams of every transport and, for the HTTP transports, in
-the HTTP client. They write down what they see in the `Delivery` of the request, which they find in a context variable,
-because the SDK writes and posts each request in the context of its caller.
+So what requests pass on their way out writes down what it sees: the taps on the streams of every transport, and the
+HTTP client. They find the `RequestOutcome` in a context variable, because the SDK writes and posts each request in the
+context of its caller.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
 
 import anyio
-from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from mcp import types
-from mcp.client._transport import Transport, TransportStreams
 
 CALL_METHOD = "tools/call"
 
 CANCEL_METHOD = "notifications/cancelled"
 
-# How long a server has to take a cancellation, in seconds; as long as the SDK gives it.
-_CANCELLATION_TIMEOUT = 5.0
-
 
 @dataclass(slots=True)
-class Delivery:
+class RequestOutcome:
     """
-    The fate of one operation's requests.
+    What became of one operation's requests.
 
     :param sent: How many `tools/call` requests were handed to the transport.
     :param refused: How many of these provably did not run.
     :param fault: What broke the connection, in words.
     :param stream_fault: What ended the stream of an answer too early, unless the SDK could resume it.
-    :param status: HTTP status of a refusal, with its reason, e.g. "401 Unauthorized".
-    :param denied: Whether the refusal would be repeated if the request were.
+    :param status: HTTP status of a refusal, with its reason phrase, e.g. "401 Unauthorized".
+    :param denied: Whether the server would refuse the same request again.
     """
 
     sent: int = 0
@@ -79,7 +71,7 @@ class Delivery:
 
     def give_up(self) -> None:
         """
-        Wait for the server no longer.
+        End all waits for the server.
         """
         self._given_up = True
         for wait in list(self._waits):
@@ -102,7 +94,7 @@ class Delivery:
         return self.sent == self.refused
 
 
-current_delivery: ContextVar[Delivery | None] = ContextVar("haystack_mcp_delivery", default=None)
+current_outcome: ContextVar[RequestOutcome | None] = ContextVar("haystack_mcp_outcome", default=None)
 
 
 class CallNotDeliveredError(MCPConnectionError):
@@ -110,16 +102,14 @@ class CallNotDeliveredError(MCPConnectionError):
     Raised when a tool call provably did not run, so that it may be sent again.
     """
 
-    def __init__(self, message: str, *, session_lost: bool, denied: bool = False) -> None:
+    def __init__(self, message: str, *, denied: bool = False) -> None:
         """
         Initialize the CallNotDeliveredError.
 
         :param message: What went wrong.
-        :param session_lost: Whether a new session is needed.
-        :param denied: Whether sending it again would end the same.
+        :param denied: Whether the server would refuse it again.
         """
         super().__init__(message, operation="call_tool")
-        self.session_lost = session_lost
         self.denied = denied
 
 
@@ -135,172 +125,5 @@ class OutcomeUnknownError(MCPInvocationError):
     """
 
 
-class StreamWrapper:
-    """
-    A stream of the SDK, closed with what is wrapped around it.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        """
-        Initialize the StreamWrapper.
-
-        :param stream: The stream.
-        """
-        self._stream = stream
-
-    async def aclose(self) -> None:
-        """
-        Close the stream.
-        """
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: Any) -> bool | None:
-        result: bool | None = await self._stream.__aexit__(*exc_info)
-        return result
-
-
-class ReadStreamWrapper(StreamWrapper):
-    """
-    The stream of a session's incoming messages.
-    """
-
-    @property
-    def last_context(self) -> Any:
-        """
-        The context in which the last message was sent, where the stream knows it.
-        """
-        return getattr(self._stream, "last_context", None)
-
-    def __aiter__(self) -> Self:
-        """
-        Iterate over the messages.
-
-        :returns: The stream.
-        """
-        return self
-
-
-class _TappedReadStream(ReadStreamWrapper):
-    """
-    The stream of a session's incoming messages, which tells when it ends.
-    """
-
-    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
-        super().__init__(stream)
-        self._ended = ended
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self._stream.__anext__()
-        except (StopAsyncIteration, anyio.ClosedResourceError):
-            self._ended()
-            raise
-
-    async def receive(self) -> Any:
-        return await self._stream.receive()
-
-
-class _TappedWriteStream(StreamWrapper):
-    """
-    The stream of a session's outgoing messages, which counts tool calls and tells when none is taken any more.
-    """
-
-    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
-        super().__init__(stream)
-        self._ended = ended
-        self._cancellations: set[asyncio.Task[None]] = set()
-
-    async def send(self, message: Any) -> None:
-        delivery = current_delivery.get()
-        method = getattr(message.message, "method", None)
-        if method == CANCEL_METHOD:
-            # Nobody waits for it: a server that takes no messages would hold up a caller that has given up already.
-            task = asyncio.create_task(self._send_cancellation(message))
-            self._cancellations.add(task)
-            task.add_done_callback(self._cancellations.discard)
-            return
-        call = delivery if method == CALL_METHOD else None
-        if call is not None:
-            # A model's answer may hold half of a surrogate pair. What the transports of the SDK cannot write ends the
-            # session of everybody.
-            to_json(message.message.params)
-            call.sent += 1
-        try:
-            await self._stream.send(message)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            if call is not None:
-                # The streams of the transports have no buffer: what they refuse was not taken over by anybody.
-                call.refused += 1
-            self._ended()
-            raise
-
-    async def _send_cancellation(self, message: Any) -> None:
-        # There may be nobody left to tell.
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
-            async with asyncio.timeout(_CANCELLATION_TIMEOUT):
-                await self._stream.send(message)
-
-
-class TappedTransport:
-    """
-    A transport of the SDK with taps on its streams.
-    """
-
-    def __init__(
-        self, transport: Transport, ended: Callable[[], None], before_close: Callable[[], Awaitable[None]]
-    ) -> None:
-        """
-        Initialize the TappedTransport.
-
-        :param transport: The transport.
-        :param ended: Called when no more message can come in or go out.
-        :param before_close: Awaited before the transport is closed, whatever the reason.
-        """
-        self._transport = transport
-        self._ended = ended
-        self._before_close = before_close
-
-    async def __aenter__(self) -> TransportStreams:
-        """
-        Open the transport.
-
-        :returns: Its streams, tapped.
-        """
-        read, write = await self._transport.__aenter__()
-        return _TappedReadStream(read, self._ended), _TappedWriteStream(write, self._ended)
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        """
-        Close the transport.
-
-        :param exc_type: As in every context manager.
-        :param exc: As in every context manager.
-        :param traceback: As in every context manager.
-        :returns: As the transport.
-        """
-        try:
-            await self._before_close()
-        finally:
-            result = await self._transport.__aexit__(exc_type, exc, traceback)
-        return result
-
-
-async def settled(event: asyncio.Event, timeout: float) -> bool:
-    """
-    Wait for an event for a while.
-
-    :param event: The event.
-    :param timeout: How long, in seconds.
-    :returns: Whether it happened.
-    """
-    try:
-        await asyncio.wait_for(event.wait(), timeout)
-    except TimeoutError:
-        return False
-    return True
+Delivery = RequestOutcome
+current_delivery = current_outcome

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.client.delivery import OutcomeUnknownError
+from haystack_integrations.tools.mcp.client.sdk_workarounds import describe_validation, quotes_answer, schema_violation
 from haystack_integrations.tools.mcp.convert.results import error_text
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 from mcp import MCPError as ProtocolError
@@ -22,7 +24,7 @@ from mcp import types
 
 def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any]) -> None:
     """
-    Raise what a tool reported as an error of its own.
+    Raise the error that a tool reported, if it did.
 
     :param result: The result of a call.
     :param tool_name: Name of the tool.
@@ -46,10 +48,10 @@ def not_connected() -> MCPConnectionError:
 
 def with_full_stop(text: str) -> str:
     """
-    Make a sentence of a text that may be one already.
+    Make a text a sentence, if it is not one already.
 
     :param text: The text.
-    :returns: The text with a full stop, if it has no other end.
+    :returns: The text, with a full stop if it ends in no other mark.
     """
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
@@ -75,7 +77,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
     Take exception groups apart.
 
     :param error: An exception, perhaps a group.
-    :returns: The exceptions in it that are no groups.
+    :returns: The exceptions in it that are not groups.
     """
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
@@ -84,24 +86,60 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
+def find_protocol_error(error: BaseException) -> ProtocolError | None:
+    """
+    Find the JSON-RPC error in what went wrong.
+
+    :param error: An exception, perhaps a group.
+    :returns: The first one, or None.
+    """
+    return next((leaf for leaf in leaves(error) if isinstance(leaf, ProtocolError)), None)
+
+
 def describe_error(error: BaseException) -> str:
     """
-    Say what went wrong: the innermost errors, each with its text, or its name where it has none.
+    Say what went wrong: the innermost errors, each by its text, or by its name if it has none.
 
     :param error: An exception, perhaps a group of them.
-    :returns: The text, without values that were validated.
+    :returns: The text. It contains no value that was validated.
     """
     texts = []
     for leaf in leaves(error):
         if isinstance(leaf, ProtocolError):
-            # The SDK's own text for an answer that it cannot parse quotes the answer.
-            is_quote = leaf.code == types.PARSE_ERROR and leaf.message.startswith("Failed to parse ")
-            text = "the server's answer is no valid JSON-RPC message" if is_quote else leaf.message
+            text = "the server's answer is no valid JSON-RPC message" if quotes_answer(leaf) else leaf.message
             texts.append(text or f"protocol error {leaf.code}")
         elif isinstance(leaf, ValidationError):
-            first = leaf.errors(include_input=False, include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            texts.append(f"{leaf.error_count()} fields are invalid, the first is '{place}' ({first['type']})")
+            texts.append(describe_validation(leaf))
         else:
             texts.append(str(leaf) or type(leaf).__name__)
     return "; ".join(dict.fromkeys(texts))
+
+
+def describe_runtime_error(error: RuntimeError) -> str:
+    """
+    Say what went wrong with a result, without quoting it.
+
+    :param error: An error of the SDK's `call_tool`.
+    :returns: A clause.
+    """
+    return schema_violation(error) or describe_error(error)
+
+
+def describe_unsendable(tool_args: dict[str, Any], error: ValueError) -> str:
+    """
+    Say which argument cannot be written as JSON.
+
+    :param tool_args: The arguments.
+    :param error: The error of writing them all.
+    :returns: A clause with the argument's name and without its value.
+    """
+    culprit = "an argument"
+    for name, value in tool_args.items():
+        try:
+            to_json({name: value})
+        except ValueError as its_error:
+            culprit, error = f"the argument {name!a}", its_error
+            break
+    # Errors about text quote it.
+    what = "it contains text that is not valid Unicode" if "utf-8" in str(error) else describe_error(error)
+    return f"{culprit} cannot be sent as JSON: {what}"

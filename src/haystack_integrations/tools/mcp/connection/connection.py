@@ -194,7 +194,7 @@ class MCPConnection:
         tool_name: str,
         tool_args: dict[str, Any] | None = None,
         *,
-        shown_name: str | None = None,
+        display_name: str | None = None,
         may_repeat: bool = False,
     ) -> types.CallToolResult:
         """
@@ -202,7 +202,7 @@ class MCPConnection:
 
         :param tool_name: Name of the tool at the server.
         :param tool_args: Arguments to pass to the tool.
-        :param shown_name: Name of the tool in error messages, if it is another.
+        :param display_name: Name of the tool in error messages, if it is another.
         :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose fate is unknown may be
             sent again.
         :returns: The result.
@@ -212,21 +212,21 @@ class MCPConnection:
         """
         try:
             return self._run(
-                self._call(tool_name, tool_args, shown_name, may_repeat),
+                self._call(tool_name, tool_args, display_name, may_repeat),
                 self.connection_timeout,
                 self.invocation_timeout,
             )
         except MCPInvocationError:
             raise
         except (TimeoutError, RuntimeError) as error:
-            raise _executor_failed(error, shown_name or tool_name, tool_args) from error
+            raise _executor_failed(error, display_name or tool_name, tool_args) from error
 
     async def call_tool_async(
         self,
         tool_name: str,
         tool_args: dict[str, Any] | None = None,
         *,
-        shown_name: str | None = None,
+        display_name: str | None = None,
         may_repeat: bool = False,
     ) -> types.CallToolResult:
         """
@@ -234,7 +234,7 @@ class MCPConnection:
 
         :param tool_name: Name of the tool at the server.
         :param tool_args: Arguments to pass to the tool.
-        :param shown_name: Name of the tool in error messages, if it is another.
+        :param display_name: Name of the tool in error messages, if it is another.
         :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose fate is unknown may be
             sent again.
         :returns: The result.
@@ -244,22 +244,22 @@ class MCPConnection:
         """
         try:
             return await self._run_async(
-                self._call(tool_name, tool_args, shown_name, may_repeat),
+                self._call(tool_name, tool_args, display_name, may_repeat),
                 self.connection_timeout,
                 self.invocation_timeout,
             )
         except MCPInvocationError:
             raise
         except (TimeoutError, RuntimeError) as error:
-            raise _executor_failed(error, shown_name or tool_name, tool_args) from error
+            raise _executor_failed(error, display_name or tool_name, tool_args) from error
 
     def _call(
-        self, tool_name: str, tool_args: dict[str, Any] | None, shown_name: str | None, may_repeat: bool
+        self, tool_name: str, tool_args: dict[str, Any] | None, display_name: str | None, may_repeat: bool
     ) -> Coroutine[Any, Any, types.CallToolResult]:
         return self._acquire().call(
             tool_name,
             tool_args if tool_args is not None else {},
-            shown_name=shown_name or tool_name,
+            display_name=display_name or tool_name,
             connection_timeout=self.connection_timeout,
             invocation_timeout=self.invocation_timeout,
             may_repeat=may_repeat,

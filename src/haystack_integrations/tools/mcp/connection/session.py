@@ -7,12 +7,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.client.failures import describe_error, outcome_unknown
+from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
 
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The SDK bounds the end of a transport (2 s for a server to leave by itself, 2 s after each signal); a client of a
-# user's own may not.
+# Our transports bound their own end (2 s for a server to exit by itself, 2 s after each signal); a custom client may
+# not.
 _CLOSE_TIMEOUT = 15.0
 
 # How long calls have to notice by themselves that their session ended.
 _CALLS_END_TIMEOUT = 0.5
-
 
 # How long a transport may take to notice that its process was killed.
 _KILLED_TIMEOUT = 1.0
@@ -51,10 +51,12 @@ class SessionOwner(Protocol):
 
 class Session:
     """
-    One generation: a client from its opening to its closing, owned by one task.
+    One generation: a client from its opening to its closing, in one task that owns it.
+
+    The task connects the client, waits until its life is over, and closes it. Everybody else asks and waits.
     """
 
-    # All that are open, so that neither garbage collection nor a fork finalises one.
+    # All that are not closed yet, so that neither garbage collection nor a fork finalises one.
     live: set[Session] = set()  # noqa: RUF012
 
     def __init__(self, client: MCPClient, *, owner: SessionOwner) -> None:
@@ -62,19 +64,24 @@ class Session:
         Initialize the Session.
 
         :param client: The client, not yet connected.
-        :param owner: Whom to tell when it is lost.
+        :param owner: Who is told when it is lost.
         """
         self._owner = owner
         self._client = client
-        self._end = asyncio.Event()
+        self._life = client.life = SessionLife(self._lost)
+        self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._ends_with_calls = False
-        self._life: asyncio.Task[None] | None = None
-        self._opened = False
+        self._was_open = False
         self.tools: list[types.Tool] = []
         self.details = ServerDetails()
-        self.ended_because: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """
+        Whether it takes calls. From any thread.
+        """
+        return self._life.state is SessionState.OPEN
 
     async def open(self) -> None:
         """
@@ -88,91 +95,92 @@ class Session:
             msg = f"Failed to connect to {self._owner.description}: the AsyncExecutor was shut down."
             raise MCPConnectionError(msg, operation="connect")
         opened: asyncio.Future[None] = loop.create_future()
-        self._life = asyncio.create_task(self._live(opened))
+        self._task = asyncio.create_task(self._run(opened))
         Session.live.add(self)
 
-        def forget(_: asyncio.Task[None]) -> None:  # not a part of the task: one cancelled before its start never runs
-            opened.cancel()  # nothing to do with one that is done
+        def forget(_: asyncio.Task[None]) -> None:  # a task that is cancelled before its start never runs
+            opened.cancel()  # does nothing if it is done
             Session.live.discard(self)
 
-        self._life.add_done_callback(forget)
+        self._task.add_done_callback(forget)
         try:
             await opened
         except asyncio.CancelledError:
-            self._stop_connecting()
-            # Should it have been opened in this very moment, nobody takes it over.
-            self.ended_because = self.ended_because or "nobody waited for it any more"
-            self._end.set()
+            # If it was opened in this very moment, nobody takes it over.
+            self._life.end("nobody waited for it any more", SessionState.CLOSED)
             raise
 
-    async def _live(self, opened: asyncio.Future[None]) -> None:
+    async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
-            self._client.on_lost = self.lose
+            self._life.opening()
             self.tools = await self._client.connect()
             self.details = self._client.details()
-            self._opened = True
+            self._life.opened()
+            self._was_open = True
             if not opened.done():
                 opened.set_result(None)
-            await self._end.wait()
+            await self._life.over.wait()
+            await self._client.find_reason()
         except asyncio.CancelledError:
-            # Either the caller of open() gave up, or a transport that lives in this task died and cancelled it.
-            self.lose("the transport was cancelled")
+            # Opening it was given up; or a transport that lives in this task crashed, which closing tells more about.
+            if self._life.was_lost_while_opening():
+                msg = f"Failed to connect to {self._owner.description}: {self._life.reason}"
+                opened.set_exception(MCPConnectionError(msg, operation="connect"))
+            self._life.end()
         except Exception as error:
             if opened.done():
-                self.lose(describe_error(error))
+                self._life.end(describe_error(error))
             else:
                 opened.set_exception(error)
         finally:
-            opened.cancel()  # nothing to do with one that is done
-            try:
-                async with asyncio.timeout(_CLOSE_TIMEOUT):
-                    await self._client.aclose()
-            except Exception as error:
-                logger.warning(
-                    "Closing the session with {server} failed: {error}",
-                    server=self._owner.description,
-                    error=describe_error(error),
-                )
+            opened.cancel()  # does nothing if it is done
+            await self._close_client()
+            self._life.end("the transport was cancelled")  # if nobody knows better
             await self._abandon_calls()
 
+    async def _close_client(self) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await self._client.aclose()
+        except Exception as error:
+            logger.warning(
+                "Closing the session with {server} failed: {error}",
+                server=self._owner.description,
+                error=describe_error(error),
+            )
+
     async def _abandon_calls(self) -> None:
-        # The SDK fails the calls of a transport that ended. In process there is none, and other clients may forget it.
+        # The SDK fails the calls of a transport that ended. In process there is none, and custom clients may not.
         if self._calls:
             await asyncio.wait(self._calls, timeout=_CALLS_END_TIMEOUT)
         for task in list(self._calls):
             self._abandoned.add(task)
             task.cancel()
 
-    def lose(self, reason: str, calls_may_end: bool = False) -> None:
-        """
-        Note that the session ended without having been asked to, and close what is left.
-
-        :param reason: Why.
-        :param calls_may_end: Whether the calls under way may still be answered, so that closing waits for them.
-        """
-        if self.ended_because is None:
-            self.ended_because = reason
+    def _lost(self, reason: str) -> None:
+        if self._was_open:
             self._owner.session_lost(self, reason)
-        if not calls_may_end or not self._calls:
-            self._end.set()
-        self._ends_with_calls = True
+        self._close_if_drained()
+
+    def _close_if_drained(self) -> None:
+        if self._life.state is SessionState.DRAINING and not self._calls:
+            self._life.end()
+
+    async def reason(self) -> str:
+        """
+        Give the reason why the session ended, once it is known.
+
+        :returns: A clause.
+        """
+        return await self._client.find_reason()
 
     async def close(self) -> None:
         """
         End the session and wait until it is closed.
         """
-        if self.ended_because is None:
-            self.ended_because = "the connection was closed while the tool was running"
-        self._end.set()
-        life = self._life
-        if life is not None and life is not asyncio.current_task():
-            self._stop_connecting()
-            await asyncio.wait({life})
-
-    def _stop_connecting(self) -> None:
-        # Once only: a second cancellation would interrupt the closing of what was opened so far.
-        if self._life is not None and not self._opened and not self._life.cancelling():
-            self._life.cancel()
+        self._life.end(CLOSED_DURING_CALL, SessionState.CLOSED)
+        if self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.wait({self._task})
 
     async def list_tools(self) -> list[types.Tool]:
         """
@@ -187,13 +195,15 @@ class Session:
 
     async def call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         """
-        Call a tool.
+        Call a tool. To be awaited in a task of the session's loop.
 
         :param tool_name: Its name at the server.
         :param tool_args: The arguments.
         :returns: The result, a tool's own error included.
+        :raises CallNotDeliveredError: If the tool provably did not run.
+        :raises OutcomeUnknownError: If the call was sent and never answered.
         """
-        task = _current_task()
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._calls.add(task)
         try:
             return await self._client.request_tool(tool_name, tool_args)
@@ -203,12 +213,12 @@ class Session:
         except asyncio.CancelledError:
             if task not in self._abandoned or task.uncancel():
                 raise
-            raise outcome_unknown(self.ended_because or "the session ended", tool_name, tool_args) from None
+            raise outcome_unknown(self._life.reason or "the session ended", tool_name, tool_args) from None
         finally:
             self._calls.discard(task)
             self._abandoned.discard(task)
-            if self._ends_with_calls and not self._calls:
-                self._end.set()
+            if not self._calls:
+                self._close_if_drained()
 
     @classmethod
     async def close_all(cls) -> None:
@@ -221,9 +231,9 @@ class Session:
         except asyncio.CancelledError:
             _kill(sessions)
             # Whoever cancelled this ends the loop next; a transport must have noticed the end of its process before.
-            lives = [session._life for session in sessions if session._life is not None]
-            if lives:
-                await asyncio.wait(lives, timeout=_KILLED_TIMEOUT)
+            tasks = [session._task for session in sessions if session._task is not None]
+            if tasks:
+                await asyncio.wait(tasks, timeout=_KILLED_TIMEOUT)
             raise
         _kill(sessions)  # those whose closing took too long, and was given up
 
@@ -235,7 +245,7 @@ class Session:
         :returns: The sessions.
         """
         loop = asyncio.get_running_loop()
-        return [session for session in cls.live if session._life is not None and session._life.get_loop() is loop]
+        return [session for session in cls.live if session._task is not None and session._task.get_loop() is loop]
 
     def kill(self) -> None:
         """
@@ -271,14 +281,6 @@ class Session:
 def _kill(sessions: Iterable[Session]) -> None:
     for session in sessions:
         session.kill()
-
-
-def _current_task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    if task is None:
-        msg = "A tool call must run in a task of the executor's loop"
-        raise RuntimeError(msg)
-    return task
 
 
 def _forget_after_fork() -> None:

@@ -25,7 +25,6 @@ import random
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import anyio
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.delivery import (
@@ -35,7 +34,6 @@ from haystack_integrations.tools.mcp.client.delivery import (
 )
 from haystack_integrations.tools.mcp.client.failures import (
     describe_error,
-    outcome_unknown,
     raise_tool_error,
     with_full_stop,
 )
@@ -47,8 +45,6 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPTimeoutError,
 )
-from mcp import MCPError as ProtocolError
-from mcp.types import CONNECTION_CLOSED
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
@@ -153,7 +149,7 @@ class Supervisor:
         :returns: True with an open session in a loop that runs.
         """
         session = self.session
-        return session is not None and session.ended_because is None and self._is_at_home()
+        return session is not None and session.is_open and self._is_at_home()
 
     def _is_at_home(self) -> bool:
         # The loop of a parent process looks as if it were running.
@@ -168,8 +164,8 @@ class Supervisor:
         """
         if self.session is session:
             self.session = None
-            self.last_error = reason
-            logger.warning("Lost the session with {server}: {reason}", server=self.description, reason=reason)
+        self.last_error = reason
+        logger.warning("Lost the session with {server}: {reason}", server=self.description, reason=reason)
 
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
@@ -187,7 +183,7 @@ class Supervisor:
         :raises MCPConnectionError: If it cannot be opened.
         """
         self._bind()
-        if self.session is not None and self.session.ended_because is None:
+        if self.session is not None and self.session.is_open:
             return self.session
         if self._closed:
             raise self._connect_error(_CLOSED)
@@ -244,8 +240,8 @@ class Supervisor:
             raise
         except Exception as error:
             raise self._connect_error(describe_error(error)) from error
-        if session.ended_because is not None:
-            raise self._connect_error(session.ended_because)
+        if not session.is_open:
+            raise self._connect_error(await session.reason())
         self.session = session
         self.sessions += 1
         self.generation = next(_generations)
@@ -286,7 +282,7 @@ class Supervisor:
         tool_name: str,
         tool_args: dict[str, Any],
         *,
-        shown_name: str,
+        display_name: str,
         connection_timeout: float,
         invocation_timeout: float,
         may_repeat: bool = False,
@@ -296,7 +292,7 @@ class Supervisor:
 
         :param tool_name: Its name at the server.
         :param tool_args: The arguments.
-        :param shown_name: Its name in messages.
+        :param display_name: Its name in messages.
         :param connection_timeout: How long to wait for sessions altogether, in seconds.
         :param invocation_timeout: How long the call may take, in seconds.
         :param may_repeat: Whether it does no harm if the tool runs twice.
@@ -310,22 +306,22 @@ class Supervisor:
             return result
         except _DeadlineError:
             msg = (
-                f"Failed to invoke Tool `{shown_name}`: timed out after {invocation_timeout:g} seconds. The request "
+                f"Failed to invoke Tool `{display_name}`: timed out after {invocation_timeout:g} seconds. The request "
                 "was cancelled; the tool may have run."
             )
-            raise self._failed(MCPTimeoutError(msg, shown_name, tool_args)) from None
+            raise self._failed(MCPTimeoutError(msg, display_name, tool_args)) from None
         except MCPInvocationError as error:
-            if error.tool_name == shown_name:
+            if error.tool_name == display_name:
                 raise self._failed(error)  # noqa: B904
-            raise self._failed(_renamed(error, shown_name)) from error.__cause__
+            raise self._failed(_renamed(error, display_name)) from error.__cause__
         except MCPConnectionError as error:
             kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
-            msg = f"Failed to invoke Tool `{shown_name}`: {with_full_stop(str(error))} The tool did not run."
-            raise self._failed(kind(msg, shown_name, tool_args, code=error.code, data=error.data)) from error
+            msg = f"Failed to invoke Tool `{display_name}`: {with_full_stop(str(error))} The tool did not run."
+            raise self._failed(kind(msg, display_name, tool_args, code=error.code, data=error.data)) from error
         except Exception as error:
             # From a client of the user's own: ours translate what they meet.
-            msg = f"Failed to invoke Tool `{shown_name}`: {describe_error(error)}"
-            raise self._failed(MCPInvocationError(msg, shown_name, tool_args)) from error
+            msg = f"Failed to invoke Tool `{display_name}`: {describe_error(error)}"
+            raise self._failed(MCPInvocationError(msg, display_name, tool_args)) from error
 
     async def _deliver(
         self,
@@ -345,21 +341,19 @@ class Supervisor:
                 if pause:
                     await asyncio.sleep(pause)
                 session = self.session
-                if session is None or session.ended_because is not None:
+                if session is None or not session.is_open:
                     waited = now() - started - calling
                     session = await self.ready_session(max(connection_timeout - waited, 0.0))
                 sent = now()
                 deadline = asyncio.timeout(invocation_timeout - calling)
                 try:
                     async with deadline:
-                        return await _call(session, tool_name, tool_args)
+                        return await session.call(tool_name, tool_args)
                 except TimeoutError:
                     if deadline.expired():
                         raise _DeadlineError from None
                     raise
                 except (CallNotDeliveredError, OutcomeUnknownError) as error:
-                    if isinstance(error, CallNotDeliveredError) and error.session_lost:
-                        session.lose(str(error), calls_may_end=True)
                     unanswered = unanswered or isinstance(error, OutcomeUnknownError)
                     calling += now() - sent
                     # A session that was lost is reopened at once, and then with a back-off of its own.
@@ -407,26 +401,13 @@ class _DeadlineError(Exception):
 _CLOSED = "the connection was closed"
 
 
-async def _call(session: Session, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
-    try:
-        return await session.call(tool_name, tool_args)
-    except (CallNotDeliveredError, TimeoutError):
-        raise
-    except (MCPConnectionError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, ProtocolError) as error:
-        # From a client of the user's own; ours know more. What it says of the connection means a new session.
-        if isinstance(error, ProtocolError) and error.code != CONNECTION_CLOSED:
-            raise
-        session.lose(describe_error(error))
-        raise outcome_unknown(describe_error(error), tool_name, tool_args) from error
-
-
 def _may_be_sent_again(error: CallNotDeliveredError | OutcomeUnknownError, may_repeat: bool) -> bool:
     return not error.denied if isinstance(error, CallNotDeliveredError) else may_repeat
 
 
-def _renamed(error: MCPInvocationError, shown_name: str) -> MCPInvocationError:
-    message = error.message.replace(f"`{error.tool_name}`", f"`{shown_name}`", 1)
-    return type(error)(message, shown_name, error.tool_args, code=error.code, data=error.data)
+def _renamed(error: MCPInvocationError, display_name: str) -> MCPInvocationError:
+    message = error.message.replace(f"`{error.tool_name}`", f"`{display_name}`", 1)
+    return type(error)(message, display_name, error.tool_args, code=error.code, data=error.data)
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

@@ -96,7 +96,7 @@ class StdioClient(SDKClient):
         if self._process is not None:
             self._process.end_children(at_once=True)
 
-    def _is_over(self) -> bool:
+    def _has_died(self) -> bool:
         return self._process is not None and self._process.has_ended()
 
     async def _post_mortem(self) -> str | None:
@@ -119,7 +119,7 @@ class StdioClient(SDKClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        has_ended = self._epitaph or self._lost_because
+        has_ended = self.life.loss
         return "Run its command in a terminal to see why." if has_ended else None
 
     def _last_words(self) -> str:

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import anyio
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.delivery import settled
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
 from mcp.client.stdio import get_default_environment
@@ -320,9 +320,14 @@ class ServerProcess:
         :param timeout: How long to wait for the end, in seconds.
         :returns: The exit code (negative: the signal that killed it), or None if it still runs.
         """
-        if self._process is None or not await settled(self._ended, timeout):
+        if self._process is None:
             return None
-        await settled(self._silent, _LAST_WORDS_TIMEOUT)
+        with anyio.move_on_after(timeout):
+            await self._ended.wait()
+        if not self._ended.is_set():
+            return None
+        with anyio.move_on_after(_LAST_WORDS_TIMEOUT):
+            await self._silent.wait()
         return self._process.returncode
 
     async def stop(self) -> None:
@@ -344,7 +349,8 @@ class ServerProcess:
             for number in (None, signal.SIGTERM, signal.SIGKILL):
                 if number is not None:
                     _signal_group(process.pid, number)
-                if await settled(self._ended, _GRACE):
+                with anyio.move_on_after(_GRACE):
+                    await self._ended.wait()
                     return
             logger.warning("The MCP server {server} is still there after SIGKILL", server=self.describe())
         finally:

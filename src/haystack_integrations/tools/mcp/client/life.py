@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum, auto
+
+# What calls in flight are told when their connection is closed on purpose.
+CLOSED_DURING_CALL = "the connection was closed while the tool was running"
+
+
+class SessionState(Enum):
+    """
+    State of a session.
+    """
+
+    NEW = auto()
+    OPENING = auto()
+    OPEN = auto()
+    # Takes no new calls; those in flight may still be answered.
+    DRAINING = auto()
+    # Ended by itself; what is left of it is to be closed.
+    LOST = auto()
+    # Ended by its owner.
+    CLOSED = auto()
+
+
+class SessionLife:
+    """
+    The life of one session: its state, and why it ended.
+
+    .. code-block:: text
+
+        NEW ──opening()──> OPENING ──opened()──> OPEN ──end(DRAINING)──> DRAINING
+         │                    │                   │                         │
+         └────────────────────┴── end(LOST) ──────┴─────────────────────────┴──> LOST
+         └────────────────────┴── end(CLOSED) ────┴─────────────────────────┴──> CLOSED
+
+    Nothing else ends a session than `end`, and nothing else says why: the transport that reads the end of its stream,
+    the HTTP client that learns that the server forgot the session, a transport that crashes, and `close()` all call it.
+    The first reason that is given stays. To be used in the event loop of the session.
+    """
+
+    def __init__(self, on_lost: Callable[[str], None] | None = None) -> None:
+        """
+        Initialize the SessionLife.
+
+        :param on_lost: Called once, with the reason, when that is known of a session that its owner did not close.
+        """
+        self.state = SessionState.NEW
+        self.reason: str | None = None
+        # Set when the session is to be closed.
+        self.over = asyncio.Event()
+        self._on_lost = on_lost
+        self._opener: asyncio.Task[object] | None = None
+        self._interrupted = False
+
+    @property
+    def is_open(self) -> bool:
+        """
+        Whether the session takes calls.
+        """
+        return self.state is SessionState.OPEN
+
+    @property
+    def loss(self) -> str | None:
+        """
+        Why the session ended by itself, or None: it did not, or the reason is not known yet.
+        """
+        return None if self.state is SessionState.CLOSED else self.reason
+
+    def opening(self) -> None:
+        """
+        Note that the running task opens the session. `end` may cancel this task, once, until `opened` is called.
+
+        :raises asyncio.CancelledError: If the session was ended before.
+        """
+        if self.state is not SessionState.NEW:
+            raise asyncio.CancelledError
+        self.state = SessionState.OPENING
+        self._opener = asyncio.current_task()
+
+    def opened(self) -> None:
+        """
+        Note that the session takes calls, unless it ended meanwhile.
+        """
+        self._opener = None
+        if self.state is SessionState.OPENING:
+            self.state = SessionState.OPEN
+
+    def end(self, reason: str | None = None, state: SessionState = SessionState.LOST) -> None:
+        """
+        End the session.
+
+        :param reason: Why; None if that has still to be found out. The first reason stays.
+        :param state: LOST, CLOSED, or DRAINING if calls in flight may still be answered.
+        """
+        before = self.state
+        if before is SessionState.OPENING and state is SessionState.DRAINING:
+            state = SessionState.LOST  # there are no calls
+        if before not in (SessionState.LOST, SessionState.CLOSED):
+            self.state = state
+        if before is SessionState.LOST and state is SessionState.CLOSED:
+            reason = None  # that it is closed now does not say why it was lost
+        is_new = self.reason is None and reason is not None
+        if is_new:
+            self.reason = reason
+        if self.state is not SessionState.DRAINING:
+            self.over.set()
+        self._interrupt(before, reason, state)
+        if is_new and self._on_lost is not None and self.loss is not None:
+            self._on_lost(self.loss)
+
+    def _interrupt(self, before: SessionState, reason: str | None, state: SessionState) -> None:
+        # A lost session without a reason has an opener that fails by itself: its stream has ended. Once only, because a
+        # second cancellation would interrupt the closing of what was opened so far.
+        is_due = state is SessionState.CLOSED or (before is SessionState.OPENING and reason is not None)
+        opener = self._opener
+        if is_due and not self._interrupted and opener is not None and opener is not asyncio.current_task():
+            self._interrupted = True
+            opener.cancel()
+
+    def was_lost_while_opening(self) -> bool:
+        """
+        Tell the opener what a `CancelledError` is; if it comes from `end`, it is taken back from the task.
+
+        :returns: True if the session was lost, False if somebody gave up opening it.
+        """
+        opener, self._opener = self._opener, None
+        if opener is None or not self._interrupted:
+            return False
+        return not opener.uncancel() and self.state is SessionState.LOST

@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What leans on details of the MCP SDK that it does not promise. Each entry goes when the SDK makes it unnecessary.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ValidationError
+
+from haystack_integrations.tools.mcp.executor import THREAD_NAME
+from mcp import MCPError as ProtocolError
+from mcp import types
+
+if TYPE_CHECKING:
+    import mcp
+    from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
+
+# The SDK fails the requests of a transport that ended with this text (`mcp.shared.jsonrpc_dispatcher`). The code alone
+# does not tell: a server may use it for errors of its own.
+_TRANSPORT_ENDED = "Connection closed"
+
+# What the SDK says in place of the server if an HTTP error comes without a JSON-RPC error (`client.streamable_http`).
+_HTTP_PLACEHOLDERS = ("Server returned an error response", "Not Found")
+
+# How the SDK's error for an answer that it cannot parse begins; the rest quotes the answer.
+_PARSE_FAILURE = "Failed to parse "
+
+
+def says_transport_ended(error: ProtocolError) -> bool:
+    """
+    Tell whether the SDK made this error because the transport ended.
+
+    :param error: The error of a request.
+    :returns: True if it did, False if the server sent it.
+    """
+    return error.code == types.CONNECTION_CLOSED and error.message == _TRANSPORT_ENDED
+
+
+def is_http_placeholder(error: ProtocolError) -> bool:
+    """
+    Tell whether the SDK made up the text of this error for an HTTP status.
+
+    :param error: The error of a request.
+    :returns: True if the text says nothing beyond the status.
+    """
+    return error.message in _HTTP_PLACEHOLDERS
+
+
+def quotes_answer(error: ProtocolError) -> bool:
+    """
+    Tell whether the text of this error quotes an answer that the SDK could not parse.
+
+    :param error: The error of a request.
+    :returns: True if it does.
+    """
+    return error.code == types.PARSE_ERROR and error.message.startswith(_PARSE_FAILURE)
+
+
+def schema_violation(error: RuntimeError) -> str | None:
+    """
+    Say where a result violates the output schema of its tool; the text of the SDK's error quotes the result.
+
+    :param error: An error of `ClientSession.call_tool`.
+    :returns: A clause without the value, or None if it is another error.
+    """
+    cause = error.__cause__
+    if cause is None or not hasattr(cause, "json_path") or not hasattr(cause, "validator"):
+        return None
+    return (
+        "the server's structured content does not conform to the tool's output schema "
+        f"(at {cause.json_path}: '{cause.validator}' is violated)"
+    )
+
+
+def validate_only_bounded(session: mcp.ClientSession, schemas: OutputSchemas) -> None:
+    """
+    Keep the SDK from validating results whose validation could take unbounded time, in the event loop of all sessions.
+
+    Nor is a result of an unknown tool validated: for that the SDK would list the tools again.
+
+    :param session: The session; its method is replaced.
+    :param schemas: The output schemas of the server's tools.
+    """
+    validate = session.validate_tool_result
+
+    async def validate_if_bounded(name: str, result: types.CallToolResult) -> None:
+        if schemas.allow_check(name, result.structured_content):
+            await validate(name, result)
+
+    session.validate_tool_result = validate_if_bounded  # type: ignore[method-assign]
+
+
+class _NoQuotedMessages(logging.Filter):
+    """
+    Keeps the SDK's tracebacks for invalid messages out of the log: they quote the message, which may be secret.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, ValidationError) and threading.current_thread().name == THREAD_NAME:
+            record.msg, record.args = f"{record.getMessage()}: {describe_validation(error)}", None
+            record.exc_info = None
+        return True
+
+
+def describe_validation(error: ValidationError) -> str:
+    """
+    Say what is wrong with a value, without the value.
+
+    :param error: A validation error of pydantic.
+    :returns: How many fields are invalid, and where the first one is.
+    """
+    first = error.errors(include_input=False, include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{error.error_count()} fields are invalid, the first is '{place}' ({first['type']})"
+
+
+for _name in ("mcp.client.stdio", "mcp.client.sse", "mcp.client.streamable_http", "mcp.client.client"):
+    logging.getLogger(_name).addFilter(_NoQuotedMessages())
+# `mcp.client.session` logs under this name.
+logging.getLogger("client").addFilter(_NoQuotedMessages())
+
+# Pydantic completes some models of the SDK at their first use, while it holds a lock. A process that is forked in that
+# moment could never take the lock, so they are completed before there is a session.
+for _model in list(vars(types).values()):
+    if isinstance(_model, type) and issubclass(_model, BaseModel) and not _model.__pydantic_complete__:
+        _model.model_rebuild()
