@@ -184,7 +184,7 @@ class MCPTool(Connected, Tool):
             options=options,
         )
         if eager_connect:
-            self._warm_up_or_leave()
+            self._enter_or_leave()
 
     @classmethod
     def _of_toolset(cls, toolset: Connected, remote_name: str, name: str, **parameters: Any) -> Self:

@@ -178,7 +178,7 @@ class MCPToolset(Connected, Toolset):
         )
         super().__init__(tools=[self._placeholder])
         if eager_connect:
-            self._warm_up_or_leave()
+            self._enter_or_leave()
 
     def _lock(self) -> threading.Lock:
         # For decisions only; nothing waits while it is held.

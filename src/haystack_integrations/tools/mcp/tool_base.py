@@ -7,12 +7,12 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from haystack.core.serialization import generate_qualified_class_name
 
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection, check_timeout
+from haystack_integrations.tools.mcp.connection.managed import Managed
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
@@ -61,7 +61,7 @@ class ToolOptions:
         return {name: value for name, (value, default) in values.items() if value != default}
 
 
-class Connected:
+class Connected(Managed):
     """
     What tools and toolsets share: options, and a connection that they open at warm-up and stop using at `close`.
     """
@@ -147,8 +147,17 @@ class Connected:
             self._load(generation, definitions)
         except (MCPToolNotFoundError, ValueError):
             if not self._generation and not self._connection.status().in_flight:  # this server is of no use
-                self._connection._leave()
+                self._leave()
             raise
+
+    def _enter(self) -> None:
+        self.warm_up()
+
+    async def _enter_async(self) -> None:
+        await self.warm_up_async()
+
+    def _leave(self) -> None:
+        self._connection._leave()
 
     def close(self) -> None:
         """
@@ -161,54 +170,9 @@ class Connected:
 
     async def close_async(self) -> None:
         """
-        Close the connection to the server without blocking the event loop.
+        Do the same as `close` without blocking the event loop.
         """
         await self._connection.close_async()
-
-    def __enter__(self) -> Self:
-        """
-        Warm up.
-
-        :returns: The tool or toolset.
-        """
-        self._warm_up_or_leave()
-        return self
-
-    def _warm_up_or_leave(self) -> None:
-        try:
-            self.warm_up()
-        except BaseException:
-            self._connection._leave()
-            raise
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        Close the connection.
-        """
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """
-        Warm up.
-
-        :returns: The tool or toolset.
-        """
-        try:
-            await self.warm_up_async()
-        except BaseException:
-            self._connection._leave()
-            raise
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        Close the connection.
-        """
-        await self.close_async()
 
     def __copy__(self) -> Self:
         """

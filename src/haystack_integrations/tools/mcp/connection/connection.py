@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Coroutine
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.connection.managed import Managed
 from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.shutdown import close_in_background, release_from_anywhere
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
@@ -38,7 +38,7 @@ _LONGEST_TIMEOUT = 10_000_000.0
 _BLOCKED_LOOP_GRACE = 10.0
 
 
-class MCPConnection:
+class MCPConnection(Managed):
     """
     The supervised connection to one MCP server.
 
@@ -143,11 +143,13 @@ class MCPConnection:
         supervisor = self._supervisor
         return supervisor.generation if supervisor is not None else 0
 
-    def _run(self, coro: Coroutine[Any, Any, T], *timeouts: float) -> T:
-        return _executor_for(coro).run(coro, sum(timeouts) + _BLOCKED_LOOP_GRACE)
+    def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
+        executor = AsyncExecutor.get_instance()
+        return executor.run(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
 
-    async def _run_async(self, coro: Coroutine[Any, Any, T], *timeouts: float) -> T:
-        return await _executor_for(coro).run_async(coro, sum(timeouts) + _BLOCKED_LOOP_GRACE)
+    async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
+        executor = AsyncExecutor.get_instance()
+        return await executor.run_async(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
 
     async def _opened_tools(self, supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
         session = await supervisor.ready_session(self.connection_timeout)
@@ -160,16 +162,13 @@ class MCPConnection:
         :returns: Its number and the tools that the server had when it was opened.
         :raises MCPConnectionError: If it cannot be opened.
         """
-        return self._run(self._opened_tools(self._acquire()), self.connection_timeout)
+        return self._run(self._opened_tools, self.connection_timeout)
 
     async def open_async(self) -> tuple[int, list[types.Tool]]:
         """
-        Open the session, if none is open.
-
-        :returns: Its number and the tools that the server had when it was opened.
-        :raises MCPConnectionError: If it cannot be opened.
+        Do the same as `open` without blocking the event loop.
         """
-        return await self._run_async(self._opened_tools(self._acquire()), self.connection_timeout)
+        return await self._run_async(self._opened_tools, self.connection_timeout)
 
     def list_tools(self) -> list[types.Tool]:
         """
@@ -178,16 +177,20 @@ class MCPConnection:
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        return self._run(self._acquire().list_tools(self.connection_timeout), *self._listing_timeouts())
+        return self._run(self._listed_tools, self._listing_timeout())
 
     async def list_tools_async(self) -> list[types.Tool]:
         """
-        List the tools of the server, all pages of them, as it has them now.
-
-        :returns: The tools.
-        :raises MCPConnectionError: If that fails.
+        Do the same as `list_tools` without blocking the event loop.
         """
-        return await self._run_async(self._acquire().list_tools(self.connection_timeout), *self._listing_timeouts())
+        return await self._run_async(self._listed_tools, self._listing_timeout())
+
+    def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, list[types.Tool]]:
+        return supervisor.list_tools(self.connection_timeout)
+
+    def _listing_timeout(self) -> float:
+        # A listing that loses its session is begun again.
+        return 2 * self.connection_timeout * (1 + int(getattr(self.server_info, "max_retries", 3)))
 
     def call_tool(
         self,
@@ -203,19 +206,17 @@ class MCPConnection:
         :param tool_name: Name of the tool at the server.
         :param tool_args: Arguments to pass to the tool.
         :param display_name: Name of the tool in error messages, if it is another.
-        :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose fate is unknown may be
-            sent again.
+        :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose outcome is unknown may
+            be sent again.
         :returns: The result.
         :raises MCPInvocationError: If the tool reports an error or the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
             MCPInvocationError, too.
         """
         try:
-            return self._run(
-                self._call(tool_name, tool_args, display_name, may_repeat),
-                self.connection_timeout,
-                self.invocation_timeout,
-            )
+            executor = AsyncExecutor.get_instance()
+            timeout = self.connection_timeout + self.invocation_timeout + _BLOCKED_LOOP_GRACE
+            return executor.run(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
         except MCPInvocationError:
             raise
         except (TimeoutError, RuntimeError) as error:
@@ -230,24 +231,12 @@ class MCPConnection:
         may_repeat: bool = False,
     ) -> types.CallToolResult:
         """
-        Call a tool.
-
-        :param tool_name: Name of the tool at the server.
-        :param tool_args: Arguments to pass to the tool.
-        :param display_name: Name of the tool in error messages, if it is another.
-        :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose fate is unknown may be
-            sent again.
-        :returns: The result.
-        :raises MCPInvocationError: If the tool reports an error or the call fails.
-        :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
-            MCPInvocationError, too.
+        Do the same as `call_tool` without blocking the event loop.
         """
         try:
-            return await self._run_async(
-                self._call(tool_name, tool_args, display_name, may_repeat),
-                self.connection_timeout,
-                self.invocation_timeout,
-            )
+            executor = AsyncExecutor.get_instance()
+            timeout = self.connection_timeout + self.invocation_timeout + _BLOCKED_LOOP_GRACE
+            return await executor.run_async(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
         except MCPInvocationError:
             raise
         except (TimeoutError, RuntimeError) as error:
@@ -256,7 +245,7 @@ class MCPConnection:
     def _call(
         self, tool_name: str, tool_args: dict[str, Any] | None, display_name: str | None, may_repeat: bool
     ) -> Coroutine[Any, Any, types.CallToolResult]:
-        return self._acquire().call(
+        return (self._supervisor or self._acquire()).call(
             tool_name,
             tool_args if tool_args is not None else {},
             display_name=display_name or tool_name,
@@ -264,10 +253,6 @@ class MCPConnection:
             invocation_timeout=self.invocation_timeout,
             may_repeat=may_repeat,
         )
-
-    def _listing_timeouts(self) -> tuple[float, ...]:
-        # A listing that loses its session is begun again.
-        return (2 * self.connection_timeout,) * (1 + int(getattr(self.server_info, "max_retries", 3)))
 
     def status(self) -> MCPConnectionStatus:
         """
@@ -298,8 +283,8 @@ class MCPConnection:
         """
         Stop using the session; it is closed with its last user.
 
-        Idempotent, and callable from any thread. From the executor's own thread, where waiting would block the loop
-        that has to do it, it only sees to it. A later use opens a session again.
+        Idempotent, and callable from any thread. On the executor's own thread it only schedules the close and returns.
+        A later use opens a session again.
         """
         supervisor = self._leave()
         if supervisor is None:
@@ -323,9 +308,7 @@ class MCPConnection:
 
     async def close_async(self) -> None:
         """
-        Stop using the session; it is closed with its last user.
-
-        Idempotent, and callable from any loop. A later use opens a session again.
+        Do the same as `close` without blocking the event loop.
         """
         supervisor = self._leave()  # it is closed even if the caller is cancelled
         if supervisor is None:
@@ -335,61 +318,17 @@ class MCPConnection:
         except (TimeoutError, RuntimeError) as error:
             _warn_of_close(supervisor, error)
 
-    def __enter__(self) -> Self:
-        """
-        Open the session.
+    def _enter(self) -> None:
+        self.open()
 
-        :returns: The connection.
-        """
-        try:
-            self.open()
-        except BaseException:
-            self._leave()
-            raise
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        Close the connection.
-        """
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """
-        Open the session.
-
-        :returns: The connection.
-        """
-        try:
-            await self.open_async()
-        except BaseException:
-            self._leave()
-            raise
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        Close the connection.
-        """
-        await self.close_async()
+    async def _enter_async(self) -> None:
+        await self.open_async()
 
     def __repr__(self) -> str:
         """
         Show the server and the state.
         """
         return f"MCPConnection({self.server_info!r}, state={self.status().state!r})"
-
-
-def _executor_for(coro: Coroutine[Any, Any, Any]) -> AsyncExecutor:
-    try:
-        return AsyncExecutor.get_instance()
-    except BaseException:  # the interpreter starts no threads any more
-        coro.close()
-        raise
 
 
 async def _closed(supervisor: Supervisor) -> None:

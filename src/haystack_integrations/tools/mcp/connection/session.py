@@ -160,9 +160,6 @@ class Session:
     def _lost(self, reason: str) -> None:
         if self._was_open:
             self._owner.session_lost(self, reason)
-        self._close_if_drained()
-
-    def _close_if_drained(self) -> None:
         if self._life.state is SessionState.DRAINING and not self._calls:
             self._life.end()
 
@@ -217,8 +214,8 @@ class Session:
         finally:
             self._calls.discard(task)
             self._abandoned.discard(task)
-            if not self._calls:
-                self._close_if_drained()
+            if self._life.state is SessionState.DRAINING and not self._calls:
+                self._life.end()
 
     @classmethod
     async def close_all(cls) -> None:

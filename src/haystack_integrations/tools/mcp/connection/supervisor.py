@@ -299,43 +299,12 @@ class Supervisor:
         :returns: The result.
         :raises MCPInvocationError: If there is none.
         """
-        self.calls += 1
-        try:
-            result = await self._deliver(tool_name, tool_args, connection_timeout, invocation_timeout, may_repeat)
-            raise_tool_error(result, tool_name, tool_args)
-            return result
-        except _DeadlineError:
-            msg = (
-                f"Failed to invoke Tool `{display_name}`: timed out after {invocation_timeout:g} seconds. The request "
-                "was cancelled; the tool may have run."
-            )
-            raise self._failed(MCPTimeoutError(msg, display_name, tool_args)) from None
-        except MCPInvocationError as error:
-            if error.tool_name == display_name:
-                raise self._failed(error)  # noqa: B904
-            raise self._failed(_renamed(error, display_name)) from error.__cause__
-        except MCPConnectionError as error:
-            kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
-            msg = f"Failed to invoke Tool `{display_name}`: {with_full_stop(str(error))} The tool did not run."
-            raise self._failed(kind(msg, display_name, tool_args, code=error.code, data=error.data)) from error
-        except Exception as error:
-            # From a client of the user's own: ours translate what they meet.
-            msg = f"Failed to invoke Tool `{display_name}`: {describe_error(error)}"
-            raise self._failed(MCPInvocationError(msg, display_name, tool_args)) from error
-
-    async def _deliver(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any],
-        connection_timeout: float,
-        invocation_timeout: float,
-        may_repeat: bool,
-    ) -> types.CallToolResult:
         self._bind()
+        self.calls += 1
         now = asyncio.get_running_loop().time
-        started, calling = now(), 0.0
-        unanswered = False
-        pause = 0.0
+        started, calling, pause = now(), 0.0, 0.0
+        may_have_run = False
+        deadline: asyncio.Timeout | None = None
         try:
             for attempt in range(self.max_retries + 1):
                 if pause:
@@ -348,37 +317,37 @@ class Supervisor:
                 deadline = asyncio.timeout(invocation_timeout - calling)
                 try:
                     async with deadline:
-                        return await session.call(tool_name, tool_args)
-                except TimeoutError:
-                    if deadline.expired():
-                        raise _DeadlineError from None
-                    raise
+                        result = await session.call(tool_name, tool_args)
+                    if result.is_error:
+                        raise_tool_error(result, tool_name, tool_args)
+                    return result
                 except (CallNotDeliveredError, OutcomeUnknownError) as error:
-                    unanswered = unanswered or isinstance(error, OutcomeUnknownError)
+                    may_have_run = may_have_run or isinstance(error, OutcomeUnknownError)
                     calling += now() - sent
                     # A session that was lost is reopened at once, and then with a back-off of its own.
                     pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
                     is_late = now() - started - calling + pause > connection_timeout
                     if attempt == self.max_retries or is_late or not _may_be_sent_again(error, may_repeat):
                         raise
+                    deadline = None
                     logger.info(
                         "A call of a tool of {server} was not answered ({reason}); sending it again",
                         server=self.description,
                         reason=str(error),
                     )
-        except MCPConnectionError as error:
-            if not unanswered:
-                raise
-            kind = MCPTimeoutError if isinstance(error, TimeoutError) else OutcomeUnknownError
-            fate = "The tool may have run: the call was sent before, and not answered."
-            msg = f"Failed to invoke Tool `{tool_name}`: {with_full_stop(str(error))} {fate}"
-            raise kind(msg, tool_name, tool_args) from error
-        raise AssertionError  # the loop returns or raises
-
-    def _failed(self, error: MCPInvocationError) -> MCPInvocationError:
-        self.failed_calls += 1
-        self.last_error = str(error)
-        return error
+            raise AssertionError  # the loop returns or raises
+        except Exception as error:
+            if deadline is not None and deadline.expired() and isinstance(error, TimeoutError):
+                msg = (
+                    f"Failed to invoke Tool `{display_name}`: timed out after {invocation_timeout:g} seconds. The "
+                    "request was cancelled; the tool may have run."
+                )
+                failure: MCPInvocationError = MCPTimeoutError(msg, display_name, tool_args)
+            else:
+                failure = _invocation_error(error, display_name, tool_args, may_have_run=may_have_run)
+            self.failed_calls += 1
+            self.last_error = str(failure)
+            raise failure from failure.__cause__
 
     async def close(self) -> None:
         """
@@ -392,12 +361,6 @@ class Supervisor:
         await asyncio.gather(*(session.close() for session in Session.of_running_loop() if session.belongs_to(self)))
 
 
-class _DeadlineError(Exception):
-    """
-    The call's own deadline has passed, as opposed to a TimeoutError that came out of it.
-    """
-
-
 _CLOSED = "the connection was closed"
 
 
@@ -405,9 +368,38 @@ def _may_be_sent_again(error: CallNotDeliveredError | OutcomeUnknownError, may_r
     return not error.denied if isinstance(error, CallNotDeliveredError) else may_repeat
 
 
-def _renamed(error: MCPInvocationError, display_name: str) -> MCPInvocationError:
-    message = error.message.replace(f"`{error.tool_name}`", f"`{display_name}`", 1)
-    return type(error)(message, display_name, error.tool_args, code=error.code, data=error.data)
+def _invocation_error(
+    error: Exception, display_name: str, tool_args: dict[str, Any], *, may_have_run: bool
+) -> MCPInvocationError:
+    """
+    Make the error that a call raises, with the name that its caller knows the tool by.
+
+    :param error: What went wrong.
+    :param display_name: Name of the tool in messages.
+    :param tool_args: The arguments.
+    :param may_have_run: Whether an earlier attempt was sent and not answered.
+    :returns: The error, with its cause.
+    """
+    if isinstance(error, MCPInvocationError):
+        if error.tool_name == display_name:
+            return error
+        message = error.message.replace(f"`{error.tool_name}`", f"`{display_name}`", 1)
+        failure = type(error)(message, display_name, error.tool_args, code=error.code, data=error.data)
+        failure.__cause__ = error.__cause__
+        return failure
+    code = data = None
+    if not isinstance(error, MCPConnectionError):
+        text = describe_error(error)  # of a custom client: ours translate what they meet
+    elif may_have_run:
+        text = f"{with_full_stop(str(error))} The tool may have run: the call was sent before, and not answered."
+    else:
+        text = f"{with_full_stop(str(error))} The tool did not run."
+        code, data = error.code, error.data
+    is_timeout = isinstance(error, MCPConnectionError) and isinstance(error, TimeoutError)
+    kind = MCPTimeoutError if is_timeout else OutcomeUnknownError if may_have_run else MCPInvocationError
+    failure = kind(f"Failed to invoke Tool `{display_name}`: {text}", display_name, tool_args, code=code, data=data)
+    failure.__cause__ = error
+    return failure
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

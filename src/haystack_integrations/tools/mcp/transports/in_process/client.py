@@ -32,12 +32,13 @@ class InProcessClient(SDKClient):
         """
         super().__init__()
         self.server = server
+        self._info = InProcessServerInfo(server)
 
     def _server_info(self) -> MCPServerInfo:
-        return InProcessServerInfo(self.server)
+        return self._info
 
     def _describe(self) -> str:
-        return self._server_info().describe()
+        return self._info.describe()
 
     async def _open_transport(self) -> mcp.Client:
         server = await asyncio.to_thread(_import, self.server) if isinstance(self.server, str) else self.server

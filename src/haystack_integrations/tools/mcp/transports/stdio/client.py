@@ -17,8 +17,7 @@ from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 from haystack_integrations.tools.mcp.transports.fields import resolve_secrets
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
-from haystack_integrations.tools.mcp.transports.stdio.transport import StdioTransport
-from mcp import types
+from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 if TYPE_CHECKING:
@@ -29,10 +28,10 @@ class StdioClient(SDKClient):
     """
     MCP client that connects to servers using stdio transport.
 
-    Sessions are opened with the handshake of the revisions up to 2025-11-25; only a server that refuses it is asked for
-    its revisions, with `server/discover`. The specification recommends the other order
-    (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio), but there are servers that end at
-    a request before the handshake, or do not answer it, and a call costs servers more in the newer revision.
+    A session begins with the handshake of the revisions up to 2025-11-25; a server that refuses it is asked for its
+    revisions with `server/discover`. The specification recommends the other order
+    (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio), but some servers exit, and some
+    never answer, if the first request is not the handshake; and a call costs servers more in the newer revision.
     """
 
     _handshake_first = True
@@ -65,29 +64,22 @@ class StdioClient(SDKClient):
         self.cwd = cwd
         self._process: ServerProcess | None = None
 
-    async def connect(self) -> list[types.Tool]:
-        """
-        Connect to an MCP server using stdio transport.
-
-        :returns: List of available tools on the server.
-        :raises MCPConnectionError: If connection to the server fails.
-        """
-        return await super().connect()
+        self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd)
 
     def _server_info(self) -> MCPServerInfo:
-        return StdioServerInfo(command=self.command, args=self.args, env=self.env, cwd=self.cwd)
+        return self._info
 
     def _describe(self) -> str:
-        return self._server_info().describe()
+        return self._info.describe()
 
     async def _open_transport(self) -> mcp.Client:
         command = check_command(self.command, self.env)
         env = resolve_secrets(self.env)
-        if sys.platform == "win32":  # there it takes job objects to end all that a server started, which the SDK has
+        if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
             return self._client(stdio_client(parameters))
         self._process = ServerProcess(command, self.args, env, self.cwd)
-        return self._client(StdioTransport(self._process))
+        return self._client(stdio_transport(self._process))
 
     def kill(self) -> None:
         """
@@ -104,9 +96,9 @@ class StdioClient(SDKClient):
             return None
         code = await self._process.exit_code()
         if code is None:
-            return f"the server process closed its output{self._last_words()}"
+            return f"the server process closed its output{self._last_lines()}"
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"the server process {ended}{self._last_words()}"
+        return f"the server process {ended}{self._last_lines()}"
 
     def _explain(self, error: BaseException) -> str:
         for leaf in leaves(error):
@@ -119,10 +111,9 @@ class StdioClient(SDKClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        has_ended = self.life.loss
-        return "Run its command in a terminal to see why." if has_ended else None
+        return "Run its command in a terminal to see why." if self.life.loss else None
 
-    def _last_words(self) -> str:
+    def _last_lines(self) -> str:
         text = self._process.stderr.text() if self._process is not None else ""
         return f" (its stderr ends: {text})" if text else ""
 
@@ -132,7 +123,7 @@ class StdioClient(SDKClient):
 
         :returns: A clause.
         """
-        return super().progress() or f"the process was started, but did not answer{self._last_words()}"
+        return super().progress() or f"the process was started, but did not answer{self._last_lines()}"
 
     def _release(self) -> None:
         if self._process is not None:

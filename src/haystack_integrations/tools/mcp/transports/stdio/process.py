@@ -270,7 +270,7 @@ class ServerProcess:
             await self._readable.wait()
         line = self._lines.popleft()
         self._unread -= len(line) + 1
-        if self._unread <= _READ_AHEAD:
+        if self._paused and self._unread <= _READ_AHEAD:
             self._read_on()
         return line
 

@@ -5,29 +5,29 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
-from typing import Self
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self
 
 import anyio
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.failures import describe_error
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
-from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
 logger = logging.getLogger(__name__)
 
-# After so many bytes of lines, each of which costs as much as some bytes more, everybody else in the event loop has a
-# turn: about a millisecond.
+# After this many bytes, about a millisecond of work, other tasks of the event loop get a turn. A line costs as much as
+# _LINE_COST bytes more.
 _LONGEST_STREAK = 65536
 _LINE_COST = 4096
 
 
 class _Stream:
     """
-    One direction of the transport, which the session closes when it ends.
+    One direction of the transport. The session closes it when it ends.
     """
 
     def __init__(self, process: ServerProcess) -> None:
@@ -46,12 +46,12 @@ class _Stream:
 
 class _Incoming(_Stream):
     """
-    The messages of a server process. Read in the session's own task, without another one in between.
+    The messages from a server process, read in the session's own task.
     """
 
     def __init__(self, process: ServerProcess) -> None:
         super().__init__(process)
-        self._complained = False
+        self._has_warned = False
         self._streak = 0
 
     def __aiter__(self) -> Self:
@@ -71,7 +71,7 @@ class _Incoming(_Stream):
             try:
                 return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
             except ValueError as error:
-                self._complain(error)
+                self._report(error)
         raise StopAsyncIteration
 
     async def receive(self) -> SessionMessage:
@@ -80,9 +80,9 @@ class _Incoming(_Stream):
         except StopAsyncIteration:
             raise anyio.EndOfStream from None
 
-    def _complain(self, error: ValueError) -> None:
-        log = logger.debug if self._complained else logger.warning
-        self._complained = True
+    def _report(self, error: ValueError) -> None:
+        log = logger.debug if self._has_warned else logger.warning
+        self._has_warned = True
         log(
             "Ignored a line on the standard output of the MCP server {server} that is no message ({error}). Its logs "
             "belong on standard error. Other such lines are logged at debug level.",
@@ -93,7 +93,7 @@ class _Incoming(_Stream):
 
 class _Outgoing(_Stream):
     """
-    The messages to a server process. Written in the task of whoever sends one, without another one in between.
+    The messages to a server process, written in the task of whoever sends one.
     """
 
     async def send(self, message: SessionMessage) -> None:
@@ -113,42 +113,22 @@ class _Outgoing(_Stream):
             raise anyio.BrokenResourceError from error
 
 
-class StdioTransport:
+@asynccontextmanager
+async def stdio_transport(process: ServerProcess) -> AsyncIterator[tuple[Any, Any]]:
     """
-    A transport of the SDK to a server process.
+    Start a server process, and end it at the end of the block: a transport of the SDK.
 
-    The SDK's own does not tell of the process, copies the whole of what it has read of a message with every 64 KB of
-    it, and hands each message through two more tasks. On Windows it is used nevertheless (see `StdioClient`).
+    The SDK's own transport does not give access to the process, copies all it has read of a message with every 64 KB
+    of it, and hands each message through two more tasks. On Windows it is used nevertheless (see `StdioClient`).
+
+    :param process: The process, not yet started.
+    :returns: A context manager with the messages from the process and to it.
+    :raises OSError: If it cannot be started.
     """
-
-    def __init__(self, process: ServerProcess) -> None:
-        """
-        Initialize the StdioTransport.
-
-        :param process: The process, not yet started.
-        """
-        self._process = process
-
-    async def __aenter__(self) -> TransportStreams:
-        """
-        Start the process.
-
-        :returns: The messages from it and to it.
-        :raises OSError: If it cannot be started.
-        """
-        await self._process.start()
-        return _Incoming(self._process), _Outgoing(self._process)
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        End the process.
-
-        :param exc_type: As in every context manager.
-        :param exc: As in every context manager.
-        :param traceback: As in every context manager.
-        """
+    await process.start()
+    try:
+        yield _Incoming(process), _Outgoing(process)
+    finally:
         # The SDK's client cancels its scope when a session fails, and the process must end nevertheless.
         with anyio.CancelScope(shield=True):
-            await self._process.stop()
+            await process.stop()
