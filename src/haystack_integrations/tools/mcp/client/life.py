@@ -85,7 +85,7 @@ class SessionLife:
 
     def opened(self) -> None:
         """
-        Note that the session takes calls, unless it ended meanwhile.
+        Note that nobody opens the session any more: it takes calls now, unless it has ended.
         """
         self._opener = None
         if self.state is SessionState.OPENING:

@@ -131,8 +131,10 @@ class Session:
             if opened.done():
                 self._life.end(describe_error(error))
             else:
+                self._life.end(describe_error(error), SessionState.CLOSED)
                 opened.set_exception(error)
         finally:
+            self._life.opened()  # a cancellation would interrupt the closing
             opened.cancel()  # does nothing if it is done
             await self._close_client()
             self._life.end("the transport was cancelled")  # if nobody knows better
