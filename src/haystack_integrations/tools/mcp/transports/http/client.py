@@ -83,9 +83,9 @@ class _HttpClient(SDKClient):
             self.url, self._headers, transport=self._info._transport, timeout=min(5.0, float(self.timeout))
         )
 
-    def _http_client(self, *, one_stream: bool) -> WatchedHttpClient:
+    def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
         return WatchedHttpClient(
-            headers=self._headers, timeout=float(self.timeout), one_stream=one_stream, lose_session=self._lose
+            headers=self._headers, timeout=float(self.timeout), over_sse=over_sse, lose_session=self._lose
         )
 
 
@@ -102,7 +102,7 @@ class SSEClient(_HttpClient):
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
         transport = sse_client(
-            self.url, httpx_client_factory=lambda *_args, **_kwargs: self._http_client(one_stream=True)
+            self.url, httpx_client_factory=lambda *_args, **_kwargs: self._http_client(over_sse=True)
         )
         return self._client(transport)
 
@@ -114,7 +114,7 @@ class StreamableHttpClient(_HttpClient):
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
-        http = self._http_client(one_stream=False)
+        http = self._http_client(over_sse=False)
         transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=_MAX_EVENT_SIZE)
         return self._client(_with_http_client(http, transport))
 
