@@ -530,11 +530,14 @@ class TestStatuses:
             said = await examine(f"{origin}/tools", "streamable-http")
         assert said is not None and f"a redirect to {origin}/tools/: use that URL" in said
 
-    async def test_a_redirect_to_nowhere_is_no_valid_answer(self) -> None:
+    async def test_a_redirect_to_an_invalid_url_is_named(self) -> None:
         redirect = b"HTTP/1.1 302 Found\r\nLocation: http://mcp.test:port/\r\nContent-Length: 0\r\n\r\n"
         async with raw_server(lambda _: redirect) as port:
-            said = await examine(f"http://127.0.0.1:{port}/mcp", "sse")
-        assert said is not None and "without a valid HTTP answer" in said
+            url = f"http://127.0.0.1:{port}/mcp"
+            said = await examine(url, "sse")
+        assert said == (
+            f"{url} answers 302 Found, a redirect to an invalid URL: check the URL and the configuration of the server."
+        )
 
 
 class TestNoAnswer:

@@ -4,42 +4,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import mcp
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.server_info import (
-    SSEServerInfo,
-    StreamableHttpServerInfo,
-    resolve_headers,
-)
+from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers
 from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
-from mcp import types
+from mcp.client import Transport
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
-# One event is one result. The SDK's own limit, 1 MiB, is less than an image or a listing of 5,000 tools.
-_LARGEST_EVENT = 64 * 1024 * 1024
+# An event carries a whole result. The SDK's own limit, 1 MiB, is less than an image or a listing of 5,000 tools.
+_MAX_EVENT_SIZE = 64 * 1024 * 1024
 
 
 class _HttpClient(SDKClient):
     """
-    What the two HTTP transports have in common.
+    What the clients of the two HTTP transports share.
     """
 
-    _kind: ClassVar[Literal["sse", "streamable-http"]]
+    def __init__(
+        self, server_info: HttpServerInfo, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0
+    ) -> None:
+        """
+        Initialize the client using server configuration.
 
-    def __init__(self, info: SSEServerInfo | StreamableHttpServerInfo, *retries: Any) -> None:
-        super().__init__(*retries)
-        self._info = info
-        self.url: str = str(info.url)
-        self.timeout = info.timeout
+        :param server_info: Configuration object containing URL, token, timeout, etc.
+        :param max_retries: Maximum number of reconnection attempts.
+        :param base_delay: Base delay for exponential backoff in seconds.
+        :param max_delay: Longest delay between attempts in seconds.
+        """
+        super().__init__(max_retries, base_delay, max_delay)
+        self._info = server_info
+        self.url: str = str(server_info.url)
+        self.timeout = server_info.timeout
         self._headers: dict[str, str] = {}
 
     def _server_info(self) -> MCPServerInfo:
@@ -56,11 +62,11 @@ class _HttpClient(SDKClient):
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
         for name, value in self._headers.items():
-            # The HTTP libraries quote such a value in their errors.
+            # Checked here, because the errors of the HTTP libraries quote the value.
             if not value.isascii() or not value.isprintable() or value != value.strip():
                 msg = (
                     f"Failed to connect to {self._describe()}: the value of the header '{name}' has a line break, "
-                    "white space around it, or a character that is not ASCII"
+                    "leading or trailing white space, or a character that is not ASCII"
                 )
                 raise MCPConnectionError(msg, server_info=self._info, operation="connect")
 
@@ -73,11 +79,13 @@ class _HttpClient(SDKClient):
         return super().progress() or "the server has not answered"
 
     async def _advice(self) -> str | None:
-        return await diagnose(self.url, self._headers, transport=self._kind, timeout=min(5.0, float(self.timeout)))
+        return await diagnose(
+            self.url, self._headers, transport=self._info._transport, timeout=min(5.0, float(self.timeout))
+        )
 
-    def _http_client(self, *, one_stream: bool) -> WatchedHttpClient:
+    def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
         return WatchedHttpClient(
-            headers=self._headers, timeout=float(self.timeout), one_stream=one_stream, lose_session=self._lose
+            headers=self._headers, timeout=float(self.timeout), over_sse=over_sse, lose_session=self._lose
         )
 
 
@@ -85,39 +93,16 @@ class SSEClient(_HttpClient):
     """
     MCP client that connects to servers using SSE transport.
 
-    Sessions are opened with the handshake of the revisions up to 2025-11-25, as most servers that still use this
-    transport expect it; only a server that refuses it is asked for its revisions, with `server/discover`.
+    It opens a session with the handshake of the revisions up to 2025-11-25, which most servers that still use this
+    transport expect. Only if the server refuses it does the client ask for the server's revisions (`server/discover`).
     """
 
     _handshake_first = True
-    _kind = "sse"
-
-    def __init__(
-        self, server_info: SSEServerInfo, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0
-    ) -> None:
-        """
-        Initialize an SSE MCP client using server configuration.
-
-        :param server_info: Configuration object containing URL, token, timeout, etc.
-        :param max_retries: Maximum number of reconnection attempts.
-        :param base_delay: Base delay for exponential backoff in seconds.
-        :param max_delay: Longest delay between attempts in seconds.
-        """
-        super().__init__(server_info, max_retries, base_delay, max_delay)
-
-    async def connect(self) -> list[types.Tool]:
-        """
-        Connect to an MCP server using SSE transport.
-
-        :returns: List of available tools on the server.
-        :raises MCPConnectionError: If connection to the server fails.
-        """
-        return await super().connect()
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
         transport = sse_client(
-            self.url, httpx_client_factory=lambda *_args, **_kwargs: self._http_client(one_stream=True)
+            self.url, httpx_client_factory=lambda *_args, **_kwargs: self._http_client(over_sse=True)
         )
         return self._client(transport)
 
@@ -127,59 +112,19 @@ class StreamableHttpClient(_HttpClient):
     MCP client that connects to servers using streamable HTTP transport.
     """
 
-    _kind = "streamable-http"
-
-    def __init__(
-        self,
-        server_info: StreamableHttpServerInfo,
-        max_retries: int = 3,
-        base_delay: float = 1.0,
-        max_delay: float = 30.0,
-    ) -> None:
-        """
-        Initialize a streamable HTTP MCP client using server configuration.
-
-        :param server_info: Configuration object containing URL, token, timeout, etc.
-        :param max_retries: Maximum number of reconnection attempts.
-        :param base_delay: Base delay for exponential backoff in seconds.
-        :param max_delay: Longest delay between attempts in seconds.
-        """
-        super().__init__(server_info, max_retries, base_delay, max_delay)
-        self._http: WatchedHttpClient | None = None
-
-    async def connect(self) -> list[types.Tool]:
-        """
-        Connect to an MCP server using streamable HTTP transport.
-
-        :returns: List of available tools on the server.
-        :raises MCPConnectionError: If connection to the server fails.
-        """
-        return await super().connect()
-
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
-        http = self._http_client(one_stream=False)
-        return self._client(
-            _Owning(http, streamable_http_client(self.url, http_client=http, max_sse_event_size=_LARGEST_EVENT))
-        )
+        http = self._http_client(over_sse=False)
+        transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=_MAX_EVENT_SIZE)
+        return self._client(_with_http_client(http, transport))
 
 
-class _Owning:
+@asynccontextmanager
+async def _with_http_client(http: WatchedHttpClient, transport: Transport) -> AsyncIterator[Any]:
     """
-    A transport together with the HTTP client made for it, which the SDK leaves to whoever made it.
+    Open a transport together with its HTTP client, which the SDK neither opens nor closes.
+
+    :returns: A context manager with the streams of the transport.
     """
-
-    def __init__(self, http: WatchedHttpClient, transport: Any) -> None:
-        self._http = http
-        self._transport = transport
-
-    async def __aenter__(self) -> Any:
-        await self._http.__aenter__()
-        return await self._transport.__aenter__()
-
-    async def __aexit__(self, *exc_info: Any) -> bool | None:
-        try:
-            result: bool | None = await self._transport.__aexit__(*exc_info)
-        finally:
-            await self._http.__aexit__(None, None, None)
-        return result
+    async with http, transport as streams:
+        yield streams

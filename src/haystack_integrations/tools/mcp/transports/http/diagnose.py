@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
-"""
-What is wrong with a URL that does not connect, found without the MCP SDK.
 
-The SDK reports a failed connect as a timeout or a closed stream. Here the endpoint is asked directly, with one or two
-plain HTTP requests, and the answer is put into words that say what to change.
+"""
+Why a URL does not connect, and what to change.
+
+The SDK reports a failed connection as a timeout or a closed stream. `diagnose` asks the endpoint with a few plain HTTP
+requests instead, through the same proxy and with the same TLS options as the connection.
 """
 
 import base64
@@ -15,30 +16,32 @@ import re
 import socket
 import ssl
 import urllib.request
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal
 
 import anyio
-import httpx
+import httpx2
 from httpx_sse import EventSource
+
+from haystack_integrations.tools.mcp.transports.http.options import client_options
 
 Transport = Literal["sse", "streamable-http"]
 
-# A ping opens no session, and even its refusal ("Missing session ID") is JSON-RPC, which is all the proof needed.
+# A ping opens no session, and even its refusal ("Missing session ID") is JSON-RPC, which proves the transport.
 _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-# An endpoint event and a ping's answer are a few hundred bytes; the bound is for servers that send something else.
+# An endpoint event and the answer to a ping take a few hundred bytes; the limit is for servers that send anything else.
 _BODY_LIMIT = 65_536
-# Shorter values are no secrets, and taking them out would make a sentence unreadable.
+# Shorter values are not secrets, and redacting them would make a sentence unreadable.
 _SHORTEST_SECRET = 4
 
 _OTHER: dict[Transport, Transport] = {"sse": "streamable-http", "streamable-http": "sse"}
 _ENDPOINT = {"sse": "an SSE endpoint", "streamable-http": "a streamable HTTP endpoint"}
 _SERVER_INFO = {"sse": "SSEServerInfo", "streamable-http": "StreamableHttpServerInfo"}
 
-# Answers about the path or the method, which leave open that MCP is spoken nearby. 501 is how some servers say 405.
-_NOT_HERE = {400, 404, 405, 501}
+# Statuses about the path or the method: there may be an MCP endpoint at another path. Some servers say 501 for 405.
+_WRONG_PATH = {400, 404, 405, 501}
 _ADVICE = {
     400: "it understands neither MCP's GET nor its POST; check the URL",
     404: "there is nothing at this path; check the URL",
@@ -56,11 +59,11 @@ _OVERLOADED = "the server is overloaded or broken; try again later, and look at 
 @dataclass(frozen=True)
 class _Answer:
     """
-    The head of a response, and the transport that its body proves, if any.
+    A response without its body, and the transport that the body proves, if any.
     """
 
-    response: httpx.Response
-    speaks: Transport | None = None
+    response: httpx2.Response
+    transport: Transport | None = None
 
     @property
     def status(self) -> int:
@@ -69,125 +72,124 @@ class _Answer:
     @property
     def is_final(self) -> bool:
         """
-        Whether asking in another way or at another path would say no more.
+        Whether another method or path would tell no more.
         """
         if self.response.is_server_error:
-            return self.status not in _NOT_HERE
-        return self.response.next_request is not None or self.status in {401, 403, 407, 421, 429}
+            return self.status not in _WRONG_PATH
+        return self.response.has_redirect_location or self.status in {401, 403, 407, 421, 429}
 
     @property
     def is_web_page(self) -> bool:
         """
-        Whether the URL is good, but that of a page for people.
+        Whether the URL is that of a web page.
         """
         return self.response.is_success and _media_type(self.response) == "text/html"
 
 
 async def diagnose(url: str, headers: Mapping[str, str], *, transport: Transport, timeout: float = 5.0) -> str | None:
     """
-    Says what is wrong with a URL that did not connect.
+    Say what is wrong with a URL that did not connect.
 
-    The headers go to the origin of `url` only: redirects are reported, not followed. The returned text holds no header
-    value, and neither the user info nor the query string of `url`.
+    The headers go to the origin of `url` only: redirects are reported, not followed. The returned text contains no
+    header value, and neither the user info nor the query string of `url`.
 
     :param url: The URL that did not connect.
     :param headers: The headers to send along, credentials included.
-    :param transport: The transport that the URL is configured for.
-    :param timeout: Seconds that the whole examination may take.
+    :param transport: The transport that is configured for the URL.
+    :param timeout: Seconds that the whole diagnosis may take.
     :returns: One or two sentences with the finding and what to do about it, or None if nothing is wrong.
     """
     try:
-        target = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
+        target = httpx2.URL(url)
+    except (httpx2.InvalidURL, TypeError):
         return "The URL is not valid."
     if target.scheme not in {"http", "https"} or not target.host:
         return "The URL must start with http:// or https://, followed by a host."
-    examination = _Examination(target, headers, transport, timeout)
+    diagnosis = _Diagnosis(target, headers, transport, timeout)
     with anyio.move_on_after(timeout):
-        await examination.run()
-    return examination.finding
+        await diagnosis.run()
+    return diagnosis.finding
 
 
-class _Examination:
+class _Diagnosis:
     """
-    One look at one URL.
+    The diagnosis of one URL.
 
-    `finding` is true at every moment: it is refined as answers come in, so running out of time loses nothing.
+    `finding` is true at every moment: it is refined as responses come in, so running out of time loses nothing.
     """
 
-    def __init__(self, url: httpx.URL, headers: Mapping[str, str], transport: Transport, timeout: float) -> None:
+    def __init__(self, url: httpx2.URL, headers: Mapping[str, str], transport: Transport, timeout: float) -> None:
         self._url = url
         self._headers = headers
         self._transport: Transport = transport
         self._timeout = timeout
         self._port = url.port or {"http": 80, "https": 443}[url.scheme]
-        self._place = f"[{url.host}]:{self._port}" if ":" in url.host else f"{url.host}:{self._port}"
-        silence = f"{self._place} does not answer within {timeout / 2:g} s"
+        self._address = f"[{url.host}]:{self._port}" if ":" in url.host else f"{url.host}:{self._port}"
+        silence = f"{self._address} does not answer within {timeout / 2:g} s"
         self.finding: str | None = f"{silence}: the server hangs or is too slow."
 
     async def run(self) -> None:
         try:
-            async with httpx.AsyncClient(
-                headers=self._headers,
+            async with httpx2.AsyncClient(
                 follow_redirects=False,
-                # Below the bound of a request, so that an unreachable host and a silent server stay apart.
-                timeout=httpx.Timeout(None, connect=self._timeout * 0.4),
+                # Less than the time for a request, to tell an unreachable host from a silent server.
+                **client_options(self._headers, httpx2.Timeout(None, connect=self._timeout * 0.4)),
             ) as client:
                 answer = await self._ask(client, self._url, self._transport, self._timeout * 0.5)
                 if answer is None:
                     return
                 self.finding = self._explain(answer)
-                if not answer.is_final and answer.speaks != self._transport:
-                    # A request that fails now takes nothing away from what the first answer said.
-                    with suppress(httpx.TransportError):
-                        await self._look_around(client, answer)
-        except Exception as error:  # a diagnosis that raises would hide the failure that it is asked to explain
+                if not answer.is_final and answer.transport != self._transport:
+                    # The first response stays a valid finding if a later request fails.
+                    with suppress(httpx2.TransportError):
+                        await self._refine(client, answer)
+        except Exception as error:  # raised, it would hide the failure that is being diagnosed
             self.finding = await self._explain_failure(error)
 
     async def _ask(
-        self, client: httpx.AsyncClient, url: httpx.URL, transport: Transport, bound: float
+        self, client: httpx2.AsyncClient, url: httpx2.URL, transport: Transport, timeout: float
     ) -> _Answer | None:
         """
-        Opens an event stream ("sse") or posts a ping; None if there is no response within `bound` seconds.
+        Open an event stream ("sse") or post a ping; None if there is no response within `timeout` seconds.
         """
-        # Bodies are read raw to keep _BODY_LIMIT true, hence no compression.
+        # Not compressed, because bodies are read raw: decompressed, they could exceed _BODY_LIMIT.
         headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
         content = None
         if transport == "streamable-http":
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
             content = _PING
         answer = None
-        with anyio.move_on_after(bound):
+        with anyio.move_on_after(timeout):
             async with client.stream("POST" if content else "GET", url, headers=headers, content=content) as response:
                 answer = _Answer(response)
-                answer = _Answer(response, await _read_transport(response))
+                answer = _Answer(response, await _transport_of(response))
         return answer
 
-    async def _look_around(self, client: httpx.AsyncClient, answer: _Answer) -> None:
+    async def _refine(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
         other = _OTHER[self._transport]
-        second = None if answer.speaks else await self._ask(client, self._url, other, self._timeout * 0.2)
-        if other in {answer.speaks, second and second.speaks}:
-            advice = f'use {_SERVER_INFO[other]}(url="{_shown(self._url)}")'
-            self.finding = f"{_shown(self._url)} is {_ENDPOINT[other]}: {advice}."
-        elif answer.status == httpx.codes.BAD_REQUEST and self._url.scheme == "http" and await self._is_tls():
+        second = None if answer.transport else await self._ask(client, self._url, other, self._timeout * 0.2)
+        if other in {answer.transport, second and second.transport}:
+            advice = f'use {_SERVER_INFO[other]}(url="{_display_url(self._url)}")'
+            self.finding = f"{_display_url(self._url)} is {_ENDPOINT[other]}: {advice}."
+        elif answer.status == httpx2.codes.BAD_REQUEST and self._url.scheme == "http" and await self._is_tls():
             self.finding = self._plain_http_to_tls()
-        elif answer.status in _NOT_HERE or answer.is_web_page:
-            await self._look_at_siblings(client, answer)
+        elif answer.status in _WRONG_PATH or answer.is_web_page:
+            await self._try_other_paths(client, answer)
 
-    async def _look_at_siblings(self, client: httpx.AsyncClient, answer: _Answer) -> None:
+    async def _try_other_paths(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
         own = _path(self._url)
-        siblings: dict[str, Transport] = {own.rstrip("/") if own.endswith("/") else f"{own}/": self._transport}
-        siblings |= {"/mcp": "streamable-http", "/mcp/": "streamable-http", "/sse": "sse"}
-        for path, transport in siblings.items():
+        candidates: dict[str, Transport] = {own.rstrip("/") if own.endswith("/") else f"{own}/": self._transport}
+        candidates |= {"/mcp": "streamable-http", "/mcp/": "streamable-http", "/sse": "sse"}
+        for path, transport in candidates.items():
             if path in {own, ""}:
                 continue
             url = self._url.copy_with(path=path)
-            sibling = await self._ask(client, url, transport, self._timeout * 0.1)
-            if sibling is None or not (sibling.speaks or sibling.status == httpx.codes.UNAUTHORIZED):
+            reply = await self._ask(client, url, transport, self._timeout * 0.1)
+            if reply is None or not (reply.transport or reply.status == httpx2.codes.UNAUTHORIZED):
                 continue
-            found = "an MCP endpoint" if sibling.speaks else "an endpoint that asks for credentials"
-            meant = _shown(url)
-            if sibling.speaks not in {None, self._transport}:
+            found = "an MCP endpoint" if reply.transport else "an endpoint that asks for credentials"
+            meant = _display_url(url)
+            if reply.transport not in {None, self._transport}:
                 found = _ENDPOINT[transport]
                 meant = f'{_SERVER_INFO[transport]}(url="{meant}")'
             here = "A web page" if answer.is_web_page else _status(answer)
@@ -195,58 +197,60 @@ class _Examination:
             return
 
     def _explain(self, answer: _Answer) -> str | None:
-        where = _shown(self._url)
+        where = _display_url(self._url)
         status = answer.status
         response = answer.response
         said = f"{where} answers {_status(answer)}"
-        if response.next_request is not None:
+        if response.has_redirect_location:
+            if response.next_request is None:
+                return f"{said}, a redirect to an invalid URL: check the URL and the configuration of the server."
             target = response.next_request.url
             out_of_tls = self._url.scheme == "https" and target.scheme == "http"
             use = "use that URL with https://, as it leaves TLS" if out_of_tls else "use that URL"
-            return f"{said}, a redirect to {self._quote(_shown(target))}: {use}, if it is the intended server."
+            return f"{said}, a redirect to {self._redact(_display_url(target))}: {use}, if it is the intended server."
         if status in {401, 403}:
             return self._explain_refusal(said, response)
         if answer.is_final:
-            retry_after = self._quote(response.headers.get("retry-after", ""))
+            retry_after = self._redact(response.headers.get("retry-after", ""))
             wait = f" (Retry-After: {retry_after})" if retry_after else ""
             return f"{said}: {_ADVICE.get(status, _OVERLOADED)}{wait}."
-        if answer.speaks == self._transport and status not in {406, 415}:
+        if answer.transport == self._transport and status not in {406, 415}:
             return None
         if answer.is_web_page:
             return f"{where} answers with a web page (text/html), not MCP: check the URL."
         if status in _ADVICE:
             return f"{said}: {_ADVICE[status]}."
-        media_type = self._quote(_media_type(response))
+        media_type = self._redact(_media_type(response))
         return f"{said}{f' with {media_type}' if media_type else ''}, not MCP."
 
-    def _explain_refusal(self, said: str, response: httpx.Response) -> str:
+    def _explain_refusal(self, said: str, response: httpx2.Response) -> str:
         challenge = ", ".join(response.headers.get_list("www-authenticate"))[:4096]
         unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)
         schemes = re.findall(r"(?:^|,)\s*([A-Za-z][\w-]*)(?=\s*(?:,|$)|\s+[^\s=])", unquoted)
-        details = [f"asking for {' or '.join(dict.fromkeys(map(self._quote, schemes)))}"] if schemes else []
+        details = [f"asking for {' or '.join(dict.fromkeys(map(self._redact, schemes)))}"] if schemes else []
         for name in ("realm", "resource_metadata"):
             if value := re.search(rf'\b{name}\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', challenge):
-                # A metadata URL without its query still finds the document by hand.
-                details.append(f"{name} {self._quote((value[1] or value[2] or '').partition('?')[0])}")
+                # A metadata URL names its document without the query, too.
+                details.append(f"{name} {self._redact((value[1] or value[2] or '').partition('?')[0])}")
         asks = f" ({', '.join(details)})" if details else ""
         if "authorization" in response.request.headers:
             return f"{said}{asks}: the Authorization that was sent was not accepted; check token=/headers=."
         return f"{said}{asks}: pass token= or headers= with the credentials."
 
     async def _explain_failure(self, error: Exception) -> str:
-        # The text of these exceptions is never shown: an illegal header is quoted in it.
+        # The text of these exceptions is never shown, because it quotes an illegal header.
         proxied = urllib.request.getproxies().keys() & {self._url.scheme, "all"}
         proxied_here = proxied and not urllib.request.proxy_bypass(self._url.host)
-        place = f"{self._place} (or at the proxy that the environment names)" if proxied_here else self._place
+        place = f"{self._address} (or at the proxy that the environment names)" if proxied_here else self._address
         causes = list(_causes(error))
         tls_error = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
-        if isinstance(error, httpx.ConnectTimeout):
+        if isinstance(error, httpx2.ConnectTimeout):
             within = f"within {self._timeout * 0.4:g} s"
             return f"No connection to {place} {within}: the host is down or a firewall drops it."
-        if isinstance(error, (httpx.LocalProtocolError, UnicodeEncodeError)):
+        if isinstance(error, (httpx2.LocalProtocolError, UnicodeEncodeError)):
             return "The request cannot be sent: a header has a line break or another character that HTTP forbids."
-        if isinstance(error, httpx.ProxyError):
-            return f"The proxy that the environment names does not let the request through to {self._place}."
+        if isinstance(error, httpx2.ProxyError):
+            return f"The proxy that the environment names does not let the request through to {self._address}."
         if any(isinstance(cause, socket.gaierror) for cause in causes):
             return f"The host name {self._url.host} does not resolve: check the URL and the DNS of this machine."
         if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
@@ -254,32 +258,32 @@ class _Examination:
         if tls_error is not None:
             return self._explain_tls(tls_error)
         number = next((cause.errno for cause in causes if isinstance(cause, OSError) and cause.errno), None)
-        if isinstance(error, httpx.ConnectError) and number is not None:
+        if isinstance(error, httpx2.ConnectError) and number is not None:
             return f"Cannot connect to {place}: {os.strerror(number)}."
-        if isinstance(error, (httpx.NetworkError, httpx.RemoteProtocolError)):
-            closes = f"{self._place} closes the connection without a valid HTTP answer"
+        if isinstance(error, (httpx2.NetworkError, httpx2.RemoteProtocolError)):
+            closes = f"{self._address} closes the connection without a valid HTTP answer"
             if self._url.scheme == "https":
                 return f"{closes}: it is no HTTP server, or demands a client certificate."
             return self._plain_http_to_tls() if await self._is_tls() else f"{closes}: is it an HTTP server?"
-        return f"{self._place} could not be examined ({type(error).__name__})."
+        return f"{self._address} could not be examined ({type(error).__name__})."
 
     def _explain_tls(self, error: ssl.SSLError) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
             advice = "Let SSL_CERT_FILE name the authority that signed it, or repair the certificate"
-            return f"The TLS certificate of {self._place} is not trusted: {error.verify_message}. {advice}."
+            return f"The TLS certificate of {self._address} is not trusted: {error.verify_message}. {advice}."
         reason = error.reason or "connection closed"
-        failed = f"The TLS handshake with {self._place} fails ({reason.replace('_', ' ').lower()})"
-        # An alert is sent by a server that does speak TLS.
+        failed = f"The TLS handshake with {self._address} fails ({reason.replace('_', ' ').lower()})"
+        # Only a server that speaks TLS sends an alert.
         if "ALERT" in reason:
             return f"{failed}: the server refuses this client, perhaps for the lack of a client certificate."
-        return f"{failed}: if the server speaks plain HTTP there, use http://{self._place}{_path(self._url)}."
+        return f"{failed}: if the server speaks plain HTTP there, use http://{self._address}{_path(self._url)}."
 
     def _plain_http_to_tls(self) -> str:
-        return f"{self._place} speaks TLS, not plain HTTP: use https://{self._place}{_path(self._url)}."
+        return f"{self._address} speaks TLS, not plain HTTP: use https://{self._address}{_path(self._url)}."
 
     async def _is_tls(self) -> bool:
         """
-        Whether the port answers a TLS handshake; nothing is sent over it.
+        Whether the port completes a TLS handshake; no request is sent.
         """
         with anyio.move_on_after(self._timeout * 0.2):
             try:
@@ -289,9 +293,9 @@ class _Examination:
                 return isinstance(error, ssl.SSLCertVerificationError)
         return False
 
-    def _quote(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         """
-        A server's own words, made safe to show: some servers echo the credentials that they refuse.
+        Redact a server's own text: some servers echo the credentials that they refuse.
         """
         userinfo = f"{self._url.username}:{self._url.password}"
         secrets = {self._url.query.decode(), *self._url.params.values(), self._url.userinfo.decode()}
@@ -303,23 +307,24 @@ class _Examination:
         return text[:200]
 
 
-async def _read_transport(response: httpx.Response) -> Transport | None:
+async def _transport_of(response: httpx2.Response) -> Transport | None:
     body = b""
-    with suppress(httpx.TransportError):  # a connection that breaks within the body has still given its status
-        async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as chunks:
+    with suppress(httpx2.TransportError):  # the status is known even if the connection breaks within the body
+        async with aclosing(response.aiter_raw()) as chunks:
             async for chunk in chunks:
                 body += chunk
-                spoken = _spoken_transport(_media_type(response), body)
-                if spoken or len(body) > _BODY_LIMIT:
-                    return spoken
+                transport = _transport_in(_media_type(response), body)
+                if transport or len(body) > _BODY_LIMIT:
+                    return transport
     return None
 
 
-def _spoken_transport(media_type: str, body: bytes) -> Transport | None:
+def _transport_in(media_type: str, body: bytes) -> Transport | None:
     if media_type != "text/event-stream":
         return "streamable-http" if _is_json_rpc(body) else None
-    arrived = httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=body)
-    for event in EventSource(arrived).iter_sse():
+    # Typed for the responses of httpx, of which it uses only what those of httpx2 have, too: headers and iter_text.
+    received: Any = httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, content=body)
+    for event in EventSource(received).iter_sse():
         if event.event == "endpoint":
             return "sse"
         if _is_json_rpc(event.data):
@@ -337,24 +342,24 @@ def _is_json_rpc(text: str | bytes) -> bool:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     yield error
-    # anyio groups the failures when a name has several addresses.
+    # anyio groups the failures if a host name has several addresses.
     nested = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     for cause in (*nested, error.__cause__ or error.__context__):
         if cause is not None:
             yield from _causes(cause)
 
 
-def _path(url: httpx.URL) -> str:
+def _path(url: httpx2.URL) -> str:
     return url.raw_path.partition(b"?")[0].decode()
 
 
-def _shown(url: httpx.URL) -> str:
+def _display_url(url: httpx2.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode()}{_path(url)}"
 
 
-def _media_type(response: httpx.Response) -> str:
+def _media_type(response: httpx2.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
 def _status(answer: _Answer) -> str:
-    return f"{answer.status} {httpx.codes.get_reason_phrase(answer.status)}".strip()
+    return f"{answer.status} {httpx2.codes.get_reason_phrase(answer.status)}".strip()

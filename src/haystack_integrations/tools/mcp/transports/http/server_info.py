@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from haystack.utils import Secret
@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
 
 
-def _check_http(info: Any) -> None:
-    parts = _split(info.url)
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_valid_port(parts):
-        msg = f"Invalid url: {redact_url(str(info.url))}. `url` must be like https://host/path."
-        raise ValueError(msg)
-    if info.token is not None and not isinstance(info.token, (str, Secret)):
-        msg = f"{type(info).__name__}: `token` must be a string, a Secret or None, got {type(info.token).__name__}"
-        raise ValueError(msg)
-    check_secrets(info, "headers")
-    check_number(info, "timeout", minimum=0, exclusive=True)
-    check_retries(info)
-
-
 def _split(url: object) -> SplitResult | None:
     try:
         return urlsplit(url) if isinstance(url, str) else None
@@ -51,8 +38,71 @@ def _has_valid_port(parts: SplitResult) -> bool:
         return False
 
 
+class HttpServerInfo(MCPServerInfo):
+    """
+    What the server infos of the two HTTP transports share.
+
+    It is not a dataclass, because each subclass has its own order of fields, which positional arguments rely on.
+    """
+
+    _transport: ClassVar[Literal["sse", "streamable-http"]]
+
+    url: Any
+    token: str | Secret | None
+    headers: dict[str, str | Secret] | None
+    timeout: int
+    max_retries: int
+    base_delay: float
+    max_delay: float
+
+    def __post_init__(self) -> None:
+        """
+        Refuse invalid parameters.
+
+        :raises ValueError: Naming the parameter and what it takes.
+        """
+        parts = _split(self.url)
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_valid_port(parts):
+            msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
+            raise ValueError(msg)
+        if self.token is not None and not isinstance(self.token, (str, Secret)):
+            msg = f"{type(self).__name__}: `token` must be a string, a Secret or None, got {type(self.token).__name__}"
+            raise ValueError(msg)
+        check_secrets(self, "headers")
+        check_number(self, "timeout", minimum=0, exclusive=True)
+        check_retries(self)
+
+    def create_client(self) -> MCPClient:
+        """
+        Create an MCP client for this server.
+
+        :returns: Configured SSEClient or StreamableHttpClient instance.
+        """
+        # Imported here, because this loads the MCP SDK, which takes longer than everything else together: a pipeline
+        # that is only built or loaded must not pay for it.
+        from haystack_integrations.tools.mcp.transports.http.client import (  # noqa: PLC0415
+            SSEClient,
+            StreamableHttpClient,
+        )
+
+        client_class = SSEClient if self._transport == "sse" else StreamableHttpClient
+        return client_class(self, max_retries=self.max_retries, base_delay=self.base_delay, max_delay=self.max_delay)
+
+    def describe(self) -> str:
+        """
+        Describe the server for messages.
+
+        :returns: Transport and URL.
+        """
+        name = "SSE" if self._transport == "sse" else "streamable HTTP"
+        return f"{name} server at {redact_url(str(self.url))}"
+
+    def _redacted_fields(self) -> dict[str, Any]:
+        return {**super()._redacted_fields(), "url": redact_url(str(self.url))}
+
+
 @dataclass(repr=False)
-class SSEServerInfo(MCPServerInfo):
+class SSEServerInfo(HttpServerInfo):
     """
     Data class that encapsulates SSE MCP server connection parameters.
 
@@ -90,6 +140,7 @@ class SSEServerInfo(MCPServerInfo):
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
+    _transport: ClassVar[Literal["sse", "streamable-http"]] = "sse"
 
     url: str | None = None
     base_url: str | None = None
@@ -122,35 +173,14 @@ class SSEServerInfo(MCPServerInfo):
         if self.base_url:
             warnings.warn("base_url is deprecated, use url instead", DeprecationWarning, stacklevel=3)
             self.url = self.url or derived_url
-        _check_http(self)
-
-    def create_client(self) -> MCPClient:
-        """
-        Create an SSE MCP client.
-
-        :returns: Configured SSEClient instance.
-        """
-        # The module imports the MCP SDK, which takes longer than everything else together; a pipeline that is only
-        # built or loaded must not pay for it.
-        from haystack_integrations.tools.mcp.transports.http.client import SSEClient  # noqa: PLC0415
-
-        return SSEClient(self, max_retries=self.max_retries, base_delay=self.base_delay, max_delay=self.max_delay)
-
-    def describe(self) -> str:
-        """
-        Describe the server for messages.
-
-        :returns: Transport and URL.
-        """
-        return f"SSE server at {redact_url(str(self.url))}"
+        super().__post_init__()
 
     def _redacted_fields(self) -> dict[str, Any]:
-        base_url = None if self.base_url is None else redact_url(self.base_url)
-        return {**super()._redacted_fields(), "url": redact_url(str(self.url)), "base_url": base_url}
+        return {**super()._redacted_fields(), "base_url": self.base_url and redact_url(self.base_url)}
 
 
 @dataclass(repr=False)
-class StreamableHttpServerInfo(MCPServerInfo):
+class StreamableHttpServerInfo(HttpServerInfo):
     """
     Data class that encapsulates streamable HTTP MCP server connection parameters.
 
@@ -187,6 +217,7 @@ class StreamableHttpServerInfo(MCPServerInfo):
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
+    _transport: ClassVar[Literal["sse", "streamable-http"]] = "streamable-http"
 
     url: str
     token: str | Secret | None = None
@@ -196,41 +227,8 @@ class StreamableHttpServerInfo(MCPServerInfo):
     base_delay: float = 1.0
     max_delay: float = 30.0
 
-    def __post_init__(self) -> None:
-        """
-        Refuse invalid parameters.
 
-        :raises ValueError: Naming the parameter and what it takes.
-        """
-        _check_http(self)
-
-    def create_client(self) -> MCPClient:
-        """
-        Create a streamable HTTP MCP client.
-
-        :returns: Configured StreamableHttpClient instance.
-        """
-        # The module imports the MCP SDK, which takes longer than everything else together; a pipeline that is only
-        # built or loaded must not pay for it.
-        from haystack_integrations.tools.mcp.transports.http.client import StreamableHttpClient  # noqa: PLC0415
-
-        return StreamableHttpClient(
-            self, max_retries=self.max_retries, base_delay=self.base_delay, max_delay=self.max_delay
-        )
-
-    def describe(self) -> str:
-        """
-        Describe the server for messages.
-
-        :returns: Transport and URL.
-        """
-        return f"streamable HTTP server at {redact_url(self.url)}"
-
-    def _redacted_fields(self) -> dict[str, Any]:
-        return {**super()._redacted_fields(), "url": redact_url(self.url)}
-
-
-def resolve_headers(info: SSEServerInfo | StreamableHttpServerInfo) -> dict[str, str]:
+def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
     """
     Make the HTTP headers of a server info, with the values of its secrets.
 

@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What an HTTP error response says about its request and about the session.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import httpx2
+
+from haystack_integrations.tools.mcp.client.delivery import CALL_METHOD
+
+SESSION_HEADER = "mcp-session-id"
+
+# Over SSE, a message refused with one of these was not processed: the session is gone, or access is denied.
+_SESSION_GONE = frozenset({404, 410})
+_DENIED = frozenset({401, 403, 405})
+
+# Known phrasings of "unknown session" in 400 responses; the whole message must match, because a tool's own error may
+# mention sessions too.
+_UNKNOWN_SESSION = re.compile(
+    r"""
+    (bad\ request\W+)?
+    (
+        (no\ valid|no|(invalid|unknown|missing|expired)(\ or\ (invalid|unknown|missing|expired))?)
+        \ (mcp[- ])?session([ _-]?id)?(\ header)?(\ provided)?
+    |
+        (mcp[- ])?session([ _-]?id)?([ :'"]+[\w-]+['"]?)?
+        \ ((is|was|has)\ )?(not\ found|unknown|invalid|expired|terminated|not\ initialized|required)
+    )
+    \W*
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# Longer texts are not matched: they are pages or logs, not one of the phrasings.
+_LONGEST_MESSAGE = 200
+
+
+class SessionState(Enum):
+    """
+    What became of the session, judging by a response.
+    """
+
+    ALIVE = auto()
+    # The server does not know it any more.
+    LOST = auto()
+    # It is not worth using any more, but the server may have processed the request.
+    DOUBTFUL = auto()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """
+    What an error response says about the fate of its request and of the session.
+
+    :param never_ran: Whether the server provably did not process the request.
+    :param denied: Whether the server would refuse the same request again.
+    :param session: What became of the session.
+    """
+
+    never_ran: bool
+    denied: bool
+    session: SessionState
+
+
+def judge_sse(response: httpx2.Response) -> Verdict:
+    """
+    Judge the refusal of a message over the SSE transport.
+
+    The session is lost in any case: the answer to the message would come over the event stream, and now never will.
+
+    :param response: A response with an error status.
+    :returns: The verdict.
+    """
+    denied = response.status_code in _DENIED
+    return Verdict(denied or response.status_code in _SESSION_GONE, denied, SessionState.LOST)
+
+
+def judge_streamable_http(request: httpx2.Request, response: httpx2.Response) -> Verdict:
+    """
+    Judge the refusal of a message over streamable HTTP.
+
+    :param request: The request, with its body read.
+    :param response: A response with an error status, with its body read unless it is an event stream.
+    :returns: The verdict. `denied` is always False: unless its session is lost, a refused request is not repeated.
+    """
+    state = _session_state(request, response)
+    return Verdict(never_ran=state is SessionState.LOST, denied=False, session=state)
+
+
+def is_tool_call(request: httpx2.Request) -> bool:
+    """
+    Tell whether a request calls a tool.
+
+    Other requests may follow a call in its name, e.g. one for the schema of its result.
+
+    :param request: A POST request with its body read.
+    :returns: Whether it is a `tools/call`.
+    """
+    return bool(json.loads(request.content).get("method") == CALL_METHOD)
+
+
+def is_event_stream(response: httpx2.Response) -> bool:
+    """
+    Tell whether the body of a response is an event stream.
+
+    :param response: The response.
+    :returns: Whether its content type says so.
+    """
+    return has_content_type(response, "text/event-stream")
+
+
+def has_content_type(response: httpx2.Response, content_type: str) -> bool:
+    """
+    Tell whether the content type of a response starts with another, as the SDK compares them.
+
+    :param response: The response.
+    :param content_type: In lower case, without parameters.
+    :returns: Whether it does.
+    """
+    return bool(response.headers.get("content-type", "").lower().startswith(content_type))
+
+
+def _session_state(request: httpx2.Request, response: httpx2.Response) -> SessionState:
+    # The protocol's sign of an unknown session is a 404 to a request with a session id (specification 2025-11-25,
+    # basic/transports, "Session Management"). The TypeScript SDK, and the Python SDK before 1.23, answer 400 instead:
+    # in plain text, or with a JSON-RPC error that has no request id. An error with the id of the request comes from
+    # whoever processed the request.
+    if SESSION_HEADER not in request.headers:
+        return SessionState.ALIVE
+    if response.status_code == httpx2.codes.NOT_FOUND:
+        _, answers_request = _error_message(request, response)
+        return SessionState.DOUBTFUL if answers_request else SessionState.LOST
+    if response.status_code != httpx2.codes.BAD_REQUEST:
+        return SessionState.ALIVE
+    message, answers_request = _error_message(request, response)
+    if answers_request or "session" not in message.lower():
+        return SessionState.ALIVE
+    if len(message) <= _LONGEST_MESSAGE and _UNKNOWN_SESSION.fullmatch(message):
+        return SessionState.LOST
+    return SessionState.DOUBTFUL
+
+
+def _error_message(request: httpx2.Request, response: httpx2.Response) -> tuple[str, bool]:
+    """
+    Read the error message of a response, and whether it carries the id of the request.
+    """
+    if is_event_stream(response):
+        return "", False
+    text = response.content.decode(errors="replace").strip()
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return text, False
+    if not isinstance(answer, dict):
+        return text, False
+    error = answer.get("error", answer)
+    message = error.get("message", text) if isinstance(error, dict) else error
+    answers_request = "id" in answer and str(answer["id"]) == str(json.loads(request.content).get("id"))
+    return (message.strip() if isinstance(message, str) else text), answers_request

@@ -1,0 +1,199 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the HTTP client of a connection and that of `diagnose` have in common: proxy, trust, keep-alive, redacted logs.
+"""
+
+import asyncio
+import logging
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from haystack_integrations.tools.mcp import SSEServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.transports.http import options
+from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
+from haystack_integrations.tools.mcp.transports.http.options import client_options
+from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
+from tests.test_diagnose import certificate, no_proxies  # noqa: F401
+
+SECRET = "query-5ecret"
+
+
+@asynccontextmanager
+async def recording_server(response: bytes, **server_options: Any) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """
+    Gives every request the same response; yields its port and the request lines that came in.
+    """
+    request_lines: list[bytes] = []
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        request_lines.append(head.partition(b"\r\n")[0])
+        writer.write(response)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0, **server_options)
+    async with server:
+        yield server.sockets[0].getsockname()[1], request_lines
+
+
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def watched_client() -> WatchedHttpClient:
+    return WatchedHttpClient(headers={}, timeout=5, over_sse=False, lose_session=lambda *_args, **_kwargs: None)
+
+
+class TestProxies:
+    async def test_the_connection_and_diagnose_go_through_the_proxy_of_the_environment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with recording_server(NOT_FOUND) as (port, requests):
+            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+            async with watched_client() as client:
+                await client.get("http://mcp.test/mcp")
+            from_connection = list(requests)
+            requests.clear()
+            said = await diagnose("http://mcp.test/mcp", {}, transport="sse")
+        assert from_connection == [b"GET http://mcp.test/mcp HTTP/1.1"]
+        assert requests[0] == from_connection[0]
+        assert said == "http://mcp.test/mcp answers 404 Not Found: there is nothing at this path; check the URL."
+
+    async def test_hosts_in_no_proxy_are_reached_directly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with (
+            recording_server(NOT_FOUND) as (proxy_port, proxied),
+            recording_server(NOT_FOUND) as (port, requests),
+        ):
+            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy_port}")
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            async with watched_client() as client:
+                await client.get(f"http://127.0.0.1:{port}/mcp")
+            await diagnose(f"http://127.0.0.1:{port}/mcp", {}, transport="sse")
+        assert proxied == []
+        assert requests[:2] == [b"GET /mcp HTTP/1.1", b"GET /mcp HTTP/1.1"]
+
+    async def test_no_proxy_alone_does_not_turn_tcp_keepalive_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
+        assert client_options({}, httpx2.Timeout(5))["transport"] is not None
+
+
+class TestTrust:
+    @pytest.fixture
+    def context(self, certificate: tuple[Path, Path]) -> ssl.SSLContext:  # noqa: F811
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        return context
+
+    async def test_a_certificate_that_the_connection_refuses_is_refused_by_diagnose(
+        self, context: ssl.SSLContext
+    ) -> None:
+        async with recording_server(NOT_FOUND, ssl=context) as (port, _):
+            url = f"https://127.0.0.1:{port}/mcp"
+            async with watched_client() as client:
+                with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                    await client.get(url)
+            said = await diagnose(url, {}, transport="sse")
+        assert said is not None and said.startswith(f"The TLS certificate of 127.0.0.1:{port} is not trusted")
+
+    async def test_a_certificate_that_the_environment_trusts_is_trusted_by_both(
+        self,
+        context: ssl.SSLContext,
+        certificate: tuple[Path, Path],  # noqa: F811
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+        async with recording_server(NOT_FOUND, ssl=context) as (port, _):
+            url = f"https://127.0.0.1:{port}/mcp"
+            async with watched_client() as client:
+                assert (await client.get(url)).status_code == 404
+            said = await diagnose(url, {}, transport="sse")
+        assert said is not None and "answers 404 Not Found" in said
+
+    @pytest.mark.parametrize("server_info", [SSEServerInfo, StreamableHttpServerInfo])
+    async def test_the_error_of_a_connection_tells_what_is_wrong_with_the_certificate(
+        self, context: ssl.SSLContext, server_info: Any
+    ) -> None:
+        async with recording_server(NOT_FOUND, ssl=context) as (port, _):
+            client = server_info(url=f"https://127.0.0.1:{port}/mcp", timeout=5).create_client()
+            with pytest.raises(MCPConnectionError, match="is not trusted"):
+                await client.connect()
+            await client.aclose()
+
+
+class TestSockets:
+    async def test_connections_are_probed_by_tcp_keepalive(self) -> None:
+        async with recording_server(NOT_FOUND) as (port, _):
+            async with httpx2.AsyncClient(**client_options({}, httpx2.Timeout(5))) as client:
+                async with client.stream("GET", f"http://127.0.0.1:{port}/") as response:
+                    connected = response.extensions["network_stream"].get_extra_info("socket")
+                    assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+    @pytest.fixture
+    def reset_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # As anyio's stream is on uvloop when the server has reset the connection: it has no socket.
+        class ResetStream:
+            _raw_socket = None
+
+        async def connect_tcp(**_: Any) -> ResetStream:
+            return ResetStream()
+
+        monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
+
+    @pytest.mark.usefixtures("reset_at_once")
+    async def test_a_connection_that_is_reset_at_once_was_not_made(self) -> None:
+        async with httpx2.AsyncClient(**client_options({}, httpx2.Timeout(5))) as client:
+            with pytest.raises(httpx2.ConnectError, match="reset at once"):
+                await client.get("http://127.0.0.1:9/")
+
+    @pytest.mark.usefixtures("reset_at_once")
+    async def test_diagnose_explains_a_connection_that_is_reset_at_once(self) -> None:
+        said = await diagnose("https://127.0.0.1:9/mcp", {}, transport="sse")
+        assert said is not None and said.startswith("127.0.0.1:9 closes the connection without a valid HTTP answer")
+
+    async def test_other_attribute_errors_are_not_hidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def connect_tcp(**_: Any) -> None:
+            msg = "something else"
+            raise AttributeError(msg)
+
+        monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
+        async with httpx2.AsyncClient(**client_options({}, httpx2.Timeout(5))) as client:
+            with pytest.raises(AttributeError, match="something else"):
+                await client.get("http://127.0.0.1:9/")
+
+
+class TestLogs:
+    async def test_the_secrets_of_a_url_are_not_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG, logger="httpx2")
+        async with recording_server(NOT_FOUND) as (port, _):
+            url = f"http://alice:{SECRET}@127.0.0.1:{port}/mcp?api_key={SECRET}"
+            async with watched_client() as client:
+                await client.get(url)
+            await diagnose(url, {}, transport="streamable-http")
+        logged = [record.getMessage() for record in caplog.records if record.name == "httpx2"]
+        assert f"GET http://127.0.0.1:{port}/mcp?api_key=***" in logged[0]
+        assert f"POST http://127.0.0.1:{port}/mcp?api_key=***" in logged[1]
+        assert SECRET not in "".join(logged)
+
+    async def test_the_urls_of_other_clients_are_logged_as_they_are(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO, logger="httpx2")
+        async with recording_server(NOT_FOUND) as (port, _):
+            async with httpx2.AsyncClient() as client:
+                await client.get(f"http://127.0.0.1:{port}/?page=1")
+        assert "/?page=1" in caplog.text
+
+
+def test_nothing_here_imports_plain_httpx() -> None:
+    for module in Path(options.__file__).parent.glob("*.py"):
+        assert not re.search(r"(?m)^\s*(import|from) httpx\b", module.read_text("utf-8")), module
