@@ -13,7 +13,7 @@ import pytest
 
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     SESSION_HEADER,
-    SessionState,
+    SessionFate,
     has_content_type,
     is_event_stream,
     is_tool_call,
@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp.transports.http.refusals import (
     judge_streamable_http,
 )
 
-ALIVE, LOST, DOUBTFUL = SessionState.ALIVE, SessionState.LOST, SessionState.DOUBTFUL
+ALIVE, LOST, DOUBTFUL = SessionFate.ALIVE, SessionFate.LOST, SessionFate.DOUBTFUL
 
 
 def post(*, session: bool = True, method: str = "tools/call", request_id: Any = 7) -> httpx2.Request:
@@ -111,7 +111,7 @@ class TestStreamableHttp:
         ],
     )
     def test_the_session_is_lost_only_if_the_response_says_so(
-        self, status: int, body: Any, session: SessionState
+        self, status: int, body: Any, session: SessionFate
     ) -> None:
         verdict = judge_streamable_http(post(), answer(status, body))
         assert verdict.session is session
@@ -124,7 +124,7 @@ class TestStreamableHttp:
         assert (verdict.never_ran, verdict.session) == (False, ALIVE)
 
     @pytest.mark.parametrize(("status", "session"), [(404, LOST), (400, ALIVE)])
-    def test_an_event_stream_is_not_read(self, status: int, session: SessionState) -> None:
+    def test_an_event_stream_is_not_read(self, status: int, session: SessionFate) -> None:
         class Unread(httpx2.AsyncByteStream):
             async def __aiter__(self) -> Any:
                 pytest.fail("it was read")

@@ -18,8 +18,9 @@ from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from mcp import types
+
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,8 @@ from typing import Any
 
 import anyio
 from haystack import logging
+from mcp import MCPError as ProtocolError
+from mcp import types
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.client.delivery import CallNotDeliveredError
@@ -22,8 +24,6 @@ from haystack_integrations.tools.mcp.client.failures import (
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
-from mcp import MCPError as ProtocolError
-from mcp import types
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import anyio
+from mcp import types
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
-from mcp import types
 
 CALL_METHOD = "tools/call"
 
@@ -123,7 +123,3 @@ class OutcomeUnknownError(MCPInvocationError):
     """
     Raised when a tool call was sent and never answered: the tool may have run.
     """
-
-
-Delivery = RequestOutcome
-current_delivery = current_outcome

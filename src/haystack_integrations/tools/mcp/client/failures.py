@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from mcp import MCPError as ProtocolError
+from mcp import types
 from pydantic import ValidationError
 from pydantic_core import to_json
 
@@ -18,8 +20,6 @@ from haystack_integrations.tools.mcp.client.delivery import OutcomeUnknownError
 from haystack_integrations.tools.mcp.client.sdk_workarounds import describe_validation, quotes_answer, schema_violation
 from haystack_integrations.tools.mcp.convert.results import error_text
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
-from mcp import MCPError as ProtocolError
-from mcp import types
 
 
 def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any]) -> None:

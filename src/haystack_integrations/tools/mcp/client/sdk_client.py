@@ -11,11 +11,13 @@ from contextlib import AsyncExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import mcp
 from haystack import logging
+from mcp import MCPError as ProtocolError
+from mcp import types
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-import mcp
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.client.delivery import (
     CallNotDeliveredError,
@@ -42,12 +44,11 @@ from haystack_integrations.tools.mcp.client.sdk_workarounds import (
 from haystack_integrations.tools.mcp.client.taps import tapped
 from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
-from mcp import MCPError as ProtocolError
-from mcp import types
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from mcp.client import Transport
+
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
 logger = logging.getLogger(__name__)
 
@@ -243,9 +244,6 @@ class SDKClient(MCPClient):
         if crash is not None and self.life.reason is not None:
             logger.debug("Closing {server}: {error}", server=self._describe(), error=describe_error(crash))
         self.life.end(_SERVER_CLOSED if crash is None else describe_error(crash))
-
-    def _lose(self, reason: str, *, calls_may_end: bool = False) -> None:
-        self.life.end(reason, SessionState.DRAINING if calls_may_end else SessionState.LOST)
 
     async def _close(self) -> Exception | None:
         try:

@@ -12,14 +12,15 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from mcp import MCPError as ProtocolError
+from mcp import types
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
-from mcp import MCPError as ProtocolError
-from mcp import types
 
 if TYPE_CHECKING:
     import mcp
+
     from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
 
 # The SDK fails the requests of a transport that ended with this text (`mcp.shared.jsonrpc_dispatcher`). The code alone

@@ -20,8 +20,9 @@ from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPTimeou
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from mcp import types
+
+    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 

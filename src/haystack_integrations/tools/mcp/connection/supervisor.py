@@ -47,8 +47,9 @@ from haystack_integrations.tools.mcp.errors import (
 )
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from mcp import types
+
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
 logger = logging.getLogger(__name__)
 

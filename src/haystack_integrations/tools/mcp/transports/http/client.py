@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import mcp
+from mcp.client import Transport
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers
 from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
-from mcp.client import Transport
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
@@ -85,7 +86,7 @@ class _HttpClient(SDKClient):
 
     def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
         return WatchedHttpClient(
-            headers=self._headers, timeout=float(self.timeout), over_sse=over_sse, lose_session=self._lose
+            headers=self._headers, timeout=float(self.timeout), over_sse=over_sse, lose_session=self.life.end
         )
 
 

@@ -43,7 +43,7 @@ _UNKNOWN_SESSION = re.compile(
 _LONGEST_MESSAGE = 200
 
 
-class SessionState(Enum):
+class SessionFate(Enum):
     """
     What became of the session, judging by a response.
     """
@@ -67,7 +67,7 @@ class Verdict:
 
     never_ran: bool
     denied: bool
-    session: SessionState
+    session: SessionFate
 
 
 def judge_sse(response: httpx2.Response) -> Verdict:
@@ -80,7 +80,7 @@ def judge_sse(response: httpx2.Response) -> Verdict:
     :returns: The verdict.
     """
     denied = response.status_code in _DENIED
-    return Verdict(denied or response.status_code in _SESSION_GONE, denied, SessionState.LOST)
+    return Verdict(denied or response.status_code in _SESSION_GONE, denied, SessionFate.LOST)
 
 
 def judge_streamable_http(request: httpx2.Request, response: httpx2.Response) -> Verdict:
@@ -92,7 +92,7 @@ def judge_streamable_http(request: httpx2.Request, response: httpx2.Response) ->
     :returns: The verdict. `denied` is always False: unless its session is lost, a refused request is not repeated.
     """
     state = _session_state(request, response)
-    return Verdict(never_ran=state is SessionState.LOST, denied=False, session=state)
+    return Verdict(never_ran=state is SessionFate.LOST, denied=False, session=state)
 
 
 def is_tool_call(request: httpx2.Request) -> bool:
@@ -128,24 +128,24 @@ def has_content_type(response: httpx2.Response, content_type: str) -> bool:
     return bool(response.headers.get("content-type", "").lower().startswith(content_type))
 
 
-def _session_state(request: httpx2.Request, response: httpx2.Response) -> SessionState:
+def _session_state(request: httpx2.Request, response: httpx2.Response) -> SessionFate:
     # The protocol's sign of an unknown session is a 404 to a request with a session id (specification 2025-11-25,
     # basic/transports, "Session Management"). The TypeScript SDK, and the Python SDK before 1.23, answer 400 instead:
     # in plain text, or with a JSON-RPC error that has no request id. An error with the id of the request comes from
     # whoever processed the request.
     if SESSION_HEADER not in request.headers:
-        return SessionState.ALIVE
+        return SessionFate.ALIVE
     if response.status_code == httpx2.codes.NOT_FOUND:
         _, answers_request = _error_message(request, response)
-        return SessionState.DOUBTFUL if answers_request else SessionState.LOST
+        return SessionFate.DOUBTFUL if answers_request else SessionFate.LOST
     if response.status_code != httpx2.codes.BAD_REQUEST:
-        return SessionState.ALIVE
+        return SessionFate.ALIVE
     message, answers_request = _error_message(request, response)
     if answers_request or "session" not in message.lower():
-        return SessionState.ALIVE
+        return SessionFate.ALIVE
     if len(message) <= _LONGEST_MESSAGE and _UNKNOWN_SESSION.fullmatch(message):
-        return SessionState.LOST
-    return SessionState.DOUBTFUL
+        return SessionFate.LOST
+    return SessionFate.DOUBTFUL
 
 
 def _error_message(request: httpx2.Request, response: httpx2.Response) -> tuple[str, bool]:

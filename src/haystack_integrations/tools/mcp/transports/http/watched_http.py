@@ -12,10 +12,11 @@ from typing import Any, cast
 
 import httpx2
 
-from haystack_integrations.tools.mcp.client.delivery import CANCEL_METHOD, Delivery, current_delivery
+from haystack_integrations.tools.mcp.client.delivery import CANCEL_METHOD, RequestOutcome, current_outcome
+from haystack_integrations.tools.mcp.client.life import SessionState
 from haystack_integrations.tools.mcp.transports.http.options import client_options
 from haystack_integrations.tools.mcp.transports.http.refusals import (
-    SessionState,
+    SessionFate,
     has_content_type,
     is_event_stream,
     is_tool_call,
@@ -53,24 +54,24 @@ class _ResponseEventStream(httpx2.AsyncByteStream):
     The event stream in answer to one request; records when it ends before the answer.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, delivery: Delivery) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, outcome: RequestOutcome) -> None:
         self._stream = stream
-        self._delivery = delivery
+        self._outcome = outcome
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         chunks = aiter(self._stream)
         try:
             while True:
-                with self._delivery.until_given_up() as given_up:
+                with self._outcome.until_given_up() as given_up:
                     chunk = await anext(chunks, None)
                 if given_up.cancelled_caught or chunk is None:
                     break
                 yield chunk
         except httpx2.TransportError as error:
-            self._delivery.stream_fault = f"the connection was cut before the answer came ({_name(error)})"
+            self._outcome.stream_fault = f"the connection was cut before the answer came ({_name(error)})"
             raise
-        # Counts only if the SDK then fails the call (`Delivery.broken_by`), which it does if the answer had not come.
-        self._delivery.stream_fault = "the server closed the response before the answer came"
+        # Counts only if the SDK then fails the call, which it does if the answer had not come.
+        self._outcome.stream_fault = "the server closed the response before the answer came"
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -98,7 +99,7 @@ class _SessionEventStream(httpx2.AsyncByteStream):
 
 class WatchedHttpClient(httpx2.AsyncClient):
     """
-    The HTTP client of a session, which records the fate of each request in its `Delivery`.
+    The HTTP client of a session, which records the fate of each request in its `RequestOutcome`.
 
     A POST request that fails is answered with an HTTP error that carries a JSON-RPC error. An exception would end the
     SDK's transport, and with it every other call of the session.
@@ -117,7 +118,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         :param over_sse: Whether the transport is SSE: all answers come over one event stream, so a message that cannot
             be posted means the end of the session.
         :param lose_session: Called with the reason when the session turns out to be lost, and with
-            `calls_may_end=True` if its other calls may still be answered.
+            `SessionState.DRAINING` if its other calls may still be answered.
         """
         super().__init__(**client_options(headers, httpx2.Timeout(timeout, read=None)))
         self._over_sse = over_sse
@@ -198,61 +199,61 @@ class WatchedHttpClient(httpx2.AsyncClient):
             logger.debug("A cancellation did not reach the server: %s", _name(error))
 
     async def _post(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
-        delivery = current_delivery.get() or Delivery()
+        outcome = current_outcome.get() or RequestOutcome()
         try:
-            with delivery.until_given_up() as given_up:
+            with outcome.until_given_up() as given_up:
                 response = await super().send(request, **kwargs)
                 # Read here, because a connection that is cut while the SDK reads the body ends the session.
                 has_result = response.status_code < httpx2.codes.MULTIPLE_CHOICES and not self._over_sse
                 if has_content_type(response, "application/json") or not (has_result or is_event_stream(response)):
                     await response.aread()
         except Exception as error:  # raised, any exception would end the session
-            return self._handle_failure(request, delivery, error)
+            return self._handle_failure(request, outcome, error)
         if given_up.cancelled_caught:
             # Nobody reads the response, but over SSE an error status would end the session.
             if self._over_sse:
                 return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
             return _error_response(request, "the caller gave up")
         if response.status_code >= httpx2.codes.BAD_REQUEST:
-            self._handle_refusal(request, delivery, response)
+            self._handle_refusal(request, outcome, response)
         elif is_event_stream(response):
-            response.stream = _ResponseEventStream(cast("httpx2.AsyncByteStream", response.stream), delivery)
+            response.stream = _ResponseEventStream(cast("httpx2.AsyncByteStream", response.stream), outcome)
         return response
 
-    def _handle_failure(self, request: httpx2.Request, delivery: Delivery, error: Exception) -> httpx2.Response:
+    def _handle_failure(self, request: httpx2.Request, outcome: RequestOutcome, error: Exception) -> httpx2.Response:
         if isinstance(error, _CONNECT_ERRORS):
-            _record_never_ran(request, delivery)
-            delivery.fault = f"no connection could be made ({_name(error)}: {error})"
+            _record_never_ran(request, outcome)
+            outcome.fault = f"no connection could be made ({_name(error)}: {error})"
         else:
-            delivery.fault = f"the connection was cut before the answer came ({_name(error)})"
+            outcome.fault = f"the connection was cut before the answer came ({_name(error)})"
         if self._over_sse:
-            self._lose_session(delivery.fault)
-        return _error_response(request, delivery.fault)
+            self._lose_session(outcome.fault)
+        return _error_response(request, outcome.fault)
 
-    def _handle_refusal(self, request: httpx2.Request, delivery: Delivery, response: httpx2.Response) -> None:
-        delivery.status = f"{response.status_code} {response.reason_phrase}".strip()
+    def _handle_refusal(self, request: httpx2.Request, outcome: RequestOutcome, response: httpx2.Response) -> None:
+        outcome.status = f"{response.status_code} {response.reason_phrase}".strip()
         verdict = judge_sse(response) if self._over_sse else judge_streamable_http(request, response)
         if verdict.never_ran:
-            _record_never_ran(request, delivery)
-        delivery.denied = verdict.denied
+            _record_never_ran(request, outcome)
+        outcome.denied = verdict.denied
         if self._over_sse:
-            delivery.fault = f"the server refused a message with HTTP {delivery.status}"
-            self._lose_session(delivery.fault)
+            outcome.fault = f"the server refused a message with HTTP {outcome.status}"
+            self._lose_session(outcome.fault)
             return
-        if verdict.session is SessionState.LOST:
-            delivery.fault = "the server does not know the session any more"
-        if verdict.session is not SessionState.ALIVE:
+        if verdict.session is SessionFate.LOST:
+            outcome.fault = "the server does not know the session any more"
+        if verdict.session is not SessionFate.ALIVE:
             # Pending calls will get the same response; ending the session now would leave their fate unknown.
-            self._lose_session(delivery.fault or "the server seems to have lost the session", calls_may_end=True)
+            self._lose_session(outcome.fault or "the server seems to have lost the session", SessionState.DRAINING)
 
 
 def _set_timeout(request: httpx2.Request, timeout: float) -> None:
     request.extensions = {**request.extensions, "timeout": httpx2.Timeout(timeout).as_dict()}
 
 
-def _record_never_ran(request: httpx2.Request, delivery: Delivery) -> None:
+def _record_never_ran(request: httpx2.Request, outcome: RequestOutcome) -> None:
     if is_tool_call(request):
-        delivery.refused += 1
+        outcome.refused += 1
 
 
 def _error_response(request: httpx2.Request, message: str) -> httpx2.Response:

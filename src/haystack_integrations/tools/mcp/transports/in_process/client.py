@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import mcp
 import mcp.server
 import mcp.server.mcpserver
+
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient, client_info
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo

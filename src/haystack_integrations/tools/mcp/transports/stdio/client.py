@@ -8,9 +8,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from haystack.utils import Secret
-
 import mcp
+from haystack.utils import Secret
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
 from haystack_integrations.tools.mcp.client.failures import describe_error, leaves
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
@@ -18,7 +19,6 @@ from haystack_integrations.tools.mcp.transports.fields import resolve_secrets
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo

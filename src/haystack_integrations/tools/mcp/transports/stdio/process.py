@@ -16,10 +16,10 @@ from typing import Any
 
 import anyio
 from haystack import logging
+from mcp.client.stdio import get_default_environment
 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
-from mcp.client.stdio import get_default_environment
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import anyio
 from haystack import logging
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
 
 from haystack_integrations.tools.mcp.client.failures import describe_error
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
-from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
 
 logger = logging.getLogger(__name__)
 
