@@ -22,8 +22,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 
-from haystack_integrations.tools.mcp.transports.stdio.process import _LAST_WORDS_TIMEOUT, ServerProcess
-from haystack_integrations.tools.mcp.transports.stdio.transport import StdioTransport
+from haystack_integrations.tools.mcp.transports.stdio.process import _DRAIN_TIMEOUT, ServerProcess
+from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
 from tests.support.processes import is_alive
 from tests.support.waiting import LIMIT, wait_until_async
 
@@ -66,7 +66,7 @@ class TestStarting:
     @pytest.mark.parametrize("turns", range(12))
     def test_that_is_given_up_leaves_nothing(self, run, turns):
         async def hold(process: ServerProcess) -> None:
-            async with StdioTransport(process):
+            async with stdio_transport(process):
                 await asyncio.Event().wait()
 
         async def start() -> None:
@@ -123,7 +123,7 @@ class TestStarting:
 
         async def start() -> None:
             async with process_of("import sys; print(sys.stdin.readline()); sys.exit(3)") as process:
-                assert not process.has_ended()
+                assert not process.has_exited()
                 await process.write(b"hello\n")
                 assert await process.read_line() == b"hello"
                 assert await process.exit_code(LIMIT) == 3
@@ -137,7 +137,7 @@ class TestStarting:
                 os.kill(process._process.pid, 9)
                 os.waitpid(process._process.pid, 0)
                 assert await process.read_line() is None
-                assert process.has_ended()
+                assert process.has_exited()
                 await process._ended.wait()
 
         run(start())
@@ -222,7 +222,7 @@ print("last")
                 await wait_until_async(lambda: process._paused, "the pause")
                 (tmp_path / "paused").touch()
                 await process._ended.wait()
-                await asyncio.sleep(2 * _LAST_WORDS_TIMEOUT)  # nothing can be waited for: nothing may happen
+                await asyncio.sleep(2 * _DRAIN_TIMEOUT)  # nothing can be waited for: nothing may happen
                 lines = [await process.read_line() for _ in range(13)]
                 assert lines == [b"x" * 100_000] * 11 + [b"last", None]
 
@@ -244,7 +244,7 @@ for number in range(2000):
                     await asyncio.sleep(0)
                     turns += 1
 
-            async with StdioTransport(process) as (incoming, _):
+            async with stdio_transport(process) as (incoming, _):
                 assert await process.exit_code(LIMIT) == 0
                 other = asyncio.create_task(take_turns())
                 assert len([item async for item in incoming]) == 2000
@@ -263,7 +263,7 @@ sys.stdout.buffer.write(b'"method": "two"}\n{"jsonrpc"')
 """
 
         async def read() -> None:
-            transport = StdioTransport(ServerProcess(sys.executable, ["-c", script], {}, None))
+            transport = stdio_transport(ServerProcess(sys.executable, ["-c", script], {}, None))
             async with transport as (incoming, _):
                 assert [item.message.method async for item in incoming] == ["one", "two"]
                 with pytest.raises(anyio.EndOfStream):
@@ -318,10 +318,10 @@ for line in sys.stdin:
     def test_to_a_process_that_has_ended_is_refused(self, run):
         async def write() -> None:
             process = ServerProcess(sys.executable, ["-c", ""], {}, None)
-            async with StdioTransport(process) as (incoming, outgoing):
+            async with stdio_transport(process) as (incoming, outgoing):
                 assert [item async for item in incoming] == []
                 assert await process.exit_code(LIMIT) == 0
-                assert process.has_ended()
+                assert process.has_exited()
                 with pytest.raises(anyio.BrokenResourceError):
                     await outgoing.send(message("lost"))
                 await outgoing.aclose()
@@ -431,7 +431,7 @@ open(sys.argv[1], "w").close()
             process = ServerProcess("never-started", [], {}, None)
             await process.stop()
             process.end_children()
-            assert not process.has_ended()
+            assert not process.has_exited()
             assert await process.exit_code() is None
 
         run(stop())

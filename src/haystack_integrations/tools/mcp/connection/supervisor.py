@@ -56,13 +56,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-# One count for the whole process: the generations of a connection that was closed and opened again keep growing.
+# One counter for the whole process, so that the generations of a connection grow even after it was closed.
 _generations = itertools.count(1)
 
 
 class _SharedTask(Generic[T]):
     """
-    A task that several callers wait for, each as long as it likes. It is cancelled when the last one leaves.
+    A task that several callers wait for, each with its own timeout. It is cancelled when the last one gives up.
     """
 
     def __init__(self, coro: Coroutine[Any, Any, T]) -> None:
@@ -90,7 +90,7 @@ class _SharedTask(Generic[T]):
         finally:
             self._waiters -= 1
             if not self._waiters:
-                self._task.cancel()  # nothing to do with one that is done
+                self._task.cancel()  # does nothing if it is done
 
 
 class Supervisor:
@@ -132,14 +132,14 @@ class Supervisor:
     @property
     def state(self) -> ConnectionState:
         """
-        The state, derived. From any thread.
+        The state of the connection. From any thread.
         """
         if self._closed:
             return ConnectionState.CLOSED
         if self.is_ready():
             return ConnectionState.READY
         opening = self._opening
-        if opening is not None and opening.joinable and self._is_at_home():
+        if opening is not None and opening.joinable and self._loop_is_ours():
             return ConnectionState.CONNECTING
         return ConnectionState.LOST if self.generation else ConnectionState.IDLE
 
@@ -150,10 +150,10 @@ class Supervisor:
         :returns: True with an open session in a loop that runs.
         """
         session = self.session
-        return session is not None and session.is_open and self._is_at_home()
+        return session is not None and session.is_open and self._loop_is_ours()
 
-    def _is_at_home(self) -> bool:
-        # The loop of a parent process looks as if it were running.
+    def _loop_is_ours(self) -> bool:
+        # In a forked child, the loop of the parent looks as if it were running.
         return self._loop is not None and self._loop.is_running() and self._pid == os.getpid()
 
     def session_lost(self, session: Session, reason: str) -> None:
@@ -177,7 +177,7 @@ class Supervisor:
 
     async def ready_session(self, timeout: float) -> Session:
         """
-        Give the open session, opening one if there is none; concurrent callers share one opening.
+        Return the open session, or open one; concurrent callers share one attempt.
 
         :param timeout: How long this caller waits, in seconds.
         :returns: The session.
@@ -193,7 +193,7 @@ class Supervisor:
         try:
             return await self._opening.result(timeout)
         except TimeoutError as error:
-            if isinstance(error, MCPConnectionError):  # it is the opening that timed out, not the waiting for it
+            if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
             progress = self._newest.progress() if self._newest is not None else ""
             if self._last_attempt is not None:
@@ -207,13 +207,13 @@ class Supervisor:
         return kind(self.last_error, server_info=self.server_info, operation="connect")
 
     def _delay(self, attempt: int) -> float:
-        # Half of it is jitter, so that many clients do not come back to a restarted server all at once.
+        # Half of it is jitter, so that many clients do not return to a restarted server at the same moment.
         longest: float = min(self._max_delay, self._base_delay * 2**attempt)
         return longest * random.uniform(0.5, 1)  # noqa: S311
 
     async def _open(self) -> Session:
-        # A first session that cannot be opened is most likely a mistake, which the user wants to hear of at once. A
-        # session that was lost is worth waiting for.
+        # If the first session cannot be opened, the configuration is most likely wrong, which the user wants to know at
+        # once. A session that was lost is worth waiting for.
         retries = self.max_retries if self.generation else 0
         self._last_attempt = None
         for attempt in range(retries + 1):
@@ -231,7 +231,7 @@ class Supervisor:
     async def _open_once(self) -> Session:
         try:
             client = self.server_info.create_client()
-            # A server info of the user's own may leave them to its client.
+            # A custom server info may leave the retries to its client.
             self._set_retries(client)
             self._set_retries(self.server_info)
             session = self._newest = Session(client, owner=self)
@@ -325,7 +325,7 @@ class Supervisor:
                 except (CallNotDeliveredError, OutcomeUnknownError) as error:
                     may_have_run = may_have_run or isinstance(error, OutcomeUnknownError)
                     calling += now() - sent
-                    # A session that was lost is reopened at once, and then with a back-off of its own.
+                    # A lost session is reopened at once; opening has a back-off of its own.
                     pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
                     is_late = now() - started - calling + pause > connection_timeout
                     if attempt == self.max_retries or is_late or not _may_be_sent_again(error, may_repeat):
@@ -404,6 +404,6 @@ def _invocation_error(
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    # Whoever waited has the error; if everybody left, nobody wants it.
+    # Whoever waited has the error; without this, asyncio would log it if nobody did.
     if not task.cancelled():
         task.exception()

@@ -89,7 +89,7 @@ class StdioClient(SDKClient):
             self._process.end_children(at_once=True)
 
     def _has_died(self) -> bool:
-        return self._process is not None and self._process.has_ended()
+        return self._process is not None and self._process.has_exited()
 
     async def _post_mortem(self) -> str | None:
         if self._process is None:
@@ -97,8 +97,8 @@ class StdioClient(SDKClient):
         code = await self._process.exit_code()
         if code is None:
             return f"the server process closed its output{self._last_lines()}"
-        ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"the server process {ended}{self._last_lines()}"
+        exited = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"the server process {exited}{self._last_lines()}"
 
     def _explain(self, error: BaseException) -> str:
         for leaf in leaves(error):

@@ -23,22 +23,22 @@ from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrT
 
 logger = logging.getLogger(__name__)
 
-# What a server and what it started have to end, in seconds: after the end of its input, and again after SIGTERM. As
-# long as the SDK gives.
+# How long a server and its children may take to exit, in seconds: after the end of its input, and again after SIGTERM.
+# As long as the SDK allows.
 _GRACE = 2.0
 
-# How long the output of a process is read on after its end. Another process may hold the pipe, and keep it open.
-_LAST_WORDS_TIMEOUT = 0.2
+# How long the output is still read after the process has exited. A child of it may keep the pipe open.
+_DRAIN_TIMEOUT = 0.2
 
 _POLL_INTERVAL = 0.02
 
-# So many bytes of messages that nobody took yet are read; then the server has to wait.
+# When this many bytes of messages are read and not taken, the server has to wait.
 _READ_AHEAD = 1024 * 1024
 
 _STDIN, _STDOUT, _STDERR = range(3)
 
-# Process groups that were asked to end, because a server left them behind.
-_leaving: set[int] = set()
+# Process groups that servers left behind, and that were sent SIGTERM.
+_terminating: set[int] = set()
 
 
 class _Pipe(asyncio.Protocol):
@@ -69,9 +69,9 @@ class _Pipe(asyncio.Protocol):
 
 class _Descriptor:
     """
-    This end of a pipe, as the event loops take it: closed once.
+    Our end of a pipe, closed exactly once.
 
-    uvloop closes the number, and some time later the object, which may be somebody else's number by then.
+    uvloop closes the descriptor, and later the object, when the number may already be reused.
     """
 
     def __init__(self, file: Any, *, loop_closes_number: bool) -> None:
@@ -94,13 +94,14 @@ class _Descriptor:
 
 class ServerProcess:
     """
-    A server process with the lines it writes and reads, from its start to the end of what it left behind.
+    A server process and the lines it reads and writes, from its start until its children are gone, too.
 
-    It belongs to the event loop it was started in. States: new -> running -> over (nothing more is read: the process
-    ended, it closed its output, or a message could not be written whole) -> stopped.
+    It belongs to the event loop it was started in. States: new -> running -> output over (nothing more is read: the
+    process exited, it closed its output, or it did not take a whole message) -> stopped.
 
-    The event loops' own way of starting processes will not do: giving up in its midst loses hold of what was started,
-    uvloop's hands copies of the pipes to the process, whose ends are then not noticed, and asyncio's needs a thread.
+    The subprocess functions of the event loops do not do: a start that is cancelled midway loses the process, uvloop
+    passes copies of the pipes to the process, so that it does not notice when they are closed, and asyncio needs a
+    thread for each process.
     """
 
     def __init__(self, command: str, args: list[str], env: Mapping[str, str], cwd: str | None) -> None:
@@ -109,7 +110,7 @@ class ServerProcess:
 
         :param command: The command.
         :param args: Its arguments.
-        :param env: Its environment, over the few variables that every server inherits.
+        :param env: Its environment, on top of the few variables that every server inherits.
         :param cwd: Its working directory.
         """
         self._command = [command, *args]
@@ -123,10 +124,10 @@ class ServerProcess:
         self._connecting: asyncio.Task[None] | None = None
         self._pipes: dict[int, Any] = {}
         self._unconnected: deque[_Descriptor] = deque()
-        self._ended = asyncio.Event()
-        self._silent = asyncio.Event()
-        self._over = False
-        self._last_words: asyncio.TimerHandle | None = None
+        self._exited = asyncio.Event()
+        self._outputs_closed = asyncio.Event()
+        self._output_over = False
+        self._drain_timer: asyncio.TimerHandle | None = None
         self._outputs = {_STDOUT, _STDERR}
         self._paused = False
         self._lines: deque[bytes] = deque()
@@ -136,7 +137,7 @@ class ServerProcess:
 
     def describe(self) -> str:
         """
-        Name the process in log messages, without its arguments, which may be secret.
+        Name the process in log messages, without its arguments, which may contain secrets.
 
         :returns: A noun phrase.
         """
@@ -167,7 +168,7 @@ class ServerProcess:
             for file in (process.stdin, process.stdout, process.stderr):
                 self._unconnected.append(_Descriptor(file, loop_closes_number=foreign_loop))
             self._connecting = asyncio.create_task(self._connect_pipes())
-            await asyncio.shield(self._connecting)  # a few turns of the loop
+            await asyncio.shield(self._connecting)  # takes a few iterations of the loop
         except BaseException:
             self.end_children(at_once=True)
             if self._connecting is None or self._connecting.done():
@@ -179,12 +180,12 @@ class ServerProcess:
     async def _connect_pipes(self) -> None:
         loop = asyncio.get_running_loop()
         for fd, connect in enumerate((loop.connect_write_pipe, loop.connect_read_pipe, loop.connect_read_pipe)):
-            # What is given up while it is connected to is closed by the loop.
+            # The loop itself closes an end whose connecting fails.
             self._pipes[fd], _ = await connect(partial(_Pipe, fd, self), self._unconnected.popleft())
 
     def _watch(self) -> None:
         if self._process is None or self._process.poll() is not None:
-            self._note_end()
+            self._note_exit()
         elif self._pid_fd is None:
             loop = asyncio.get_running_loop()
             with contextlib.suppress(AttributeError, OSError):  # another system than Linux, an old kernel
@@ -193,13 +194,13 @@ class ServerProcess:
             if self._pid_fd is None:
                 loop.call_later(_POLL_INTERVAL, self._watch)
 
-    def _note_end(self) -> None:
+    def _note_exit(self) -> None:
         if self._pid_fd is not None:
             asyncio.get_running_loop().remove_reader(self._pid_fd)
             os.close(self._pid_fd)
             self._pid_fd = None
-        self._ended.set()
-        self._await_end_of_output()
+        self._exited.set()
+        self._drain_output()
 
     def take(self, data: bytes) -> None:
         """
@@ -207,8 +208,8 @@ class ServerProcess:
 
         :param data: The bytes.
         """
-        if self._over:
-            return  # it is still read, so that a full pipe does not keep the process from ending
+        if self._output_over:
+            return  # reading goes on, so that a full pipe does not keep the process from exiting
         first, *others = data.split(b"\n")
         self._line.append(first)
         for other in others:
@@ -233,38 +234,38 @@ class ServerProcess:
         """
         self._outputs.discard(fd)
         if not self._outputs:
-            self._silent.set()
+            self._outputs_closed.set()
         if fd == _STDOUT:
             self._end_of_output()
         elif fd == _STDIN:
             self.writable.set()
-            if exc is not None:  # a part of a message was not taken, so that it has no answer
-                self._await_end_of_output()
+            if exc is not None:  # the process did not take a whole message, so it will not answer it
+                self._drain_output()
 
-    def _await_end_of_output(self) -> None:
-        if self._last_words is not None:
-            self._last_words.cancel()
-        if not self._over:
-            self._last_words = asyncio.get_running_loop().call_later(_LAST_WORDS_TIMEOUT, self._end_of_last_words)
+    def _drain_output(self) -> None:
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+        if not self._output_over:
+            self._drain_timer = asyncio.get_running_loop().call_later(_DRAIN_TIMEOUT, self._end_of_drain)
 
-    def _end_of_last_words(self) -> None:
+    def _end_of_drain(self) -> None:
         if self._paused:  # there may be more to read
-            self._await_end_of_output()
+            self._drain_output()
         else:
             self._end_of_output()
 
     def _end_of_output(self) -> None:
-        self._over = True
+        self._output_over = True
         self._readable.set()
 
     async def read_line(self) -> bytes | None:
         """
         Take the next line of the standard output. To be awaited by one task at a time.
 
-        :returns: The line without its end, or None if there will be no more.
+        :returns: The line without its line break, or None at the end.
         """
         while not self._lines:
-            if self._over:
+            if self._output_over:
                 return None
             self._readable.clear()
             await self._readable.wait()
@@ -276,10 +277,10 @@ class ServerProcess:
 
     async def write(self, data: bytes) -> None:
         """
-        Hand a message to the process, once it has taken most of those before.
+        Write a message to the process, once it has read most of the earlier ones.
 
         :param data: The message.
-        :raises BrokenPipeError: If it takes none any more. Nothing of this one was written.
+        :raises BrokenPipeError: If the process takes no more messages. Nothing of this one was written.
         """
         while not self.writable.is_set():
             await self.writable.wait()
@@ -291,7 +292,7 @@ class ServerProcess:
             raise BrokenPipeError
 
     def _pipe(self, fd: int) -> Any:
-        # None once it is closed: uvloop's raise at whatever is done to them then.
+        # None once it is closed, because the closed pipes of uvloop raise at any use.
         pipe = self._pipes.get(fd)
         return None if pipe is None or pipe.is_closing() else pipe
 
@@ -302,37 +303,37 @@ class ServerProcess:
         pipe = self._pipe(_STDOUT)
         if pipe is not None:
             pipe.resume_reading()
-        if self._last_words is not None:
-            self._await_end_of_output()
+        if self._drain_timer is not None:
+            self._drain_output()
 
-    def has_ended(self) -> bool:
+    def has_exited(self) -> bool:
         """
-        Look whether the process has ended, ahead of the event loop.
+        Check whether the process has exited, ahead of the event loop.
 
-        :returns: True if it has for sure.
+        :returns: True if it certainly has.
         """
         return self._process is not None and self._process.poll() is not None
 
     async def exit_code(self, timeout: float = 1.0) -> int | None:
         """
-        Find out with which code the process ended, and read what it wrote last to its standard error.
+        Wait for the exit code, and for the last lines on standard error.
 
-        :param timeout: How long to wait for the end, in seconds.
-        :returns: The exit code (negative: the signal that killed it), or None if it still runs.
+        :param timeout: How long to wait for the exit, in seconds.
+        :returns: The exit code (negative: the signal that killed it), or None if the process still runs.
         """
         if self._process is None:
             return None
         with anyio.move_on_after(timeout):
-            await self._ended.wait()
-        if not self._ended.is_set():
+            await self._exited.wait()
+        if not self._exited.is_set():
             return None
-        with anyio.move_on_after(_LAST_WORDS_TIMEOUT):
-            await self._silent.wait()
+        with anyio.move_on_after(_DRAIN_TIMEOUT):
+            await self._outputs_closed.wait()
         return self._process.returncode
 
     async def stop(self) -> None:
         """
-        End the process: close its input, and if that does not help, ask it and then force it to.
+        End the process: close its input; if it stays, send SIGTERM, then SIGKILL.
 
         The order is the protocol's: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
         """
@@ -350,17 +351,17 @@ class ServerProcess:
                 if number is not None:
                     _signal_group(process.pid, number)
                 with anyio.move_on_after(_GRACE):
-                    await self._ended.wait()
+                    await self._exited.wait()
                     return
-            logger.warning("The MCP server {server} is still there after SIGKILL", server=self.describe())
+            logger.warning("The MCP server {server} still runs after SIGKILL", server=self.describe())
         finally:
             self._release()
 
     def _release(self) -> None:
-        if self._last_words is not None:
-            self._last_words.cancel()
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
         pipe = self._pipes.get(_STDIN)
-        if pipe is not None and pipe.get_write_buffer_size():  # closing it waits until all is written
+        if pipe is not None and pipe.get_write_buffer_size():  # close() would wait until everything is written
             pipe.abort()
         for pipe in self._pipes.values():
             pipe.close()
@@ -369,13 +370,13 @@ class ServerProcess:
         if self._process is not None:
             for file in (self._process.stdin, self._process.stdout, self._process.stderr):
                 if file is not None:
-                    file.close()  # there was no descriptor left to make it ours
+                    file.close()  # not a _Descriptor yet: there was no free number for its copy
 
     def end_children(self, *, at_once: bool = False) -> None:
         """
-        End what the process started and left behind, and the process if it was not stopped.
+        End the children that the process left behind, and the process itself if it was not stopped.
 
-        :param at_once: Whether to kill them; else they are asked to end, and have some time to do so.
+        :param at_once: Whether to kill them; otherwise they get SIGTERM, and SIGKILL 2 s later.
         """
         group, self._group = self._group, None
         if group is None:
@@ -383,8 +384,8 @@ class ServerProcess:
         if at_once:
             _signal_group(group, signal.SIGKILL)
         elif _signal_group(group, signal.SIGTERM):
-            _leaving.add(group)
-            asyncio.get_running_loop().call_later(_GRACE, _end_of_grace, group)
+            _terminating.add(group)
+            asyncio.get_running_loop().call_later(_GRACE, _kill_group, group)
 
 
 def _signal_group(group: int, number: int) -> bool:
@@ -395,27 +396,27 @@ def _signal_group(group: int, number: int) -> bool:
     return True
 
 
-def _end_of_grace(group: int) -> None:
-    if group in _leaving:
-        _leaving.discard(group)
+def _kill_group(group: int) -> None:
+    if group in _terminating:
+        _terminating.discard(group)
         _signal_group(group, signal.SIGKILL)
 
 
-async def end_those_left_behind() -> None:
+async def end_leftovers() -> None:
     """
-    Wait until what servers have left behind has ended, for as long as it is given, and kill the rest.
+    Wait until the processes that servers left behind have exited, within their grace period, and kill the rest.
     """
     try:
         async with asyncio.timeout(_GRACE):
-            while any(_signal_group(group, 0) for group in _leaving):
+            while any(_signal_group(group, 0) for group in _terminating):
                 await asyncio.sleep(_POLL_INTERVAL)
     except TimeoutError:
-        pass  # that is what they were given
+        pass  # the grace period is over
     finally:
-        for group in list(_leaving):
-            _end_of_grace(group)
+        for group in list(_terminating):
+            _kill_group(group)
 
 
-AsyncExecutor.before_shutdown.append(end_those_left_behind)
+AsyncExecutor.before_shutdown.append(end_leftovers)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leaving.clear)  # they are the parent's
+    os.register_at_fork(after_in_child=_terminating.clear)  # they belong to the parent
