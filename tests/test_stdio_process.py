@@ -138,7 +138,7 @@ class TestStarting:
                 os.waitpid(process._process.pid, 0)
                 assert await process.read_line() is None
                 assert process.has_exited()
-                await process._ended.wait()
+                await process._exited.wait()
 
         run(start())
 
@@ -221,7 +221,7 @@ print("last")
             async with process_of(script, str(tmp_path / "paused")) as process:
                 await wait_until_async(lambda: process._paused, "the pause")
                 (tmp_path / "paused").touch()
-                await process._ended.wait()
+                await process._exited.wait()
                 await asyncio.sleep(2 * _DRAIN_TIMEOUT)  # nothing can be waited for: nothing may happen
                 lines = [await process.read_line() for _ in range(13)]
                 assert lines == [b"x" * 100_000] * 11 + [b"last", None]
