@@ -18,8 +18,8 @@ from urllib.parse import quote, unquote
 PERMISSIVE_SCHEMA: Final[dict[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": True}
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-# Haystack's Tool runs `Draft202012Validator.check_schema`, which uses up to eight Python frames per level of JSON. For a
-# deeper schema it could raise a RecursionError when the caller's stack is already some hundred frames deep.
+# Haystack's Tool runs `Draft202012Validator.check_schema`, which uses up to eight Python frames per level of JSON. With
+# a deeper schema it could raise a RecursionError if the caller's stack is already some hundred frames deep.
 _MAX_NESTING: Final = 64
 _MAX_QUOTED: Final = 200
 
