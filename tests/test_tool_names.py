@@ -57,9 +57,7 @@ class TestNames:
         assert assign_tool_names([]) == {}
 
     def test_names_that_would_merge_are_rejected_with_both_and_the_way_out(self):
-        with pytest.raises(
-            ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'.*tool_names="
-        ):
+        with pytest.raises(ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'.*tool_names="):
             assign_tool_names(["a.b", "a/b"])
 
     def test_a_name_that_occurs_twice_is_rejected(self):

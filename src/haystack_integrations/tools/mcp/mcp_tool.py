@@ -248,9 +248,7 @@ class MCPTool(Connected, Tool):
 
     def warm_up(self) -> None:
         """
-        Connect and load the tool's definition.
-
-        Idempotent and cheap while the connection is open; reopens it if it was closed or lost.
+        Connect and load the tool's definition. For a tool of a toolset, warm up the whole toolset.
 
         :raises MCPConnectionError: If connecting fails.
         :raises MCPToolNotFoundError: If the server does not have the tool.
@@ -258,12 +256,12 @@ class MCPTool(Connected, Tool):
         """
         if self._toolset is not None:
             self._toolset.warm_up()
-        elif not self._is_warm():
-            self._load_or_leave(*self._connection.open())
+        else:
+            super().warm_up()
 
     async def warm_up_async(self) -> None:
         """
-        Connect and load the tool's definition without blocking the event loop.
+        Connect and load the tool's definition like `warm_up`, without blocking the event loop.
 
         :raises MCPConnectionError: As `warm_up`.
         :raises MCPToolNotFoundError: As `warm_up`.
@@ -271,8 +269,8 @@ class MCPTool(Connected, Tool):
         """
         if self._toolset is not None:
             await self._toolset.warm_up_async()
-        elif not self._is_warm():
-            self._load_or_leave(*await self._connection.open_async())
+        else:
+            await super().warm_up_async()
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]

@@ -188,32 +188,6 @@ class MCPToolset(Connected, Toolset):
             options=self.options,
         )
 
-    def warm_up(self) -> None:
-        """
-        Connect and load the tools.
-
-        Agents, pipelines and ToolInvokers call this; call it yourself to have the tools before. Idempotent and cheap
-        while the connection is open; reopens it if it was closed or lost.
-
-        :raises MCPConnectionError: If connecting fails.
-        :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names`.
-        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
-            name, or the schema of a tool in `tool_names` is unusable.
-        """
-        if not self._is_warm():
-            self._load_or_leave(*self._connection.open())
-
-    async def warm_up_async(self) -> None:
-        """
-        Connect and load the tools without blocking the event loop.
-
-        :raises MCPConnectionError: As `warm_up`.
-        :raises MCPToolNotFoundError: As `warm_up`.
-        :raises ValueError: As `warm_up`.
-        """
-        if not self._is_warm():
-            self._load_or_leave(*await self._connection.open_async())
-
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         with self._lock():
             # Listings of two sessions may arrive out of order; the newer one wins.

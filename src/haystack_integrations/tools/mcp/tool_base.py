@@ -77,14 +77,6 @@ class Connected:
     _generation: int
 
     @abstractmethod
-    def warm_up(self) -> None:
-        """Connect if necessary and load the tool definitions."""
-
-    @abstractmethod
-    async def warm_up_async(self) -> None:
-        """Connect if necessary and load the tool definitions, without blocking the event loop."""
-
-    @abstractmethod
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         """Use the tool definitions that the server listed in session number `generation`."""
 
@@ -144,6 +136,32 @@ class Connected:
 
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
+
+    def warm_up(self) -> None:
+        """
+        Connect and load the tool definitions.
+
+        Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
+        it was closed or lost.
+
+        :raises MCPConnectionError: If connecting fails.
+        :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
+        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
+            name, or the schema of a tool that was requested by name is unusable.
+        """
+        if not self._is_warm():
+            self._load_or_leave(*self._connection.open())
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect and load the tool definitions like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: As `warm_up`.
+        :raises MCPToolNotFoundError: As `warm_up`.
+        :raises ValueError: As `warm_up`.
+        """
+        if not self._is_warm():
+            self._load_or_leave(*await self._connection.open_async())
 
     def _load_or_leave(self, generation: int, definitions: list[types.Tool]) -> None:
         try:
