@@ -108,8 +108,9 @@ def _as_toolset(tools: Any) -> Toolset | None:
 
 
 def _trace_dict(part: Tool | Toolset) -> dict[str, Any]:
-    if hasattr(part, "_to_trace_dict"):
-        traced: dict[str, Any] = part._to_trace_dict()
+    to_trace_dict = getattr(part, "_to_trace_dict", None)
+    if to_trace_dict is not None:
+        traced: dict[str, Any] = to_trace_dict()
         return traced
     if type(part) is Toolset:
         return {"type": generate_qualified_class_name(Toolset), "data": {"tools": [_trace_dict(tool) for tool in part]}}

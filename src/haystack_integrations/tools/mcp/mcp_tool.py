@@ -55,7 +55,7 @@ _CLIENTS = ("MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient")
 
 
 def __getattr__(name: str) -> Any:
-    # The clients import the MCP SDK, which takes long; so they are imported only on demand.
+    # The clients import the slow MCP SDK, so they are imported only on demand.
     if name in _CLIENTS:
         return getattr(importlib.import_module("haystack_integrations.tools.mcp"), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
@@ -70,7 +70,7 @@ class MCPTool(Connected, Tool):
     `result_format` says.
 
     All tools of a process with equal server infos share one supervised connection. It is opened at `warm_up` or at the
-    first call, and reopened when it was lost.
+    first call, and reopened after a loss.
 
     State mapping: `inputs_from_state` and `outputs_to_state` connect the tool to the State of an Agent. With
     `outputs_to_state`, or an `outputs_to_string` with a `source`, `invoke` returns a dictionary: the structured content
@@ -121,8 +121,8 @@ class MCPTool(Connected, Tool):
         """
         Initialize the MCP tool.
 
-        :param name: Name of the tool on the server. The `name` of the Tool is the same, with characters that providers
-            of language models refuse replaced (allowed are letters, digits, `_` and `-`, at most 64).
+        :param name: Name of the tool on the server. The `name` of the Tool is the same, adapted to what providers of
+            language models accept: letters, digits, `_` and `-`, at most 64 characters.
         :param server_info: How to reach the server.
         :param description: Custom description. Default: the server's description.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
@@ -419,6 +419,16 @@ class MCPTool(Connected, Tool):
             "outputs_to_state": self.outputs_to_state,
         }
         return {**parameters, **self.options.changed()}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a tool without connecting; with `eager_connect` it connects at warm-up.
+
+        :param data: The result of `to_dict`.
+        :returns: The tool.
+        """
+        return cls._load_dict(data)
 
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:

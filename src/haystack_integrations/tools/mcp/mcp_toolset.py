@@ -9,7 +9,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from haystack import logging
 from haystack.tools.tool import Tool
@@ -366,6 +366,16 @@ class MCPToolset(Connected, Toolset):
             "outputs_to_string": self.outputs_to_string or None,
         }
         return {**parameters, **self.options.changed()}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a toolset without connecting; with `eager_connect` it connects at warm-up.
+
+        :param data: The result of `to_dict`.
+        :returns: The toolset.
+        """
+        return cls._load_dict(data)
 
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:

@@ -57,22 +57,21 @@ def redact_args(args: Iterable[str]) -> list[str]:
     :param args: The arguments.
     :returns: The redacted arguments.
     """
-    shown: list[str] = []
+    redacted: list[str] = []
     hide_next = False
     for arg in args:
         hidden = hide_next and not arg.startswith("-")
-        redacted = REDACTED if hidden else _redact_arg(arg)
-        shown.append(redacted)
+        redacted.append(REDACTED if hidden else _redact_arg(arg))
         hide_next = arg.startswith("-") and "=" not in arg and _SECRET_NAME.search(arg) is not None
-    return shown
+    return redacted
 
 
 def _redact_arg(arg: str) -> str:
     # Everything after the first secret-sounding name is redacted: only the server knows where the value ends.
     secret = next((match for match in _ASSIGNMENT.finditer(arg) if _SECRET_NAME.search(match["name"])), None)
-    shown = arg if secret is None else arg[: secret.end()]
-    shown = redact_url(shown) if "://" in shown else shown
-    return shown if secret is None or shown.endswith(REDACTED) else f"{shown}{REDACTED}"
+    redacted = arg if secret is None else arg[: secret.end()]
+    redacted = redact_url(redacted) if "://" in redacted else redacted
+    return redacted if secret is None or redacted.endswith(REDACTED) else f"{redacted}{REDACTED}"
 
 
 def redact(value: Any) -> Any:

@@ -274,14 +274,7 @@ class Connected:
         return {"type": generate_qualified_class_name(type(self)), "data": data}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """
-        Deserialize from a dictionary, without starting or connecting anything; `eager_connect` takes effect at warm-up.
-
-        :param data: The result of `to_dict`.
-        :returns: The tool or toolset.
-        :raises ValueError: If the data contains invalid parameters.
-        """
+    def _load_dict(cls, data: dict[str, Any]) -> Self:
         parameters = dict(data["data"])
         parameters["server_info"] = server_info_from_dict(parameters["server_info"])
         for parameter in HANDLER_PARAMETERS:

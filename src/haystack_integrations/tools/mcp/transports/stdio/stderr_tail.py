@@ -53,9 +53,9 @@ class StderrTail:
         """
         text = self._unfinished + self._decoder.decode(data).replace("\r", "\n")
         *lines, self._unfinished = (line[: self._kept_length] for line in text.split("\n"))
-        shown = [text for line in lines if (text := self._clean(line, is_whole=len(line) < self._kept_length))]
-        self._lines.extend(shown)
-        return shown
+        cleaned = [text for line in lines if (text := self._clean(line, is_whole=len(line) < self._kept_length))]
+        self._lines.extend(cleaned)
+        return cleaned
 
     def text(self) -> str:
         """
