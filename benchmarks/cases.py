@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is measured, how often, and what is to be reached."""
+"""The benchmark cases: what is measured, how often, and the targets."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,7 +14,7 @@ MAIN_SUBJECTS = (FLOOR, OURS, UPSTREAM)
 SLOW_SERVERS, SLOW_START = 10, 0.3
 SINGLE_TOOLS = 20
 CALLED_TOOLS = 3
-"""`echo`, `sleep` and `big`, which every server has beside the generated ones."""
+"""`echo`, `sleep` and `big`, which every server has besides the generated tools."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Repeats:
     """How often a case is measured."""
 
     rounds: int
-    """Turns of every subject."""
+    """Number of turns per subject."""
     n: int = 1
-    """Units in a turn, of which the subject reports the median."""
+    """Units per turn. The subject reports their median."""
     upstream_rounds: int | None = None
-    """2.1.1 takes part in the first so many rounds only, where it takes very long."""
+    """Limits 2.1.1 to this number of rounds, in cases where it is very slow."""
 
 
 @dataclass(frozen=True)
@@ -36,30 +36,30 @@ class Case:
     name: str
     title: str
     request: dict[str, Any]
-    """What the workers are asked for; `target` and `targets` are added by the driver."""
+    """The request to the workers. The driver adds `target` and `targets`."""
     quick: Repeats | None
     full: Repeats
     server: Literal["stdio", "http", "slow", "none"] = "stdio"
     generated_tools: int = 0
     subjects: tuple[str, ...] = MAIN_SUBJECTS
     at_most: dict[str, float] = field(default_factory=dict)
-    """Targets: the ratio of `ours` to the named subject (or row) that is not to be exceeded."""
+    """Targets: the highest ratio of `ours` to the named subject or row."""
 
     @property
     def connects(self) -> bool:
-        """Whether connecting is what the case measures; all others share a connection that stays open."""
+        """Whether the case measures connecting. All other cases share a connection that stays open."""
         return self.request["case"] in {"warm_up_one", "warm_up_many", "warm_up_many_async", "single_tools", "toolset"}
 
     @property
     def needs_fresh_tools(self) -> bool:
-        """Whether every round needs other tools: a cache by content would make the second another measurement."""
+        """Whether every round needs different tools, because a cache by content would speed up the second round."""
         return self.request["case"] == "toolset"
 
 
 def _call(
     name: str, title: str, request: dict[str, Any], server: Literal["stdio", "http"], quick: int, full: int, **more: Any
 ) -> Case:
-    """A case of single calls; `quick` and `full` are the calls in a turn."""
+    """A case of single calls. `quick` and `full` are the numbers of calls per turn."""
     subjects = SUBJECTS if more.pop("uvloop_matters", False) else MAIN_SUBJECTS
     return Case(name, title, request, Repeats(15, quick), Repeats(30, full), server, subjects=subjects, **more)
 
@@ -80,7 +80,7 @@ def _single_calls() -> list[Case]:
         ]  # fmt: skip
     single = {"via": "tool", **echo}
     cases += [
-        _call("call-sync-tool", "the same of an MCPTool, stdio", {"case": "call", **single}, "stdio", 30, 50),
+        _call("call-sync-tool", "one call of a single MCPTool, stdio", {"case": "call", **single}, "stdio", 30, 50),
         _call("call-async-tool", "… async", {"case": "call_async", **single}, "stdio", 30, 50),
         _call("call-ainvoke", "… through ainvoke", {"case": "call_async", **single, "via": "ainvoke"}, "stdio", 30, 50),
     ]

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How long a fresh process needs until it has its tools: prints the seconds that MCP adds to `import haystack.tools`.
+Prints the seconds that a new process needs for its MCP tools, in addition to `import haystack.tools`.
 
-The pipeline is loaded twice, first without tools, so that what Haystack itself imports for an Agent is not counted.
+The pipeline is loaded twice, first without tools, so that Haystack's own imports for an Agent do not count.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def with_the_sdk_alone() -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the answer as JSON."""
+    """Print the times as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--subject", choices=["ours", "upstream", "floor"], required=True)
     print(json.dumps(with_the_sdk_alone() if parser.parse_args().subject == "floor" else with_the_package()))

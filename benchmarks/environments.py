@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-"""The virtual environments of the subjects. They share an import path, so each has its own, built once."""
+"""The virtual environments of the subjects: separate ones, because this package and 2.1.1 have the same import path."""
 
 import hashlib
 import json
@@ -19,11 +19,11 @@ ENVIRONMENTS = BENCHMARKS / ".envs"
 
 UPSTREAM = "mcp-haystack==2.1.1"
 COMMON = ["haystack-ai>=3,<4", "mcp>=2.3,<3", "psutil"]
-"""Both environments get the same versions of these, and of everything these need."""
+"""Both environments get the same versions of these and of their dependencies."""
 
 
 def python_of(name: str) -> Path:
-    """The interpreter of an environment."""
+    """Path of an environment's interpreter."""
     folder = ENVIRONMENTS / name
     return folder / "Scripts" / "python.exe" if os.name == "nt" else folder / "bin" / "python"
 
@@ -38,7 +38,7 @@ def _run(*command: str | Path) -> str:
 
 def _build(name: str, requirements: list[str], *, made_from: str) -> bool:
     """
-    Build an environment unless it is there and made from the same input.
+    Build an environment, unless it exists and its requirements have not changed.
 
     :returns: Whether it was built.
     """
@@ -62,13 +62,13 @@ def _metadata() -> str:
 
 def build_environments(*, ours_path: Path | None, upstream: bool) -> None:
     """
-    Build what is missing.
+    Build the environments that are missing or out of date.
 
-    :param ours_path: Take this package's modules from this folder instead of installing the checkout.
-    :param upstream: Whether mcp-haystack 2.1.1 is measured too.
+    :param ours_path: Import this package from this folder instead of installing the checkout.
+    :param upstream: Whether to build the environment of mcp-haystack 2.1.1, too.
     """
     ENVIRONMENTS.mkdir(exist_ok=True)
-    # Editable, so that an edited file is measured without building the environment again.
+    # Editable, so that changes of the code do not require a new environment.
     package = ["--editable", f"{PROJECT}[fast]"] if ours_path is None else ["anyio", "httpx-sse", "uvloop"]
     _build("ours", [*package, *COMMON], made_from=_metadata() if ours_path is None else "")
     if not upstream:
@@ -80,7 +80,7 @@ def build_environments(*, ours_path: Path | None, upstream: bool) -> None:
 
 
 def describe_environments() -> dict[str, str]:
-    """The versions that the figures were measured with."""
+    """The versions of Python, Haystack and the SDK in the environments."""
     code = (
         "import json, platform; from importlib.metadata import version;"
         "print(platform.python_version(), *(f'{name} {version(name)}' for name in ('haystack-ai', 'mcp')), sep=', ')"

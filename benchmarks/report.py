@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-"""From measurements to a table, and from targets to a verdict."""
+"""Makes a table from the measurements, and checks them against the targets."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -13,14 +13,14 @@ from cases import FLOOR, OURS, OURS_ASYNCIO, SUBJECTS, UPSTREAM, Case
 
 @dataclass
 class Row:
-    """What was measured in one case: seconds of every subject in every round (None: no answer in this round)."""
+    """The measurements of one case: the seconds of every subject in every round, or None for a round without answer."""
 
     name: str
     title: str
     unit: str = "s"
     rounds: dict[str, list[float | None]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    """Why a subject has no figures."""
+    """Reasons why subjects have no figures."""
     at_most: dict[str, float] = field(default_factory=dict)
 
     def add(self, subject: str, value: float | None) -> None:
@@ -34,9 +34,9 @@ class Row:
 
     def ratio(self, subject: str, to: str) -> float | None:
         """
-        The median, over the rounds, of how a subject compares with another in the same round.
+        The median over the rounds of the ratio of two subjects in the same round.
 
-        The machine is slower in some minutes than in others; two neighbours in time saw the same machine.
+        The speed of the machine varies over time, but hardly within a round.
         """
         pairs = zip(self.rounds.get(subject, ()), self.rounds.get(to, ()), strict=False)
         ratios = [one / other for one, other in pairs if one is not None and other]
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target and what became of it."""
+    """A target and whether it was reached."""
 
     row: str
     what: str
@@ -62,13 +62,13 @@ class Report:
         self.rows: dict[str, Row] = {}
 
     def row(self, case: Case) -> Row:
-        """The row of a case, which is made if it is not there."""
+        """The row of a case, created if necessary."""
         return self.rows.setdefault(case.name, Row(case.name, case.title, at_most=dict(case.at_most)))
 
     def figure(self, case: Case, subject: str, name: str, value: float) -> None:
-        """Add what a case showed beside its time."""
+        """Add a figure that a case reports in addition to its time."""
         titles = {
-            "stall": ("… the caller's loop stood still for", "s"),
+            "stall": ("… longest stall of the caller's loop", "s"),
             "processes": ("… processes", ""),
             "megabytes": ("… their memory", "MB"),
             "import": ("the import alone", "s"),
@@ -80,10 +80,10 @@ class Report:
 
     def add_linearity(self) -> None:
         """
-        What one more tool costs in a large toolset, compared with a small one.
+        Compare the cost of one more tool in a large toolset and in a small one.
 
-        Quadratic cost would give 5.5. Linear cost is seen as up to 2, because only many tools are worth a full garbage
-        collection, which the smaller toolsets escape.
+        Quadratic cost gives 5.5. Linear cost gives up to 2, because only large toolsets trigger a full garbage
+        collection.
         """
         for server in ("stdio", "http"):
             sizes = (100, 1_000, 5_000)
@@ -102,7 +102,7 @@ class Report:
                 self.rows[key] = row
 
     def _compare(self, row: Row, to: str) -> float | None:
-        """What a target of a row is about; `to` is a subject, or names another row."""
+        """The value to compare with a target. `to` is a subject or the name of another row."""
         if to == "limit":
             return row.typical(OURS)
         if to in SUBJECTS:
@@ -116,7 +116,7 @@ class Report:
         return ours / reference if ours is not None and reference else None
 
     def verdicts(self, tolerance: float) -> list[Verdict]:
-        """Every target, and that nothing is slower than 2.1.1."""
+        """The verdict on every target, including that nothing is slower than 2.1.1."""
         found = []
         for row in self.rows.values():
             if OURS in row.notes:
@@ -130,14 +130,14 @@ class Report:
             for to, limit in targets.items():
                 value = self._compare(row, to)
                 if value is None:
-                    continue  # That subject or row was left out of this run.
+                    continue  # This run does not include that subject or row.
                 what = OURS if to == "limit" else f"{OURS} / {to}"
                 allowed = limit if row.unit == "" else limit * (1 + tolerance)
                 found.append(Verdict(row.name, what, value, limit, passed=value <= allowed))
         return found
 
     def as_json(self, tolerance: float) -> dict:
-        """Everything, for machines."""
+        """All measurements and verdicts."""
         return {
             "environments": self.environments,
             "rows": [
@@ -152,7 +152,7 @@ class Report:
         }
 
     def table(self, tolerance: float) -> str:
-        """A Markdown table, one row a case."""
+        """A Markdown table with one row per case."""
         head = [
             "case", "", FLOOR, OURS, "… no uvloop", UPSTREAM, f"{OURS} / {FLOOR}", f"… no uvloop / {FLOOR}",
             f"{OURS} / {UPSTREAM}", "target",
@@ -173,7 +173,7 @@ class Report:
         return _markdown([head, *lines])
 
     def failures(self) -> list[str]:
-        """Subjects that gave no answer, and the last line of what they said instead."""
+        """Subjects that gave no answer, with the last line of their error."""
         return [
             f"{row.name}, {name}: {note.strip().splitlines()[-1]}"
             for row in self.rows.values()
@@ -182,7 +182,7 @@ class Report:
 
 
 def _worth_saying(verdict: Verdict) -> bool:
-    """That something is faster than 2.1.1 can be seen from its column."""
+    """Whether to show a verdict. The table has a column that shows what is faster than 2.1.1."""
     return not verdict.passed or verdict.what != f"{OURS} / {UPSTREAM}"
 
 

@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Measure this package against mcp-haystack 2.1.1 and against the SDK's client behind a thread hop.
+Compare this package with mcp-haystack 2.1.1 and with the bare SDK client on a background thread.
 
-    python benchmarks/run.py                         # everything, about 8 minutes
+    python benchmarks/run.py                         # everything, about 9 minutes
     python benchmarks/run.py --quick --check         # about two minutes; fails when a target is missed
     python benchmarks/run.py --cases 'call-*' 'agent*'
 
-Standard library only; the environments of the subjects are built in benchmarks/.envs.
+Needs only the standard library; the environments of the subjects are built in benchmarks/.envs.
 """
 
 import argparse
@@ -43,7 +43,7 @@ from environments import BENCHMARKS, ENVIRONMENTS, build_environments, describe_
 from report import Report
 
 ANSWER_WITHIN = 120.0
-"""Seconds after which a subject that does not answer is ended. The longest measurement there is takes about 20."""
+"""Seconds after which a subject that does not answer is killed. The longest measurement takes about 20."""
 
 WORKERS = {
     FLOOR: ("ours", ["--subject", "floor"]),
@@ -51,15 +51,15 @@ WORKERS = {
     OURS_ASYNCIO: ("ours", ["--subject", "ours", "--no-uvloop"]),
     UPSTREAM: ("upstream", ["--subject", "upstream"]),
 }
-"""The environment that a subject runs in, and what its worker is told."""
+"""The environment of each subject, and the arguments of its worker."""
 
 
 class NoAnswerError(Exception):
-    """A subject could not do what it was asked for."""
+    """A subject could not answer a request."""
 
 
 class Worker:
-    """A subject's process. It is started when it is first asked, and again after it had to be ended."""
+    """The process of a subject. The next request starts it if it is not running."""
 
     def __init__(self, subject: str, environment: dict[str, str], log: IO[str]) -> None:
         self._subject = subject
@@ -100,7 +100,7 @@ class Worker:
         return answer
 
     def close_connections(self) -> None:
-        """Close what earlier requests left open."""
+        """Close the connections that earlier requests left open."""
         if self._process is not None:
             self.ask({"case": "close"})
 
@@ -109,10 +109,10 @@ class Worker:
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # It ended by itself in this moment.
+            pass  # It has just exited.
 
     def end(self) -> None:
-        """Let the process close its connections, and make sure that it is gone."""
+        """Let the process close its connections and exit; kill it if it does not."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -125,7 +125,7 @@ class Worker:
 
 @contextmanager
 def http_server(environment: dict[str, str], *options: str) -> Iterator[str]:
-    """A running HTTP server's URL."""
+    """Run an HTTP server and yield its URL."""
     command = [python_of("ours"), BENCHMARKS / "server.py", "--transport", "http", *options]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
@@ -138,7 +138,7 @@ def http_server(environment: dict[str, str], *options: str) -> Iterator[str]:
 
 
 def measure_cold_start(subject: str, environment: dict[str, str]) -> dict[str, Any]:
-    """Measure in a new process, which is the point."""
+    """Measure a cold start, in a new process."""
     venv, options = WORKERS[subject]
     command = [python_of(venv), BENCHMARKS / "cold_start.py", *options[:2]]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -149,14 +149,14 @@ def measure_cold_start(subject: str, environment: dict[str, str]) -> dict[str, A
 
 
 class Run:
-    """One interleaved run over the chosen cases and subjects."""
+    """A run over the chosen cases, in which the subjects take turns."""
 
     def __init__(
         self, subjects: list[str], environment: dict[str, str], ours_path: Path | None, log: IO[str], report: Report
     ) -> None:
         self._subjects = subjects
         self._environment = environment
-        # On the path of nobody else: 2.1.1 has the same import path.
+        # Only for our subjects, because 2.1.1 has the same import path.
         ours = environment | ({"PYTHONPATH": str(ours_path.resolve())} if ours_path else {})
         self._environments = {subject: ours if WORKERS[subject][0] == "ours" else environment for subject in subjects}
         self._workers = {subject: Worker(subject, self._environments[subject], log) for subject in subjects}
@@ -165,18 +165,18 @@ class Run:
         self._common_url = ""
 
     def measure(self, case: Case, repeats: Repeats) -> None:
-        """Let the subjects take turns."""
+        """Measure a case with all subjects, in turns."""
         subjects = [subject for subject in case.subjects if subject in self._subjects]
         row = self._report.row(case)
         if case.connects:
             self._close_connections()
-        if case.server == "none":  # The first time, the modules are compiled.
+        if case.server == "none":  # Not counted: the first start compiles the modules.
             for subject in subjects:
                 self._measure_one(case, subject, {})
         for number in range(repeats.rounds):
             with self._targets_of(case, seed=number if case.needs_fresh_tools else 0) as targets:
                 request = {**case.request, **targets, "n": repeats.n}
-                # Nobody is always first, and nobody always comes after the one that heats the machine.
+                # Each round starts with another subject, so that a subject's position favours none.
                 shift = number % len(subjects) if subjects else 0
                 for subject in subjects[shift:] + subjects[:shift]:
                     sits_out = repeats.upstream_rounds is not None and number >= repeats.upstream_rounds
@@ -203,7 +203,7 @@ class Run:
 
     @contextmanager
     def _targets_of(self, case: Case, seed: int) -> Iterator[dict[str, Any]]:
-        """What a request says about the servers of its case."""
+        """Run the servers of a case and yield the targets for its requests."""
         python = str(python_of("ours"))
         options = ["--tools", str(case.generated_tools), "--seed", str(seed)]
         if case.server == "http" and case.connects:
@@ -214,35 +214,35 @@ class Run:
             yield {"target": {"url": self._common_url}}
         elif case.server == "slow":
             args = ["-I", "-S", str(BENCHMARKS / "slow_server.py"), str(SLOW_START)]
-            # A different argument each, or a bridge that shares connections would start a single server.
+            # Different arguments, because a bridge that shares connections would otherwise start only one server.
             targets = [{"command": python, "args": [*args, f"number-{number}"]} for number in range(SLOW_SERVERS)]
             yield {"target": targets[0], "targets": targets}
         else:
             yield {"target": {"command": python, "args": [str(BENCHMARKS / "server.py"), *options]}}
 
     def end(self) -> None:
-        """End the workers and the server."""
+        """Stop the workers and the servers."""
         for worker in self._workers.values():
             worker.end()
         self._servers.close()
 
 
 def parse_options() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, no toolset of 5,000")
     parser.add_argument("--cases", nargs="+", metavar="PATTERN", help="only cases whose names match one of these")
     parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=SUBJECTS)
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--tolerance", type=float, default=0.05, help="how much a target may be missed by (0.05: 5 %%)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured to this file")
+    parser.add_argument("--tolerance", type=float, default=0.05, help="how far a target may be missed (0.05: 5 %%)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all measurements to this file")
     parser.add_argument("--ours-path", type=Path, help="take the package from this folder instead of installing it")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")
     return parser.parse_args()
 
 
 def chosen_cases(options: argparse.Namespace) -> list[tuple[Case, Repeats]]:
-    """What to measure, and how often."""
+    """The cases to measure, and how often."""
     patterns = options.cases or ["*"]
     cases = [case for case in CASES if any(fnmatch(case.name, pattern) for pattern in patterns)]
     repeats = [(case, case.quick if options.quick else case.full) for case in cases]
@@ -250,7 +250,7 @@ def chosen_cases(options: argparse.Namespace) -> list[tuple[Case, Repeats]]:
 
 
 def main() -> int:
-    """Measure, print, judge."""
+    """Measure the cases, print the table and check the targets."""
     options = parse_options()
     cases = chosen_cases(options)
     if options.list:
@@ -259,7 +259,7 @@ def main() -> int:
     build_environments(ours_path=options.ours_path, upstream=UPSTREAM in options.subjects)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["HAYSTACK_TELEMETRY_ENABLED"] = "False"
-    # Compiled modules as any user has them, and the checkout stays clean.
+    # Use compiled modules, as users do, but keep them out of the checkout.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPYCACHEPREFIX"] = str(ENVIRONMENTS / "compiled")
 

@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-"""A chat generator that needs no model: it asks for tool calls once and then says that it is done."""
+"""A chat generator without a model: it requests tool calls once and then answers."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ from haystack.dataclasses import ChatMessage, ToolCall
 @component
 class ScriptedChatGenerator:
     """
-    Ask for `calls` calls of one tool in the first step, and finish in the second.
+    Requests `calls` calls of one tool in the first step, and finishes in the second.
 
     :param tool_name: The tool to call.
     :param arguments: The arguments of every call.
-    :param calls: How many calls to ask for in one message.
+    :param calls: Number of calls in the one message.
     """
 
     def __init__(self, tool_name: str = "echo", arguments: dict[str, Any] | None = None, calls: int = 8) -> None:
-        """Take the script."""
+        """Store the script."""
         self.tool_name = tool_name
         self.arguments = arguments or {"text": "hello"}
         self.calls = calls
@@ -34,10 +34,10 @@ class ScriptedChatGenerator:
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, list[ChatMessage]]:  # noqa: ARG002
-        """Give the scripted reply."""
+        """Return the scripted reply."""
         return self._reply(messages)
 
     @component.output_types(replies=list[ChatMessage])
     async def run_async(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, list[ChatMessage]]:  # noqa: ARG002
-        """Give the scripted reply."""
+        """Return the scripted reply."""
         return self._reply(messages)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The MCP server that the benchmarks call: `echo`, `sleep`, `big`, and any number of generated tools nobody calls.
+The MCP server for the benchmarks: the tools `echo`, `sleep` and `big`, and any number of tools that nobody calls.
 
     python server.py --tools 1000                 # over stdio
-    python server.py --transport http             # prints its URL, ends when its stdin is closed
+    python server.py --transport http             # prints its URL; exits when its stdin is closed
 """
 
 import argparse
@@ -25,7 +25,7 @@ from mcp.server.stdio import stdio_server
 
 
 def generated_schema(salt: str) -> dict[str, Any]:
-    """A schema of the size real servers have. `salt` makes every one different, so that no cache by content helps."""
+    """A schema of realistic size. `salt` makes each one different, so that caching by content has no effect."""
     return {
         "type": "object",
         "properties": {
@@ -41,7 +41,7 @@ def generated_schema(salt: str) -> dict[str, Any]:
 
 
 def tool_list(generated: int, seed: int) -> list[types.Tool]:
-    """The three tools that are called, and `generated` more."""
+    """The three tools that are called, and `generated` others."""
     called = [
         types.Tool(
             name="echo",
@@ -70,7 +70,7 @@ def tool_list(generated: int, seed: int) -> list[types.Tool]:
 
 
 def build_server(generated: int, seed: int) -> Server[Any]:
-    """A low-level server, so that as little as possible of a call's time is the server's."""
+    """A low-level server, so that the server takes as little as possible of a call's time."""
     listing = types.ListToolsResult(tools=tool_list(generated, seed))
     line = "All work and no play makes a benchmark a dull boy; \u00e4 is not ASCII.\n"
     texts: dict[int, str] = {}
@@ -106,18 +106,18 @@ async def serve_stdio(server: Server[Any]) -> None:
 def serve_http(server: Server[Any]) -> None:
     """Serve Streamable HTTP on a free port and print the URL."""
 
-    def end_with_the_parent() -> None:
+    def exit_with_the_parent() -> None:
         sys.stdin.read()
         os._exit(0)
 
-    # asyncio turns Nagle's algorithm off for sockets that say they are TCP, and create_server() leaves that field empty:
-    # every answer of two packets would then wait 40 ms for an acknowledgement.
+    # asyncio disables Nagle's algorithm only for sockets created with IPPROTO_TCP, which create_server() does not do. Every
+    # response of two packets would then wait 40 ms for an acknowledgement.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(1024)
-    threading.Thread(target=end_with_the_parent, daemon=True).start()
+    threading.Thread(target=exit_with_the_parent, daemon=True).start()
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
-    # uvicorn would take uvloop where it is installed; the server is to be the same in every environment.
+    # uvicorn would use uvloop if it is installed, but the server must be the same in every environment.
     config = uvicorn.Config(server.streamable_http_app(), loop="asyncio", log_level="error", access_log=False)
     uvicorn.Server(config).run(sockets=[listener])
 
@@ -126,7 +126,7 @@ def main() -> None:
     """Parse the command line and serve."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--transport", choices=["stdio", "http"], default="stdio")
-    parser.add_argument("--tools", type=int, default=0, help="generated tools beside echo, sleep and big")
+    parser.add_argument("--tools", type=int, default=0, help="generated tools besides echo, sleep and big")
     parser.add_argument("--seed", type=int, default=0, help="another seed gives other generated tools")
     options = parser.parse_args()
     server = build_server(options.tools, options.seed)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A stdio MCP server that takes some time to start and next to no CPU while it does.
+A stdio MCP server that starts slowly but uses hardly any CPU for it.
 
-Ten of them start at once on two cores, so it cannot be the SDK's server: importing that takes 0.6 s of CPU each, and the
-benchmark would measure Python importing modules. Standard library only, to be run as `python -I -S slow_server.py 0.3`.
+It does not use the SDK: importing that takes 0.6 s of CPU, and with ten servers at once on two cores the benchmark would
+measure imports. It needs only the standard library; run it as `python -I -S slow_server.py 0.3`.
 """
 
 import json

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is measured: three ways to call an MCP tool from Haystack.
+The subjects of the benchmarks: three ways to call an MCP tool from Haystack.
 
-`HaystackSubject` goes through `haystack_integrations.tools.mcp`, which is this package in one environment and mcp-haystack
-2.1.1 in another. `FloorSubject` is what anybody could write in an afternoon: the SDK's client on a background thread's loop.
+`HaystackSubject` uses `haystack_integrations.tools.mcp`, which is this package in one environment and mcp-haystack 2.1.1 in
+the other. `FloorSubject` is the minimum: the SDK's client in the event loop of a background thread.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Target = dict[str, Any]
 
 
 class NotSupportedError(Exception):
-    """The subject cannot do what the case asks for."""
+    """The subject does not support the case."""
 
 
 class Session(ABC):
@@ -32,15 +32,15 @@ class Session(ABC):
 
     @abstractmethod
     def call(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Any]:
-        """A function that makes this call and blocks until it is done."""
+        """Return a function that makes this call and blocks until it is done."""
 
     @abstractmethod
     def call_async(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
-        """A function whose awaitable makes this call."""
+        """Return an async function that makes this call."""
 
     @abstractmethod
     def tools(self) -> Sequence[Any]:
-        """The tools of the server, as an Agent would take them."""
+        """Return the tools of the server, as an Agent needs them."""
 
     @abstractmethod
     def close(self) -> None:
@@ -48,11 +48,11 @@ class Session(ABC):
 
 
 class Subject(ABC):
-    """One of the competitors."""
+    """One of the compared implementations."""
 
     @abstractmethod
     def open(self, target: Target) -> Session:
-        """Connect to a server and list its tools, all of them ready to be called."""
+        """Connect to a server and load its tools, ready to be called."""
 
     @abstractmethod
     def open_tool(self, target: Target, tool_name: str) -> Session:
@@ -60,7 +60,7 @@ class Subject(ABC):
 
     @abstractmethod
     def open_many(self, targets: list[Target]) -> list[Session]:
-        """Connect to several servers, as fast as the subject can."""
+        """Connect to several servers, as fast as the subject allows."""
 
     @abstractmethod
     async def open_many_async(self, targets: list[Target]) -> list[Session]:
@@ -68,7 +68,7 @@ class Subject(ABC):
 
     @abstractmethod
     def open_single_tools(self, target: Target, tool_names: list[str]) -> list[Session]:
-        """One `MCPTool` after another, all of the same server."""
+        """Open one `MCPTool` after another, all of the same server."""
 
 
 class _ToolSession(Session):
@@ -97,14 +97,14 @@ class _ToolSession(Session):
 
 
 class HaystackSubject(Subject):
-    """Whatever `haystack_integrations.tools.mcp` is installed."""
+    """The installed `haystack_integrations.tools.mcp`: this package or 2.1.1."""
 
     def __init__(self, *, ours: bool) -> None:
-        # The floor is measured where no such package needs to be installed.
+        # Imported here, because the floor does not need the package.
         from haystack_integrations.tools import mcp
 
         if hasattr(mcp, "MCPConnection") is not ours:
-            message = f"{mcp.__file__} is not what was to be measured"
+            message = f"{mcp.__file__} is not the package to measure"
             raise ImportError(message)
         self._package = mcp
         self._ours = ours
@@ -129,7 +129,7 @@ class HaystackSubject(Subject):
 
     def open_many(self, targets: list[Target]) -> list[Session]:
         toolsets = self._toolsets(targets)
-        # 2.1.1 has nothing of its own for several servers.
+        # 2.1.1 has no function of its own for several servers.
         getattr(self._package, "warm_up_toolsets", warm_up_tools)(toolsets)
         return [_ToolSession(toolset, list(toolset)) for toolset in toolsets]
 
@@ -146,13 +146,13 @@ class HaystackSubject(Subject):
 
 
 class AinvokeSubject(HaystackSubject):
-    """The same, asynchronous calls through the documented `MCPTool.ainvoke`."""
+    """The same, but asynchronous calls use the documented `MCPTool.ainvoke`."""
 
     def open_tool(self, target: Target, tool_name: str) -> Session:
         session = super().open_tool(target, tool_name)
         (tool,) = session.tools()
         if not self._ours:
-            message = "2.1.1 awaits a session of another loop: with a real server the call never returns"
+            message = "2.1.1 awaits a session of another loop, so with a real server the call never returns"
             raise NotSupportedError(message)
         session.call_async = lambda _, arguments: lambda: tool.ainvoke(**arguments)  # type: ignore[method-assign]
         return session
@@ -186,7 +186,7 @@ class _ClientSession(Session):
         url = target.get("url")
         server = url or StdioServerParameters(command=target["command"], args=target["args"])
         try:
-            # The revisions that this package speaks over the transports, which cost the server differently.
+            # The same protocol revisions as this package, because they cost the server different amounts of time.
             async with Client(server, mode="auto" if url else "legacy") as self._client:
                 self._listing = (await self._client.list_tools()).tools
                 self._ready.set_result(None)
@@ -242,7 +242,7 @@ class _ClientSession(Session):
 
 
 class FloorSubject(Subject):
-    """The SDK's client, and nothing else."""
+    """The bare SDK client."""
 
     def __init__(self) -> None:
         self._background = _BackgroundLoop()

@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The process of one subject. It reads one request a line and answers each with one line, so the driver can alternate.
+The process of one subject. It answers each line on stdin, a JSON request, with one line on stdout.
 
     {"case": "call", "target": {...}, "tool": "echo", "arguments": {...}, "n": 100}   ->   {"seconds": 0.000312}
 
-`seconds` is what one unit of the case takes: a call, a batch of concurrent calls, a warm-up, a run of the Agent. `figures` holds
-what else there was to see (processes, memory). `{"case": "close"}` closes the connections that earlier requests left open.
+`seconds` is the time for one unit of the case: a call, a batch of concurrent calls, a warm-up, or a run of the Agent.
+`figures` contains other measurements (processes, memory). `{"case": "close"}` closes the connections that earlier requests
+left open.
 """
 
 import argparse
@@ -28,14 +29,14 @@ Answer = dict[str, Any]
 Request = dict[str, Any]
 
 _WARM_UP_SHARE = 5
-"""Before every measurement a fifth as many calls go unmeasured: the other subjects had the caches meanwhile."""
+"""Before every measurement, a fifth as many calls refill the caches, which the other subjects used meanwhile."""
 
 
 class Worker:
     """Measures one subject."""
 
     def __init__(self, subject_name: str) -> None:
-        # Imported here and not above, because --no-uvloop has to act before anything is imported.
+        # Imported here, because --no-uvloop must take effect before any of these imports.
         import psutil
         from subjects import AinvokeSubject, FloorSubject, HaystackSubject, NotSupportedError
 
@@ -48,18 +49,18 @@ class Worker:
         self._runner = asyncio.Runner()
 
     def answer(self, request: Request) -> Answer:
-        """Measure what the request asks for."""
+        """Measure the case of a request."""
         measure: Callable[[Request], Answer] = getattr(self, f"measure_{request['case']}")
         return measure(request)
 
     def close(self) -> None:
-        """Close every connection that is kept between requests."""
+        """Close all connections that are kept between requests."""
         for session, *_ in self._open.values():
             session.close()
         self._open.clear()
 
     def _session(self, request: Request) -> Any:
-        """The connection that this request's case keeps open from round to round."""
+        """The connection for a request, kept open between rounds."""
         via = request.get("via", "toolset")
         key = json.dumps([via, request["target"]])
         if key not in self._open:
@@ -74,7 +75,7 @@ class Worker:
         return self._open[key][0]
 
     def measure_close(self, _: Request) -> Answer:
-        """Close what is open."""
+        """Close all connections."""
         self.close()
         return {"seconds": 0.0}
 
@@ -91,7 +92,7 @@ class Worker:
         return {"seconds": statistics.median(times)}
 
     def measure_call_async(self, request: Request) -> Answer:
-        """The same, awaited in this thread's loop."""
+        """The same with async calls in this thread's loop."""
         call = self._session(request).call_async(request["tool"], request["arguments"])
 
         async def measure() -> list[float]:
@@ -107,7 +108,7 @@ class Worker:
         return {"seconds": statistics.median(self._runner.run(measure()))}
 
     def measure_concurrent(self, request: Request) -> Answer:
-        """`concurrency` calls at once, a thread each; the median of `n` batches."""
+        """`concurrency` calls at once, each in a thread; the median of `n` batches."""
         call = self._session(request).call(request["tool"], request["arguments"])
         concurrency = request["concurrency"]
         times = []
@@ -136,7 +137,7 @@ class Worker:
         return {"seconds": statistics.median(self._runner.run(measure()))}
 
     def measure_warm_up_one(self, request: Request) -> Answer:
-        """One server alone."""
+        """Warm up one server."""
         begin = perf_counter()
         session = self._subject.open(request["target"])
         seconds = perf_counter() - begin
@@ -144,7 +145,7 @@ class Worker:
         return {"seconds": seconds}
 
     def measure_warm_up_many(self, request: Request) -> Answer:
-        """Several servers, from a thread without a loop."""
+        """Warm up several servers from a thread without an event loop."""
         begin = perf_counter()
         sessions = self._subject.open_many(request["targets"])
         seconds = perf_counter() - begin
@@ -153,7 +154,7 @@ class Worker:
         return {"seconds": seconds}
 
     def measure_warm_up_many_async(self, request: Request) -> Answer:
-        """Several servers, from a running loop, and how long that loop stood still at worst."""
+        """Warm up several servers from a running event loop, and measure the longest stall of that loop."""
 
         async def measure() -> tuple[float, float]:
             tick, gaps = 0.005, [0.0]
@@ -179,7 +180,7 @@ class Worker:
         return {"seconds": seconds, "figures": {"stall": stall}}
 
     def measure_single_tools(self, request: Request) -> Answer:
-        """Many tools of one server, each configured by itself: time, processes and their memory."""
+        """Warm up many separately created tools of one server: time, processes and their memory."""
         before = {process.pid for process in self._process.children(recursive=True)}
         begin = perf_counter()
         sessions = self._subject.open_single_tools(request["target"], request["tools"])
@@ -191,8 +192,8 @@ class Worker:
         return {"seconds": seconds, "figures": {"processes": len(started), "megabytes": memory / 1e6}}
 
     def measure_toolset(self, request: Request) -> Answer:
-        """From nothing to a list of usable tools."""
-        gc.collect()  # The tools of the round before.
+        """Connect and load a server's tools until they are usable."""
+        gc.collect()  # Do not measure the collection of the previous round's tools.
         begin = perf_counter()
         session = self._subject.open(request["target"])
         count = len(session.listing() if hasattr(session, "listing") else session.tools())
@@ -221,7 +222,7 @@ class Worker:
         return self._open[key][1]
 
     def measure_agent(self, request: Request) -> Answer:
-        """A run of two steps, the first of them with `calls` calls."""
+        """A run of an Agent in two steps, the first with `calls` calls."""
         from haystack.dataclasses import ChatMessage
 
         agent, messages = self._agent(request), [ChatMessage.from_user("go")]
@@ -268,7 +269,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.no_uvloop:
         sys.modules["uvloop"] = None  # type: ignore[assignment]
-    # Answers go to the original stdout; whatever else is printed must not get between them.
+    # Answers go to the original stdout; everything else that is printed goes to stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     worker = Worker(options.subject)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An Agent with the tools of an MCP server, in a pipeline and on its own (Haystack 2 and 3).
+An Agent with the tools of an MCP server, in a pipeline and asynchronously (Haystack 2 and 3).
 """
 
 import asyncio
@@ -33,21 +33,21 @@ def ask(generator: Any, toolset: MCPToolset, messages: list[ChatMessage]) -> lis
 
 async def ask_without_blocking(generator: Any, toolset: MCPToolset, messages: list[ChatMessage]) -> list[ChatMessage]:
     """
-    Run an Agent in an event loop. On Haystack 3 its tools are called there, too, without a thread.
+    Run an Agent in an event loop. On Haystack 3 its tools run there, too, instead of in threads.
 
     :param generator: The chat generator.
     :param toolset: The tools.
     :param messages: The question.
     :returns: The conversation.
     """
-    # The Agent of Haystack 2 warms its tools up in the loop and blocks it; after this there is nothing left to do.
+    # On Haystack 2 the Agent would block the event loop while it warms up its tools. Now they are warm.
     await toolset.warm_up_async()
     result = await Agent(chat_generator=generator, tools=toolset).run_async(messages=messages)
     return result["messages"]
 
 
 def main() -> None:
-    # The toolset connects when the Agent needs it, and is closed here.
+    # The toolset connects when the Agent first needs it.
     toolset = MCPToolset(InProcessServerInfo("servers.calculator:server"), tool_names=["add", "divide"])
     generator = chat_generator([ToolCall("divide", {"a": 7, "b": 0})], [ToolCall("divide", {"a": 7, "b": 2})])
     question = ChatMessage.from_user("Divide 7 by 0 and tell me whether it works. If not, divide it by 2.")

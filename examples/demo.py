@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The main job: a pipeline in which a chat generator calls the tools of a real MCP server.
+A pipeline in which a chat generator calls the tools of a real MCP server.
 
     python examples/demo.py [--server inprocess|stdio|http]
 
-On Haystack 3 an Agent in a pipeline calls them (agent.py), on Haystack 2 a ToolInvoker (tool_invoker_pipeline.py).
+On Haystack 3 an Agent calls the tools (see agent.py), on Haystack 2 a ToolInvoker (see tool_invoker_pipeline.py).
 """
 
 import argparse

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Calling the tools of an MCP server without a language model: sync, async, and what errors look like.
+Calls of MCP tools without a language model: sync, async, and what errors look like.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ SERVER = StdioServerInfo(command=sys.executable, args=[str(CALCULATOR)])
 
 
 def call_a_tool() -> None:
-    # `invoke` gives the JSON string of the MCP result.
+    # `invoke` returns the MCP result as a JSON string.
     with MCPTool(name="add", server_info=SERVER) as tool:
         result = json.loads(tool.invoke(a=5, b=3))
         print(f"add(5, 3) = {result['content'][0]['text']}, structured: {result['structuredContent']}")
@@ -39,7 +39,7 @@ async def call_tools_at_the_same_time() -> None:
 
 
 def use_the_connection() -> None:
-    # What tools and toolsets stand on. It gives the types of the MCP SDK.
+    # Tools and toolsets are built on MCPConnection, which returns types of the MCP SDK.
     with MCPConnection(SERVER, invocation_timeout=10) as connection:
         print("The server has:", [tool.name for tool in connection.list_tools()])
         print("divide(7, 2) =", connection.call_tool("divide", {"a": 7, "b": 2}).structured_content)
@@ -64,7 +64,7 @@ def meet_errors() -> None:
 
 
 if __name__ == "__main__":
-    # Everybody with an equal server info shares one connection, so this keeps the server running for all of them.
+    # Equal server infos share one connection, so this one keeps the server running between the functions.
     with MCPConnection(SERVER):
         call_a_tool()
         asyncio.run(call_tools_at_the_same_time())

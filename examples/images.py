@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A tool that gives an image: as a note in the text by default, as an image with `result_format="content"`.
+A tool that returns an image. By default the model sees a note in the text, with `result_format="content"` the image.
 
-What a chat generator does with images in tool results depends on its provider: OpenAIChatGenerator refuses them,
-OpenAIResponsesChatGenerator takes them, so that is the real one here.
+Not every chat generator accepts images in tool results: OpenAIChatGenerator does not, so this example uses
+OpenAIResponsesChatGenerator when `OPENAI_API_KEY` is set.
 """
 
 import os

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Used by the other examples: a chat generator that needs no language model, and what shows a conversation.
+Used by the other examples: a chat generator that needs no language model, and a printer for conversations.
 
-`chat_generator` gives a real `OpenAIChatGenerator` when `OPENAI_API_KEY` is set.
+`chat_generator` returns a real `OpenAIChatGenerator` when `OPENAI_API_KEY` is set.
 """
 
 import os
@@ -20,10 +20,10 @@ from haystack.tools import ToolsType, flatten_tools_or_toolsets
 @component
 class ScriptedChatGenerator:
     """
-    A chat generator that follows a script in the place of a language model.
+    A chat generator that follows a script instead of asking a language model.
 
-    It makes the tool calls of the script, turn by turn, and then answers with the results it was given. Like a model it
-    knows of a conversation only what is in the messages, and it can call only the tools that it is shown.
+    It makes the script's tool calls turn by turn, and then answers with their results. Like a model, it knows only the
+    messages of the conversation and can call only the tools that it sees.
 
     :param script: The tool calls of each turn.
     """
@@ -56,12 +56,12 @@ class ScriptedChatGenerator:
     def _reply(self, messages: list[ChatMessage], tools: ToolsType | None) -> ChatMessage:
         turn = sum(1 for message in messages if message.tool_calls)
         if turn == len(self.script):
-            results = [described(result.result) for message in messages for result in message.tool_call_results]
+            results = [describe(result.result) for message in messages for result in message.tool_call_results]
             return ChatMessage.from_assistant(f"The tools say: {'; '.join(results)}")
-        shown = [tool.name for tool in flatten_tools_or_toolsets(tools)]
+        available = [tool.name for tool in flatten_tools_or_toolsets(tools)]
         for call in self.script[turn]:
-            if call.tool_name not in shown:
-                msg = f"The script calls '{call.tool_name}', but the tools it is shown are {shown}"
+            if call.tool_name not in available:
+                msg = f"The script calls '{call.tool_name}', but the available tools are {available}"
                 raise ValueError(msg)
         return ChatMessage.from_assistant(
             tool_calls=[
@@ -82,7 +82,7 @@ def chat_generator(*script: list[ToolCall]) -> Any:
     """
     Make the chat generator of an example.
 
-    :param script: The tool calls of each turn, for the case that there is no model to decide on them.
+    :param script: The tool calls of each turn. A real model decides on its own.
     :returns: An OpenAIChatGenerator if `OPENAI_API_KEY` is set, else a ScriptedChatGenerator.
     """
     if os.environ.get("OPENAI_API_KEY"):
@@ -93,12 +93,12 @@ def chat_generator(*script: list[ToolCall]) -> Any:
     return ScriptedChatGenerator(list(script))
 
 
-def described(result: Any) -> str:
+def describe(result: Any) -> str:
     """
-    Say in words what a tool gave to the model.
+    Describe a tool result as the model sees it.
 
     :param result: Text, or a list of content blocks.
-    :returns: One line.
+    :returns: The text, with short notes for images and files.
     """
     if isinstance(result, str):
         return result
@@ -114,7 +114,7 @@ def described(result: Any) -> str:
 
 def print_conversation(messages: list[ChatMessage]) -> None:
     """
-    Print messages, tool calls and tool results, a line each.
+    Print messages, tool calls and tool results, each on a new line.
 
     :param messages: The messages.
     """
@@ -126,7 +126,7 @@ def print_conversation(messages: list[ChatMessage]) -> None:
             arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
             print(f"{'call':>9}: {call.tool_name}({arguments})")
         for result in message.tool_call_results:
-            text = described(result.result).replace("\n", "\n" + 11 * " ")
+            text = describe(result.result).replace("\n", "\n" + 11 * " ")
             print(f"{'error' if result.error else 'result':>9}: {text}")
 
 

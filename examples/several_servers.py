@@ -5,8 +5,8 @@
 """
 The tools of several servers in one Agent (Haystack 2 and 3).
 
-The shop and the library both have a tool `search`: prefixes keep them apart. `warm_up_toolsets` connects to all servers
-at the same time, where Haystack would connect to one after the other.
+The shop and the library both have a tool named `search`; prefixes distinguish them. `warm_up_toolsets` connects to all
+servers concurrently, while Haystack would connect to one after the other.
 """
 
 import sys

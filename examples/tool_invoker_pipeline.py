@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A pipeline with a ToolInvoker (Haystack 2 only; Haystack 3 has the Agent in its place, see agent.py).
+A pipeline with a ToolInvoker (Haystack 2 only; on Haystack 3 use an Agent, see agent.py).
 
-The first chat generator decides what to call, the ToolInvoker calls it, the second chat generator answers.
+The first chat generator chooses the tool calls, the ToolInvoker makes them, and the second chat generator answers.
 """
 
 import sys
@@ -29,7 +29,7 @@ def ask(generator: Any, toolset: MCPToolset, messages: list[ChatMessage]) -> lis
     """
     Run the pipeline.
 
-    :param generator: The chat generator, for both places.
+    :param generator: The chat generator for the choice of the calls; a copy of it writes the answer.
     :param toolset: The tools.
     :param messages: The question.
     :returns: The conversation.

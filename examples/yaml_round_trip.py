@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A pipeline with MCP tools as YAML, and back. Loading it starts no server; running it does.
+Saves a pipeline with MCP tools to YAML and loads it. Loading starts no server; running the pipeline does.
 """
 
 import os
@@ -17,8 +17,8 @@ from servers.running import CALCULATOR
 
 from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo
 
-# Haystack 3 builds only classes of modules that are on its allowlist. This package is, the module of the scripted chat
-# generator is not.
+# Haystack 3 loads only classes from modules on its allowlist. This package is on it by default, the module of the
+# scripted chat generator is not.
 os.environ.setdefault("HAYSTACK_DESERIALIZATION_ALLOWLIST", "scripted_chat")
 
 

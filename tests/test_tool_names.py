@@ -44,7 +44,7 @@ class TestNames:
     @pytest.mark.parametrize("prefix", ["", "a b", "ä", "a.", "a" * 33, "a\n", 5])
     def test_an_invalid_prefix_is_rejected_by_its_parameter_name(self, prefix):
         for attempt in (lambda: check_prefix(prefix), lambda: provider_safe_name("x", prefix)):
-            with pytest.raises(ValueError, match="tool_name_prefix must be 1 to 32 characters out of A-Z, a-z, 0-9"):
+            with pytest.raises(ValueError, match="tool_name_prefix must be 1 to 32 characters from A-Z, a-z, 0-9"):
                 attempt()
 
     @pytest.mark.parametrize("prefix", ["a", "A-z_0", "_", "a" * 32])
@@ -57,9 +57,7 @@ class TestNames:
         assert assign_tool_names([]) == {}
 
     def test_names_that_would_merge_are_rejected_with_both_and_the_way_out(self):
-        with pytest.raises(
-            ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'.*tool_names=.*tool_name_prefix="
-        ):
+        with pytest.raises(ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'.*tool_names="):
             assign_tool_names(["a.b", "a/b"])
 
     def test_a_name_that_occurs_twice_is_rejected(self):

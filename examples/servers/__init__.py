@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-MCP servers that the examples use, written with the MCP SDK. None of them knows of Haystack.
+MCP servers for the examples, written with the MCP SDK. They do not use Haystack.
 """

@@ -5,12 +5,12 @@
 """
 A calculator as an MCP server.
 
-    python calculator.py                                    over stdio, for a client that starts it
+    python calculator.py                                    stdio, for a client that starts it
     python calculator.py --transport http --port 8000       http://127.0.0.1:8000/mcp
     python calculator.py --transport sse --port 8000        http://127.0.0.1:8000/sse
 
-Port 0 takes a free one. Over HTTP the first line on stdout is the URL, printed when the port is open. In process it is
-`servers.calculator:server`.
+Port 0 chooses a free port. Over HTTP and SSE, the first line on stdout is the URL, printed once the port is open. The
+import path for an in-process server is `servers.calculator:server`.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A library as an MCP server. It has a tool of the same name as the shop.
+A library as an MCP server. Its tool has the same name as a tool of the shop.
 """
 
 from mcp.server import MCPServer

@@ -14,10 +14,10 @@ CALCULATOR = Path(__file__).with_name("calculator.py")
 @contextmanager
 def calculator_over(transport: str) -> Iterator[str]:
     """
-    Run the calculator in a process of its own, on a free port.
+    Run the calculator in a child process, on a free port.
 
     :param transport: "http" or "sse".
-    :returns: A context manager that gives the URL and stops the server.
+    :returns: A context manager that yields the URL and finally stops the server.
     """
     command = [sys.executable, str(CALCULATOR), "--transport", transport, "--port", "0"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:

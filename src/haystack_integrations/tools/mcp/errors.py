@@ -9,15 +9,15 @@ The exceptions of this package.
 
     Exception
     ├── MCPError
-    │   ├── MCPConnectionError             no session with the server, or it was lost
-    │   │   └── MCPConnectionTimeoutError  … within `connection_timeout` (also a TimeoutError)
+    │   ├── MCPConnectionError             a session could not be opened, or was lost
+    │   │   └── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
-        └── MCPInvocationError             a tool call did not give a result
-            └── MCPTimeoutError            … within `invocation_timeout` (also a TimeoutError)
+        └── MCPInvocationError             a tool call failed
+            └── MCPTimeoutError            no result within `invocation_timeout`; also a TimeoutError
 
-`MCPInvocationError` derives from Haystack's `ToolInvocationError`, and not from `MCPError`, so that an Agent turns a
-failed call into an error message for the model instead of ending the run.
+`MCPInvocationError` derives from Haystack's `ToolInvocationError`, not from `MCPError`, so that an Agent turns a failed
+call into an error message for the model instead of ending the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from haystack.tools.errors import ToolInvocationError
 
 class MCPError(Exception):
     """
-    Base class of the errors about an MCP server as such.
+    Base class of errors that concern an MCP server rather than a single tool call.
     """
 
     def __init__(self, message: str) -> None:
@@ -44,7 +44,7 @@ class MCPError(Exception):
 
 class MCPConnectionError(MCPError):
     """
-    Raised when no session with a server can be opened, or when it is needed and was lost.
+    Raised when a session cannot be opened, or when an operation needs a session that was lost.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class MCPConnectionError(MCPError):
         Initialize the MCPConnectionError.
 
         :param message: Descriptive error message.
-        :param server_info: The MCPServerInfo that was used, or None.
-        :param operation: Name of the operation that was being attempted.
+        :param server_info: The MCPServerInfo of the server, if known.
+        :param operation: Name of the operation that failed.
         :param code: JSON-RPC error code, if the server answered with a protocol error.
-        :param data: Data that came with the protocol error.
+        :param data: The `data` of that protocol error.
         """
         super().__init__(message)
         self.server_info = server_info
@@ -74,13 +74,13 @@ class MCPConnectionError(MCPError):
 
 class MCPConnectionTimeoutError(MCPConnectionError, TimeoutError):
     """
-    Raised when a session could not be opened within `connection_timeout` seconds.
+    Raised when a session cannot be opened within `connection_timeout` seconds.
     """
 
 
 class MCPToolNotFoundError(MCPError):
     """
-    Raised when a tool that was asked for by name is not among the tools of the server.
+    Raised when the server does not have a tool that was requested by name.
     """
 
     def __init__(self, message: str, tool_name: str, available_tools: list[str] | None = None) -> None:
@@ -88,8 +88,8 @@ class MCPToolNotFoundError(MCPError):
         Initialize the MCPToolNotFoundError.
 
         :param message: Descriptive error message.
-        :param tool_name: Name of the tool that was requested but not found.
-        :param available_tools: Names of the tools that the server has, if known.
+        :param tool_name: Name of the requested tool.
+        :param available_tools: Names of the server's tools, if known.
         """
         super().__init__(message)
         self.tool_name = tool_name
@@ -97,17 +97,17 @@ class MCPToolNotFoundError(MCPError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """
-        Make the error survive pickling, which by default calls the class with the message alone.
+        Support pickling: by default, unpickling passes only the message to the constructor.
         """
         return type(self), (self.message, self.tool_name, self.available_tools)
 
 
 class MCPInvocationError(ToolInvocationError):
     """
-    Raised when a tool call gave no result: the tool reported an error, the server refused it, or the call was lost.
+    Raised when a tool call fails: the tool reported an error, the server refused the call, or the session was lost.
 
-    The message holds the server's own text and, beside it, never an argument value. Values of `inputs_from_state`
-    that the server's text quotes whole are blotted out, if they have at least six characters.
+    The message contains the server's own text. The rest of it never contains an argument value. Values from
+    `inputs_from_state` that the server's text quotes in full are redacted if they have at least six characters.
     """
 
     def __init__(
@@ -123,10 +123,10 @@ class MCPInvocationError(ToolInvocationError):
         Initialize the MCPInvocationError.
 
         :param message: Descriptive error message.
-        :param tool_name: Name of the tool that was being invoked.
-        :param tool_args: Arguments that were passed to the tool.
+        :param tool_name: Name of the called tool.
+        :param tool_args: Arguments of the call.
         :param code: JSON-RPC error code, if the server answered with a protocol error.
-        :param data: Data that came with the protocol error.
+        :param data: The `data` of that protocol error.
         """
         super().__init__(message=message, tool_name=tool_name)
         self.message = message
@@ -136,12 +136,12 @@ class MCPInvocationError(ToolInvocationError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """
-        Make the error survive pickling, which by default calls the class with the message alone.
+        Support pickling: by default, unpickling passes only the message to the constructor.
         """
         return type(self), (self.message, self.tool_name, self.tool_args), {"code": self.code, "data": self.data}
 
 
 class MCPTimeoutError(MCPInvocationError, TimeoutError):
     """
-    Raised when a tool call took longer than `invocation_timeout` seconds. It was cancelled on the server too.
+    Raised when a tool call takes longer than `invocation_timeout` seconds. The call is cancelled on the server, too.
     """

@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 THREAD_NAME = "mcp-haystack-executor"
 
-# How long closing the sessions may take at interpreter exit, in seconds.
+# Seconds for closing the sessions at interpreter exit.
 _EXIT_TIMEOUT = 10.0
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
-    # uvloop makes a call some 10 % faster; it comes with the extra `fast` and does not exist on Windows.
+    # uvloop (the extra `fast`, not available on Windows) makes a call about 10 % faster.
     try:
         import uvloop  # noqa: PLC0415
     except ImportError:
@@ -37,14 +37,14 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
 
 class OperationCancelledError(RuntimeError):
     """
-    Raised when an operation was cancelled in the executor, and not by the one who waits for it.
+    Raised when an operation was cancelled inside the executor and not by its caller.
     """
 
     def __init__(self, *, by_shutdown: bool) -> None:
         """
         Initialize the OperationCancelledError.
 
-        :param by_shutdown: Whether the executor was shut down, which cancels all that runs in it.
+        :param by_shutdown: Whether the cause is a shutdown of the executor, which cancels all its operations.
         """
         reason = " because the AsyncExecutor was shut down" if by_shutdown else ""
         super().__init__(f"The operation was cancelled{reason}.")
@@ -54,12 +54,11 @@ class AsyncExecutor:
     """
     Thread-safe event loop executor for running async code from sync contexts.
 
-    Every MCP session of the process lives in the one loop of the singleton, in a daemon thread of its own: a session
-    belongs to the loop that opened it, while its users come from any thread and any loop. The context variables of the
-    caller are visible to the coroutine.
+    The singleton's event loop runs in a daemon thread and holds every MCP session of the process: a session belongs to
+    the loop that opened it, but its users come from any thread and any loop. A coroutine sees the context variables of
+    its caller.
 
-    A forked child process finds no executor and gets a fresh one from `get_instance`, as does everybody after
-    `shutdown`.
+    After a fork, the child process gets a new executor from `get_instance`; so does everybody after `shutdown`.
 
     ### Usage example
 
@@ -72,10 +71,10 @@ class AsyncExecutor:
     ```
     """
 
-    # Awaited in the loop, one after the other, before a shutdown cancels what still runs in it.
+    # Awaited in the loop, one after the other, before a shutdown cancels the remaining tasks.
     before_shutdown: ClassVar[list[Callable[[], Coroutine[Any, Any, None]]]] = []
 
-    # The loop that is being shut down: what were opened in it now, nobody would close.
+    # The loop that is being shut down. Nothing may be opened in it any more, because nobody would close it.
     ending_loop: ClassVar[asyncio.AbstractEventLoop | None] = None
 
     _singleton: ClassVar[AsyncExecutor | None] = None
@@ -86,7 +85,7 @@ class AsyncExecutor:
         """
         Get or create the global singleton executor instance.
 
-        :returns: The executor of this process, running.
+        :returns: The running executor of this process.
         """
         executor = cls._singleton
         if executor is not None and not executor._closing:
@@ -99,19 +98,19 @@ class AsyncExecutor:
 
     def __init__(self) -> None:
         """
-        Initialize a dedicated event loop.
+        Start an event loop in a thread of its own.
         """
         self._closing = False
-        # A coroutine is handed over before the loop is told to end, or not at all. A finaliser or a signal handler may
-        # strike in the midst of that, in the same thread, and hand over another one.
+        # Held while a coroutine is handed over, so that none reaches a loop that was already told to stop. Reentrant,
+        # because a finaliser or a signal handler may run meanwhile in the same thread and hand over another one.
         self._handing_over = threading.RLock()
         self._loop = _new_event_loop()
         started = threading.Event()
-        self._thread = threading.Thread(target=self._serve, args=(started,), name=THREAD_NAME, daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, args=(started,), name=THREAD_NAME, daemon=True)
         self._thread.start()
         started.wait()
 
-    def _serve(self, started: threading.Event) -> None:
+    def _run_loop(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(started.set)
         try:
@@ -119,7 +118,8 @@ class AsyncExecutor:
                 try:
                     self._loop.run_forever()
                 except (SystemExit, KeyboardInterrupt) as error:
-                    # Raised in a task, by a server in this process, say, it ends a loop. This one is everybody's.
+                    # Raised in a task (by an in-process server, for example), it stops the loop, which all sessions
+                    # share.
                     logger.warning("{error} was raised in the AsyncExecutor and ignored", error=type(error).__name__)
         finally:
             with self._handing_over:
@@ -129,7 +129,7 @@ class AsyncExecutor:
 
     def in_loop_thread(self) -> bool:
         """
-        Tell whether the caller runs in the executor's own thread, where waiting for the executor would deadlock.
+        Return whether the caller is in the executor's own thread, where waiting for the executor would deadlock.
 
         :returns: True in the executor's thread.
         """
@@ -149,7 +149,7 @@ class AsyncExecutor:
         Run a coroutine in the event loop and wait for its result.
 
         :param coro: Coroutine to execute.
-        :param timeout: Optional timeout in seconds; when it is over the coroutine is cancelled.
+        :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
         :returns: Result of the coroutine.
         :raises TimeoutError: If execution exceeds timeout.
         :raises RuntimeError: If called from the executor's own thread, where it would deadlock, or after `shutdown`.
@@ -168,24 +168,24 @@ class AsyncExecutor:
         except concurrent.futures.CancelledError:
             raise OperationCancelledError(by_shutdown=self._closing) from None
         except TimeoutError:
-            if future.done():  # the coroutine's own TimeoutError, or a result that came in the very last moment
+            if future.done():  # the coroutine's own TimeoutError, or a result that arrived just now
                 return future.result()
             future.cancel()
             msg = f"Operation timed out after {timeout} seconds"
             raise TimeoutError(msg) from None
         except BaseException:
-            # KeyboardInterrupt and the like: nobody waits any more. On a finished future it does nothing.
+            # After e.g. a KeyboardInterrupt nobody waits any more. Cancelling a finished future has no effect.
             future.cancel()
             raise
 
     async def run_async(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """
-        Run a coroutine in the executor's event loop and await its result in the caller's, whichever that is.
+        Run a coroutine in the executor's event loop and await its result in the caller's event loop.
 
         Cancelling the caller cancels the coroutine.
 
         :param coro: Coroutine to execute.
-        :param timeout: Optional timeout in seconds; when it is over the coroutine is cancelled.
+        :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
         :returns: Result of the coroutine.
         :raises TimeoutError: If execution exceeds timeout.
         :raises RuntimeError: After `shutdown`.
@@ -198,7 +198,7 @@ class AsyncExecutor:
         timed_out: list[bool] = []
         timer = None
         if timeout is not None:
-            # A timer is all it takes, and this is on the path of every call: asyncio.timeout() costs 10 µs more.
+            # Every call comes through here, and asyncio.timeout() costs 10 µs more than a timer.
             timer = waiter.get_loop().call_later(timeout, lambda: timed_out.append(waiter.cancel()))
         try:
             return await waiter
@@ -209,7 +209,7 @@ class AsyncExecutor:
             if any(timed_out):
                 msg = f"Operation timed out after {timeout} seconds"
                 raise TimeoutError(msg) from None
-            # It was not the caller who was cancelled; a bare CancelledError would end the caller's whole run.
+            # The caller itself was not cancelled: a bare CancelledError would end its whole run.
             raise OperationCancelledError(by_shutdown=self._closing) from None
         finally:
             if timer is not None:
@@ -219,7 +219,7 @@ class AsyncExecutor:
         """
         Get the event loop.
 
-        :returns: The event loop.
+        :returns: The executor's event loop.
         """
         return self._loop
 
@@ -229,16 +229,14 @@ class AsyncExecutor:
         timeout: float | None = None,  # noqa: ARG002
     ) -> tuple[concurrent.futures.Future[Any], asyncio.Event]:
         """
-        Schedule `coro_factory` to run in the executor's event loop without blocking the caller thread.
+        Run a coroutine in the executor's event loop without waiting for it.
 
-        The factory receives an :class:`asyncio.Event` that can be used to cooperatively shut the coroutine down. The
-        method returns both the concurrent future (to observe completion or failure) and the created `stop_event` so
-        that callers can signal termination: `executor.get_loop().call_soon_threadsafe(stop_event.set)`.
+        To ask the coroutine to stop: `executor.get_loop().call_soon_threadsafe(stop_event.set)`.
 
-        :param coro_factory: A callable receiving the stop_event and returning the coroutine to execute. It is called
-            in the executor's loop.
-        :param timeout: Kept for compatibility: the stop_event exists at once, so that there is nothing to wait for.
-        :returns: Tuple `(future, stop_event)`.
+        :param coro_factory: Called in the executor's loop with the `stop_event`; returns the coroutine to run.
+        :param timeout: Has no effect. Kept for compatibility with 2.1.
+        :returns: Tuple `(future, stop_event)`: the future of the coroutine's result, and an :class:`asyncio.Event` that
+            the coroutine should watch.
         """
         stop_event = asyncio.Event()
 
@@ -249,18 +247,18 @@ class AsyncExecutor:
 
     def post(self, callback: Callable[[], Any]) -> bool:
         """
-        Have a callback called soon in the executor's thread, without waiting.
+        Schedule a callback in the executor's thread and return at once.
 
-        It takes no lock of this package, so that finalisers may call it wherever garbage collection strikes.
+        Takes no lock of this package, so that finalisers can call it wherever the garbage collector runs.
 
-        :param callback: What to call.
-        :returns: False if the executor was shut down, so that the callback will not be called.
+        :param callback: The callback.
+        :returns: False if the executor was shut down and will not call it.
         """
         if self._closing:
             return False
         try:
             self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:  # the loop was closed in between
+        except RuntimeError:  # the loop was closed since the check
             return False
         return True
 
@@ -268,18 +266,20 @@ class AsyncExecutor:
         """
         Shut down the background event loop and thread.
 
-        What still runs is cancelled and has `timeout` seconds to clean up. Safe to call repeatedly.
+        Closes the sessions, then cancels the remaining tasks; each of these two steps has `timeout` seconds. Safe to
+        call repeatedly.
 
-        :param timeout: Timeout in seconds for shutting down the event loop.
+        :param timeout: Timeout in seconds for each step.
         :raises RuntimeError: If called from the executor's own thread.
         """
         if self.in_loop_thread():
-            msg = "AsyncExecutor.shutdown() must be called from another thread than the executor's own."
+            msg = "AsyncExecutor.shutdown() was called from the executor's own thread. Call it from another thread."
             raise RuntimeError(msg)
         self._shut_down(timeout, timeout)
 
     def _shut_down(self, hooks_timeout: float, timeout: float) -> None:
-        if not self._closing:  # in a forked child it is set, and nobody would release the lock
+        # In a forked child `_closing` is set, and the lock may be held by a thread that does not exist there.
+        if not self._closing:
             with self._handing_over:
                 if not self._closing:
                     self._closing = True
@@ -302,7 +302,7 @@ class AsyncExecutor:
                 _, pending = await asyncio.wait(tasks, timeout=timeout)
                 if pending:
                     logger.warning(
-                        "{count} tasks did not end within {timeout} s of the executor's shutdown",
+                        "{count} tasks did not end within {timeout} s of the AsyncExecutor's shutdown",
                         count=len(pending),
                         timeout=timeout,
                     )
@@ -318,18 +318,18 @@ class AsyncExecutor:
 
     @classmethod
     def _forget_after_fork(cls) -> None:
-        # The thread was not forked, so the loop is dead here. It must also never be finalised: its transports would
-        # kill the parent's server processes, whose handles they hold.
+        # A fork does not copy the thread, so the loop does not run here. It must also never be finalised: its
+        # transports hold handles of the parent's server processes and would kill them.
         executor, cls._singleton = cls._singleton, None
         cls._singleton_lock = threading.Lock()
         if executor is not None:
-            executor._closing = True  # whoever holds it is told so, and does not wait for ever
+            executor._closing = True  # users get an error instead of waiting forever
             keep_forever(executor)
 
 
 def keep_forever(obj: Any) -> None:
     """
-    Make an object, and what it refers to, outlive everything, interpreter shutdown included.
+    Keep an object, and all that it refers to, alive to the end of the process, interpreter shutdown included.
 
     :param obj: The object.
     """

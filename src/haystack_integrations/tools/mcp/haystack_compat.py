@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Everything that uses private parts of Haystack, or differs between Haystack 2 and 3.
+Everything that uses private parts of Haystack, or that differs between Haystack 2 and 3.
 
-Features are detected; versions are never compared. What is for Haystack 2 only goes when its support ends.
+Features are detected; versions are never compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from haystack.dataclasses.chat_message import ToolCallResult
 from haystack.tools import toolset as haystack_toolset
 from haystack.tools.serde_utils import deserialize_tools_or_toolset_inplace
 
-# Private, but the only way to write handlers as Haystack's own tools do.
+# Private, but the only way to serialize handlers exactly as Haystack's own tools do.
 from haystack.tools.tool import (
     Tool,
     _deserialize_outputs_to_state,
@@ -35,7 +35,7 @@ HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
 # Haystack 2 cannot serialize a tool message that contains a FileContent.
 TOOL_MESSAGES_TAKE_FILES = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])
 
-# Combinations of toolsets are stored by this path, wherever the class is defined.
+# The class path under which combinations of toolsets are stored; it stays the same if the class moves.
 _STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCombination"
 
 _SERIALIZERS = {"outputs_to_state": _serialize_outputs_to_state, "outputs_to_string": _serialize_outputs_to_string}
@@ -43,13 +43,13 @@ _DESERIALIZERS = {
     "outputs_to_state": _deserialize_outputs_to_state,
     "outputs_to_string": _deserialize_outputs_to_string,
 }
-# The parameters of tools that hold handlers, which are stored by their import path.
+# The parameters of tools that may contain handlers (functions, stored by their import path).
 HANDLER_PARAMETERS = tuple(_SERIALIZERS)
 
 
 def serialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, Any]:
     """
-    Replace the handlers of a tool's configuration by their import paths.
+    Replace the handlers in a tool's configuration with their import paths.
 
     :param parameter: One of `HANDLER_PARAMETERS`.
     :param config: The value of that parameter for one tool.
@@ -63,7 +63,7 @@ def deserialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, An
     Import the handlers of a stored configuration.
 
     :param parameter: One of `HANDLER_PARAMETERS`.
-    :param config: What `serialize_handlers` returned.
+    :param config: The result of `serialize_handlers`.
     :returns: The configuration with its handlers.
     """
     return _DESERIALIZERS[parameter](config)
@@ -71,10 +71,10 @@ def deserialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, An
 
 def check_module_may_be_imported(module: str) -> None:
     """
-    Apply Haystack 3's allowlist to a module that serialized data names; Haystack 2 has no such check.
+    Check a module that serialized data names against Haystack 3's allowlist. Haystack 2 has no such check.
 
     :param module: Name of the module.
-    :raises DeserializationError: If the allowlist does not have it.
+    :raises DeserializationError: If the module is not on the allowlist.
     """
     try:
         security = importlib.import_module("haystack.core.serialization_security")
@@ -87,12 +87,12 @@ def combine(first: Any, second: Any) -> Any:
     """
     Combine tools and toolsets as `+` does on Haystack 2, but keep each toolset as it is.
 
-    Haystack's own combination is stored as a snapshot of the tools that its toolsets have at that moment, and counts as
-    no tools at all while they are cold.
+    Haystack's own combination serializes a snapshot of the tools that its toolsets have at that moment, and it is false
+    while they are cold.
 
     :param first: A Tool, a Toolset or a list of Tools.
-    :param second: Likewise.
-    :returns: The combination, or `NotImplemented` on Haystack 3 and for anything else.
+    :param second: A Tool, a Toolset or a list of Tools.
+    :returns: The combination, or `NotImplemented` on Haystack 3 and for other types.
     """
     toolsets = [_as_toolset(first), _as_toolset(second)]
     return NotImplemented if MCPToolsetCombination is None or None in toolsets else MCPToolsetCombination(toolsets)
@@ -108,22 +108,23 @@ def _as_toolset(tools: Any) -> Toolset | None:
 
 
 def _trace_dict(part: Tool | Toolset) -> dict[str, Any]:
-    if hasattr(part, "_to_trace_dict"):
-        traced: dict[str, Any] = part._to_trace_dict()
+    to_trace_dict = getattr(part, "_to_trace_dict", None)
+    if to_trace_dict is not None:
+        traced: dict[str, Any] = to_trace_dict()
         return traced
     if type(part) is Toolset:
         return {"type": generate_qualified_class_name(Toolset), "data": {"tools": [_trace_dict(tool) for tool in part]}}
     return part.to_dict()
 
 
-# Haystack 2 only.
+# Haystack 2 only; both are None on Haystack 3.
 _Wrapper: Any = getattr(haystack_toolset, "_ToolsetWrapper", None)
 MCPToolsetCombination: Any = None
 if _Wrapper is not None:
 
     class _Combination(_Wrapper):  # type: ignore[misc]
         """
-        A combination of toolsets that is true even while all of them are cold, and is stored as its toolsets.
+        A combination of toolsets that is true even while all of them are cold, and that serializes the toolsets.
         """
 
         def __bool__(self) -> bool:

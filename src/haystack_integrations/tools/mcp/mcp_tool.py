@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from haystack import logging
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
@@ -24,14 +24,9 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.haystack_compat import (
-    HANDLER_PARAMETERS,
-    HAS_ASYNC_FUNCTION,
-    deserialize_handlers,
-    serialize_handlers,
-)
+from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.redaction import redact_values
-from haystack_integrations.tools.mcp.tool_base import Connected, ToolOptions, rebuild
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase, ToolOptions
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
@@ -39,7 +34,7 @@ from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioSe
 if TYPE_CHECKING:
     from mcp import types
 
-# Stored pipelines and users' code know these names by this module, too.
+# Stored pipelines and existing code import these names from this module.
 __all__ = [
     "AsyncExecutor",
     "InProcessServerInfo",
@@ -60,27 +55,26 @@ _CLIENTS = ("MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient")
 
 
 def __getattr__(name: str) -> Any:
-    # The clients import the MCP SDK, so only code that asks for one imports it.
+    # The clients import the slow MCP SDK, so they are imported only on demand.
     if name in _CLIENTS:
         return getattr(importlib.import_module("haystack_integrations.tools.mcp"), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 
 
-class MCPTool(Connected, Tool):
+class MCPTool(ToolBase, Tool):
     """
     A Tool that represents a single tool from an MCP server.
 
-    `invoke` returns the result as the JSON string of the MCP result; parse it with `json.loads()`. What a language
-    model sees is the readable content of it (see `result_format`).
+    `invoke` returns the MCP result as a JSON string; parse it with `json.loads()`. A language model sees the result as
+    `result_format` says.
 
-    All tools of a process whose server infos are equal share one connection to the server. It is opened at `warm_up` or
-    at the first use, supervised, and reopened when it was lost.
+    All tools of a process with equal server infos share one supervised connection. It is opened at `warm_up` or at the
+    first call, and reopened after a loss.
 
-    State-mapping support: `outputs_to_string`, `inputs_from_state` and `outputs_to_state` integrate the tool with the
-    State of an Agent. With `outputs_to_state`, or an `outputs_to_string` that names a `source`, `invoke` returns a
-    dictionary: the structured content of the result if there is any, else the JSON object in its text, else
-    `{"result": <text>}`.
+    State mapping: `inputs_from_state` and `outputs_to_state` connect the tool to the State of an Agent. With
+    `outputs_to_state`, or an `outputs_to_string` with a `source`, `invoke` returns a dictionary: the structured content
+    of the result, else the JSON object in its text, else `{"result": <text>}`.
 
     ### Usage example
 
@@ -127,37 +121,36 @@ class MCPTool(Connected, Tool):
         """
         Initialize the MCP tool.
 
-        :param name: Name of the tool to use, as the server has it. The `name` of the Tool is the same, made safe for
-            providers of language models (letters, digits, `_` and `-`, at most 64).
-        :param server_info: Server connection information.
-        :param description: Custom description (if None, server description will be used).
-        :param connection_timeout: Timeout in seconds for server connection.
-        :param invocation_timeout: Default timeout in seconds for tool invocations.
-        :param eager_connect: If True, connect to server during initialization. If False (default), defer connection
-            until warm_up or first tool use, whichever comes first. A tool that is loaded from YAML never connects
-            before that.
-        :param outputs_to_string: Optional dictionary defining how tool outputs should be converted into a string.
-            If the source is provided only the specified output key is sent to the handler. If the source is omitted
-            the whole tool result is sent to the handler.
+        :param name: Name of the tool on the server. The `name` of the Tool is the same, adapted to what providers of
+            language models accept: letters, digits, `_` and `-`, at most 64 characters.
+        :param server_info: How to reach the server.
+        :param description: Custom description. Default: the server's description.
+        :param connection_timeout: Timeout in seconds for connecting and listing the tools.
+        :param invocation_timeout: Timeout in seconds for a tool call.
+        :param eager_connect: If True, connect during initialization. If False (default), connect at warm-up or at the
+            first call. A tool loaded from YAML never connects before that.
+        :param outputs_to_string: Optional dictionary defining how results are converted to strings for the model. With
+            a `source`, the handler gets only that key of the result, else all of it.
             Example: `{"source": "docs", "handler": my_custom_function}`
-        :param inputs_from_state: Optional dictionary mapping state keys to tool parameter names. The model does not see
-            these parameters; a value that it passes all the same takes precedence over the State's.
-            Example: `{"repository": "repo"}` maps state's "repository" to tool's "repo" parameter.
-        :param outputs_to_state: Optional dictionary defining how tool outputs map to keys within state as well as
-            optional handlers. If the source is provided only the specified output key is sent to the handler.
+        :param inputs_from_state: Optional dictionary mapping State keys to parameter names of the tool. The model does
+            not see these parameters; if it passes one nevertheless, its value overrides the State's.
+            Example: `{"repository": "repo"}` passes the State's "repository" as the parameter "repo".
+        :param outputs_to_state: Optional dictionary mapping State keys to parts of the result, with optional handlers.
+            With a `source`, the State or the handler gets only that key of the result, else all of it.
             Example with source: `{"documents": {"source": "docs", "handler": custom_handler}}`
             Example without source: `{"documents": {"handler": custom_handler}}`
-        :param tool_name_prefix: Optional prefix of the tool's name: `prefix_name`.
-        :param result_format: What a model sees of a result, unless `outputs_to_string` says otherwise: "text" (default)
-            its text, with short notes in the place of images and files; "content" Haystack's content blocks
-            (`TextContent`, `ImageContent`, and `FileContent` where the installed Haystack takes it); "json" the JSON of
-            the MCP result.
-        :param share: Whether to share the connection with all others of an equal `server_info`.
-        :param retry_idempotent: Whether a call may be sent again although it may have run already, if the server
-            annotates the tool as read-only or idempotent. Set it only for servers whose annotations you trust.
-        :raises MCPConnectionError: If connection to the server fails.
-        :raises MCPToolNotFoundError: If no tools are available or the requested tool is not found.
-        :raises TimeoutError: If connection times out.
+        :param tool_name_prefix: Optional prefix for the name of the Tool: `prefix_name`. 1 to 32 letters, digits, `_`
+            and `-`.
+        :param result_format: What the model sees of a result, unless `outputs_to_string` is set: "text" (default) for
+            its text, with short notes in place of images and files; "content" for Haystack's content blocks
+            (`TextContent`, `ImageContent`, and `FileContent` where the installed Haystack supports it); "json" for the
+            JSON of the MCP result.
+        :param share: Whether to share the connection with every other user of an equal `server_info`.
+        :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
+            read-only or idempotent. Set it only for servers whose annotations you trust.
+        :raises MCPConnectionError: If connecting fails (with `eager_connect`).
+        :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
+        :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid.
         """
         if not isinstance(name, str) or not name:
@@ -187,9 +180,9 @@ class MCPTool(Connected, Tool):
             self._enter_or_leave()
 
     @classmethod
-    def _of_toolset(cls, toolset: Connected, remote_name: str, name: str, **parameters: Any) -> Self:
+    def _for_toolset(cls, toolset: ToolBase, remote_name: str, name: str, **parameters: Any) -> Self:
         """
-        Make the tool of a toolset, whose connection it uses and keeps alive.
+        Make a tool that uses the connection of a toolset and keeps the toolset alive.
         """
         tool = cls.__new__(cls)
         tool._set_up(remote_name, name, toolset._connection, toolset=toolset, **parameters)
@@ -207,7 +200,7 @@ class MCPTool(Connected, Tool):
         outputs_to_string: dict[str, Any] | None = None,
         inputs_from_state: dict[str, str] | None = None,
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
-        toolset: Connected | None = None,
+        toolset: ToolBase | None = None,
     ) -> None:
         for parameter, value in (
             ("outputs_to_string", outputs_to_string),
@@ -245,41 +238,39 @@ class MCPTool(Connected, Tool):
             self.async_function = self._invoke_async
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
-        # Haystack updates its State from dictionaries only.
-        self._shown_sources = _sources([outputs_to_string, *(outputs_to_string or {}).values()])
-        self._gives_dict = bool(outputs_to_state or self._shown_sources)
+        # Haystack takes sources, and updates of its State, from dictionaries only.
+        self._visible_sources = _sources([outputs_to_string, *(outputs_to_string or {}).values()])
+        self._returns_dict = bool(outputs_to_state or self._visible_sources)
 
     def _get_valid_inputs(self) -> set[str]:
-        # Haystack checks nothing while this is empty, that is before the server was asked.
+        # Empty before warm-up: Haystack then does not check the names in `inputs_from_state`.
         return self._valid_inputs
 
     def warm_up(self) -> None:
         """
-        Connect and fetch the tool schema if eager_connect is turned off.
+        Connect and load the tool's definition. For a tool of a toolset, warm up the whole toolset.
 
-        Idempotent and cheap while the connection is healthy; opens it again if it was closed or lost.
-
-        :raises MCPConnectionError: If connection to the server fails.
+        :raises MCPConnectionError: If connecting fails.
         :raises MCPToolNotFoundError: If the server does not have the tool.
         :raises ValueError: If the tool's schema is unusable, or `inputs_from_state` names a parameter it does not have.
         """
         if self._toolset is not None:
             self._toolset.warm_up()
-        elif not self._is_warm():
-            self._take_over(*self._connection.open())
+        else:
+            super().warm_up()
 
     async def warm_up_async(self) -> None:
         """
-        Connect and fetch the tool schema if eager_connect is turned off, without blocking the event loop.
+        Connect and load the tool's definition like `warm_up`, without blocking the event loop.
 
-        :raises MCPConnectionError: If connection to the server fails.
-        :raises MCPToolNotFoundError: If the server does not have the tool.
-        :raises ValueError: If the tool's schema is unusable, or `inputs_from_state` names a parameter it does not have.
+        :raises MCPConnectionError: As `warm_up`.
+        :raises MCPToolNotFoundError: As `warm_up`.
+        :raises ValueError: As `warm_up`.
         """
         if self._toolset is not None:
             await self._toolset.warm_up_async()
-        elif not self._is_warm():
-            self._take_over(*await self._connection.open_async())
+        else:
+            await super().warm_up_async()
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
@@ -295,15 +286,15 @@ class MCPTool(Connected, Tool):
         except ValueError as error:
             msg = f"The schema of tool '{self.remote_name}' is unusable: {error}"
             raise ValueError(msg) from error
-        self._define(generation, definition, parameters)
+        self._use_definition(generation, definition, parameters)
 
-    def _define(self, generation: int, definition: types.Tool, parameters: dict[str, Any]) -> None:
+    def _use_definition(self, generation: int, definition: types.Tool, parameters: dict[str, Any]) -> None:
         """
-        Take over what the server says of the tool.
+        Use the server's definition of the tool.
 
-        :param generation: The session in which it said so.
-        :param definition: The server's definition.
-        :param parameters: Its input schema, normalised.
+        :param generation: Number of the session in which the server listed it.
+        :param definition: The definition.
+        :param parameters: Its input schema, normalized.
         """
         self._valid_inputs = set(parameters["properties"])
         if self.inputs_from_state:
@@ -327,8 +318,8 @@ class MCPTool(Connected, Tool):
         self._generation = generation
 
     def _invoke(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
-        # Haystack looks at this signature for what it may inject: `streaming_callback` by name, the State by an
-        # annotation, of which there is none because it would serialise the calls of a step.
+        # Haystack injects arguments by this signature: `streaming_callback` by its name, the State by its annotation.
+        # There is no State parameter: with one, Haystack would run the tool calls of a step one after the other.
         arguments = self._arguments(streaming_callback, mcp_arguments)
         try:
             if not self._generation:
@@ -355,14 +346,14 @@ class MCPTool(Connected, Tool):
             raise failure from failure.__cause__
 
     def _arguments(self, streaming_callback: Any, mcp_arguments: dict[str, Any]) -> dict[str, Any]:
-        # Should the remote tool itself have a parameter of this name, the model's value is for it.
+        # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
         if streaming_callback is not None and not callable(streaming_callback):
             return {"streaming_callback": streaming_callback, **mcp_arguments}
         return mcp_arguments
 
     def _failure(self, error: Exception, arguments: dict[str, Any]) -> MCPInvocationError:
         """
-        Make the error that Haystack takes, without the values of `inputs_from_state`, which a server may have quoted.
+        Convert an error to an MCPInvocationError and redact values from `inputs_from_state`, which a server may quote.
         """
         if isinstance(error, MCPInvocationError):
             failure, cause = error, error.__cause__
@@ -372,50 +363,50 @@ class MCPTool(Connected, Tool):
             text = f"Failed to invoke Tool `{self.name}`: {error}"
             failure, cause = kind(text, self.name, arguments, code=code, data=data), error
         hidden = (self.inputs_from_state or {}).values()
-        shown = redact_values(failure.message, {name: arguments[name] for name in hidden if name in arguments})
-        # What it came from has the same text in it.
-        failure.__cause__ = cause if shown == failure.message else None
-        failure.message = shown
-        failure.args = (shown, *failure.args[1:])
+        redacted = redact_values(failure.message, {name: arguments[name] for name in hidden if name in arguments})
+        # If the message had to be redacted, its cause quotes the same values.
+        failure.__cause__ = cause if redacted == failure.message else None
+        failure.message = redacted
+        failure.args = (redacted, *failure.args[1:])
         return failure
 
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
         envelope = result.model_dump_json(by_alias=True)
-        return state_result(envelope, self._shown_sources) if self._gives_dict else envelope
+        return state_result(envelope, self._visible_sources) if self._returns_dict else envelope
 
     def invoke(self, /, **kwargs: Any) -> str | dict[str, Any]:
         """
         Invoke the tool.
 
-        :param kwargs: Arguments to pass to the tool.
-        :returns: JSON string of the result, or a dictionary where State needs one (see the class).
-        :raises MCPInvocationError: If the tool invocation fails.
-        :raises TimeoutError: If the operation times out; as an MCPTimeoutError, which is an MCPInvocationError, too.
+        :param kwargs: Arguments of the tool.
+        :returns: The MCP result as a JSON string, or a dictionary if the tool is configured for it (see the class).
+        :raises MCPInvocationError: If the call fails.
+        :raises TimeoutError: If the call takes longer than `invocation_timeout`, as an MCPTimeoutError, which is also
+            an MCPInvocationError.
         """
         return self._invoke(**kwargs)
 
     async def ainvoke(self, /, **kwargs: Any) -> str | dict[str, Any]:
         """
-        Asynchronous tool invocation.
+        Invoke the tool asynchronously.
 
-        :param kwargs: Arguments to pass to the tool.
-        :returns: JSON string or dictionary representation of the tool invocation result. Returns a dictionary when
-            outputs_to_state is configured to enable state updates.
-        :raises MCPInvocationError: If the tool invocation fails.
-        :raises TimeoutError: If the operation times out; as an MCPTimeoutError, which is an MCPInvocationError, too.
+        :param kwargs: Arguments of the tool.
+        :returns: As `invoke`.
+        :raises MCPInvocationError: As `invoke`.
+        :raises TimeoutError: As `invoke`.
         """
         return await self._invoke_async(**kwargs)
 
     async def invoke_async(self, /, **kwargs: Any) -> str | dict[str, Any]:
         """
-        Asynchronous tool invocation, by the name that Haystack 3 uses.
+        Invoke the tool asynchronously, like `ainvoke`; Haystack 3 uses this name.
 
-        :param kwargs: Arguments to pass to the tool.
-        :returns: As `ainvoke`.
+        :param kwargs: Arguments of the tool.
+        :returns: As `invoke`.
         """
         return await self._invoke_async(**kwargs)
 
-    def _parameters_of_init(self) -> dict[str, Any]:
+    def _init_parameters(self) -> dict[str, Any]:
         parameters: dict[str, Any] = {
             "name": self.remote_name,
             "description": self._custom_description,
@@ -429,40 +420,28 @@ class MCPTool(Connected, Tool):
         }
         return {**parameters, **self.options.changed()}
 
-    def _handlers(self, data: dict[str, Any]) -> dict[str, Any]:
-        for parameter in HANDLER_PARAMETERS:
-            if data[parameter] is not None:
-                data[parameter] = serialize_handlers(parameter, data[parameter])
-        return data
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a tool without connecting; with `eager_connect` it connects at warm-up.
+
+        :param data: The result of `to_dict`.
+        :returns: The tool.
+        """
+        return cls._load_dict(data)
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Tool:
-        """
-        Deserializes the MCPTool from a dictionary.
-
-        This method reconstructs an MCPTool instance from a serialized dictionary, including recreating the server_info
-        object and state-mapping parameters. Nothing is started or connected: a tool with `eager_connect` connects at
-        warm-up like every other one.
-
-        :param data: Dictionary containing serialized tool data.
-        :returns: The MCPTool instance.
-        """
-        parameters = dict(data["data"])
-        parameters["server_info"] = server_info_from_dict(parameters["server_info"])
-        for parameter in HANDLER_PARAMETERS:
-            if parameters.get(parameter):
-                parameters[parameter] = deserialize_handlers(parameter, parameters[parameter])
-        tool: Tool = rebuild(cls, parameters)
-        return tool
+    def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
+        return convert(parameter, config)
 
     def __repr__(self) -> str:
         """
-        Show the tool without secrets.
+        Describe the tool without secrets.
         """
         return f"{type(self).__name__}(name={self.name!r}, server_info={self.server_info!r})"
 
 
-# Haystack resolves these annotations at every call of an Agent; as strings they would be compiled each time.
+# Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
 for _function in (MCPTool._invoke, MCPTool._invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
 

@@ -9,53 +9,47 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from haystack import logging
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.haystack_compat import (
-    HANDLER_PARAMETERS,
-    MCPToolsetCombination,
-    combine,
-    deserialize_handlers,
-    serialize_handlers,
-)
+from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.tool_base import Connected, ToolOptions, rebuild
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase, ToolOptions
 
 if TYPE_CHECKING:
     from mcp import types
 
-# `MCPToolsetCombination` is here because stored pipelines of Haystack 2 know it by this module.
+# Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
 
 logger = logging.getLogger(__name__)
 
 
 def _not_connected(**_arguments: Any) -> str:
-    msg = "The toolset is not connected yet: call warm_up() first"
+    msg = "The MCPToolset is not connected yet. Call warm_up() before using its tools."
     raise MCPConnectionError(msg)
 
 
-class MCPToolset(Connected, Toolset):
+class MCPToolset(ToolBase, Toolset):
     """
     A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.
 
-    MCPToolset dynamically discovers and loads all tools from any MCP-compliant server, over Streamable HTTP, SSE, stdio
-    or in process. The tools share one supervised connection, with each other and with every other tool or toolset of an
-    equal `server_info`.
+    It loads all tools of a server, or those in `tool_names`, over Streamable HTTP, SSE, stdio or in process. The tools
+    share one supervised connection, with each other and with every other tool or toolset of an equal `server_info`.
 
-    While it is cold, iterating over it does not connect: it yields nothing, or a stand-in for every tool of
-    `tool_names`, which gets its description and its schema at warm-up. Agents, pipelines and tool invokers warm it up.
-    A bare chat generator of Haystack 3, and `Agent.run(tools=toolset)` of Haystack 2, do not: call `warm_up()` first.
+    Agents, pipelines and ToolInvokers warm the toolset up. A bare chat generator of Haystack 3 and
+    `Agent.run(tools=toolset)` of Haystack 2 do not: call `warm_up()` first. Iterating over a toolset never connects.
+    Before warm-up it yields a placeholder for every tool in `tool_names`, or nothing; the placeholders get their
+    descriptions and schemas at warm-up.
 
     ### Usage example
 
@@ -74,7 +68,7 @@ class MCPToolset(Connected, Toolset):
     toolset.close()
     ```
 
-    With per-tool state configuration, so that tools read from and write to the Agent's State:
+    Tools that read from and write to the State of an Agent:
 
     ```python
     toolset = MCPToolset(
@@ -105,34 +99,33 @@ class MCPToolset(Connected, Toolset):
         """
         Initialize the MCP toolset.
 
-        :param server_info: Connection information for the MCP server.
-        :param tool_names: Optional list of tool names to include, as the server has them. If provided, only tools with
-            matching names will be added to the toolset.
-        :param connection_timeout: Timeout in seconds for server connection.
-        :param invocation_timeout: Default timeout in seconds for tool invocations.
-        :param eager_connect: If True, connect to server and load tools during initialization. If False (default), defer
-            connection to warm_up. A toolset that is loaded from YAML never connects before that.
-        :param inputs_from_state: Optional dictionary mapping tool names to their inputs_from_state config. Each config
-            maps state keys to tool parameter names, which the model then does not see. Tool names should match
-            available tools from the server; a warning is logged for unknown tools.
+        `tool_names` and the three state-mapping dictionaries use the server's tool names, without a prefix. A state
+        mapping of a tool that the toolset does not have is ignored with a warning.
+
+        :param server_info: How to reach the server.
+        :param tool_names: Names of the tools to load. Default: all tools of the server.
+        :param connection_timeout: Timeout in seconds for connecting and listing the tools.
+        :param invocation_timeout: Timeout in seconds for a tool call.
+        :param eager_connect: If True, connect and load the tools during initialization. If False (default), do so at
+            warm-up. A toolset loaded from YAML never connects before that.
+        :param inputs_from_state: Optional dictionary from tool names to the `inputs_from_state` of each tool: State
+            keys mapped to parameter names. The model does not see these parameters.
             Example: `{"git_status": {"repository": "repo_path"}}`
-        :param outputs_to_state: Optional dictionary mapping tool names to their outputs_to_state config. Each config
-            defines how tool outputs map to state keys with optional handlers. Tool names should match available tools
-            from the server; a warning is logged for unknown tools.
+        :param outputs_to_state: Optional dictionary from tool names to the `outputs_to_state` of each tool: State keys
+            mapped to parts of the result, with optional handlers.
             Example: `{"git_status": {"status_result": {"source": "status"}}}`
-        :param outputs_to_string: Optional dictionary mapping tool names to their outputs_to_string config. Each config
-            defines how tool outputs are converted to strings. Tool names should match available tools from the server;
-            a warning is logged for unknown tools.
+        :param outputs_to_string: Optional dictionary from tool names to the `outputs_to_string` of each tool: how the
+            result is converted to a string for the model.
             Example: `{"git_diff": {"source": "diff", "handler": format_diff}}`
-        :param tool_name_prefix: Optional prefix of the names of all tools: `prefix_name`. For several servers whose
+        :param tool_name_prefix: Optional prefix for the names of all tools: `prefix_name`. For several servers whose
             tools have the same names.
-        :param result_format: What a model sees of results: "text", "content" or "json"; see MCPTool.
-        :param share: Whether to share the connection with all others of an equal `server_info`.
-        :param retry_idempotent: Whether a call may be sent again although it may have run already, if the server
-            annotates the tool as read-only or idempotent. Set it only for servers whose annotations you trust.
-        :raises MCPConnectionError: If connection to the server fails.
-        :raises MCPToolNotFoundError: If any of the specified tool names are not found on the server.
-        :raises ValueError: If a parameter is invalid; at warm-up, if parameter names in inputs_from_state are invalid.
+        :param result_format: What the model sees of results: "text" (default), "content" or "json"; see MCPTool.
+        :param share: Whether to share the connection with every other user of an equal `server_info`.
+        :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
+            read-only or idempotent. Set it only for servers whose annotations you trust.
+        :raises MCPConnectionError: If connecting fails (with `eager_connect`).
+        :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
+        :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
         """
         self.options = ToolOptions(
             tool_name_prefix=tool_name_prefix,
@@ -162,14 +155,14 @@ class MCPToolset(Connected, Toolset):
         self.inputs_from_state = inputs_from_state or {}
         self.outputs_to_state = outputs_to_state or {}
         self.outputs_to_string = outputs_to_string or {}
-        # By process: a lock that another thread holds during a fork stays locked in the child.
+        # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         self._generation = 0
-        # By the server's names. They stay the same objects for as long as the toolset lives.
+        # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
         for remote_name, name in assign_tool_names(dict.fromkeys(tool_names or []), tool_name_prefix).items():
             self._children[remote_name] = self._make_child(remote_name, name)
-        # Haystack 2 takes a toolset whose list is empty for no tools at all. Iteration never yields it.
+        # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
         self._placeholder = Tool(
             name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
             description="",
@@ -181,11 +174,11 @@ class MCPToolset(Connected, Toolset):
             self._enter_or_leave()
 
     def _lock(self) -> threading.Lock:
-        # For decisions only; nothing waits while it is held.
+        # Held only to read and change this object, never while waiting for a server.
         return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def _make_child(self, remote_name: str, name: str) -> MCPTool:
-        return MCPTool._of_toolset(
+        return MCPTool._for_toolset(
             self,
             remote_name,
             name,
@@ -195,36 +188,9 @@ class MCPToolset(Connected, Toolset):
             options=self.options,
         )
 
-    def warm_up(self) -> None:
-        """
-        Connect and load tools when eager_connect is turned off.
-
-        This method is automatically called by ToolInvoker.warm_up(), Agent and Pipeline.warm_up(). You can also call it
-        directly before using the toolset to ensure all tool schemas are available without performing a real invocation.
-        Idempotent and cheap while the connection is healthy; opens it again if it was closed or lost.
-
-        :raises MCPConnectionError: If connection to the server fails.
-        :raises MCPToolNotFoundError: If any of the specified tool names are not found on the server.
-        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
-            name, or the schema of a tool in `tool_names` is unusable.
-        """
-        if not self._is_warm():
-            self._take_over(*self._connection.open())
-
-    async def warm_up_async(self) -> None:
-        """
-        Connect and load tools without blocking the event loop.
-
-        :raises MCPConnectionError: If connection to the server fails.
-        :raises MCPToolNotFoundError: If any of the specified tool names are not found on the server.
-        :raises ValueError: As `warm_up`.
-        """
-        if not self._is_warm():
-            self._take_over(*await self._connection.open_async())
-
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         with self._lock():
-            # Of two listings that come in out of order the newer one stays.
+            # Listings of two sessions may arrive out of order; the newer one wins.
             if generation <= self._generation:
                 return
             by_name: dict[str, types.Tool] = {}
@@ -233,22 +199,25 @@ class MCPToolset(Connected, Toolset):
                     logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
             if self.tool_names is not None:
                 self._check_found(by_name)
-                # In the order of `tool_names`, as it was shown before warm-up.
+                # The order of `tool_names`, as before warm-up.
                 by_name = {name: by_name[name] for name in self.tool_names}
-            self._warn_of_unknown(by_name)
-            schemas = {name: self._parameters(definition) for name, definition in by_name.items()}
+            self._warn_about_unknown_tools(by_name)
+            schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
             usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
             children: dict[str, MCPTool] = {}
             for remote_name, name in assign_tool_names(usable, self.options.tool_name_prefix).items():
                 child = self._children.get(remote_name) or self._make_child(remote_name, name)
-                child._define(generation, by_name[remote_name], usable[remote_name])
+                child._use_definition(generation, by_name[remote_name], usable[remote_name])
                 children[remote_name] = child
             others = [tool for tool in self.tools if tool is not self._placeholder and not self._is_child(tool)]
             taken = {child.name for child in children.values()} & {tool.name for tool in others}
             if taken:
-                msg = f"Duplicate tool names found: {', '.join(sorted(taken))} was added, and the server has it, too"
+                msg = (
+                    f"Duplicate tool names found: {', '.join(sorted(taken))}. The server has tools with the same names "
+                    "as tools that were added to the toolset. Pass `tool_name_prefix` to rename the server's."
+                )
                 raise ValueError(msg)
-            # One assignment: an Agent that reads the list meanwhile sees the old tools or the new ones.
+            # In one assignment, so that an Agent in another thread sees either the old tools or the new ones.
             self.tools = [*children.values(), *others]
             self._children = {**self._children, **children}
             self._generation = generation
@@ -265,17 +234,17 @@ class MCPToolset(Connected, Toolset):
             )
             raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))
 
-    def _warn_of_unknown(self, by_name: dict[str, types.Tool]) -> None:
+    def _warn_about_unknown_tools(self, by_name: dict[str, types.Tool]) -> None:
         for parameter in ("inputs_from_state", "outputs_to_state", "outputs_to_string"):
             for name in getattr(self, parameter):
                 if name not in by_name:
                     logger.warning(
-                        "{parameter} has a configuration for '{tool}', which is no tool of this toolset",
+                        "{parameter} configures tool '{tool}', which is not in this toolset",
                         parameter=parameter,
                         tool=name,
                     )
 
-    def _parameters(self, definition: types.Tool) -> dict[str, Any] | None:
+    def _usable_parameters(self, definition: types.Tool) -> dict[str, Any] | None:
         try:
             return normalize_parameters(definition.input_schema)
         except ValueError as error:
@@ -283,7 +252,7 @@ class MCPToolset(Connected, Toolset):
                 msg = f"The schema of tool '{definition.name}' is unusable: {error}"
                 raise ValueError(msg) from error
             logger.warning(
-                "Left out tool '{tool}', whose schema is unusable: {error}", tool=definition.name, error=str(error)
+                "Skipped tool '{tool}', because its schema is unusable: {error}", tool=definition.name, error=str(error)
             )
             return None
 
@@ -291,7 +260,7 @@ class MCPToolset(Connected, Toolset):
         """
         Iterate over the tools, without connecting.
 
-        :returns: The tools of the server as they were loaded. Before that, stand-ins for those of `tool_names`.
+        :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`.
         """
         tools = self.tools
         if self._placeholder in tools:
@@ -301,12 +270,14 @@ class MCPToolset(Connected, Toolset):
     def __len__(self) -> int:
         """
         Count the tools that iteration yields.
+
+        :returns: The number of tools.
         """
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
         """
-        A toolset is always something, even while it is cold and has no tools yet.
+        Return True even while there are no tools yet, because Haystack ignores toolsets that are false.
         """
         return True
 
@@ -338,13 +309,13 @@ class MCPToolset(Connected, Toolset):
 
     def add(self, tool: Tool | Toolset) -> None:
         """
-        Add a tool that is none of the server's.
+        Add a tool that is not one of the server's.
 
-        It stays with this object: `to_dict` stores how to reach the server, not what was added.
+        Added tools are not serialized: `to_dict` contains only how to reach the server.
 
         :param tool: A Tool, or a Toolset whose tools are added.
-        :raises ValueError: If adding the tool would result in duplicate tool names.
-        :raises TypeError: If it is neither.
+        :raises ValueError: If a tool of the same name is already there.
+        :raises TypeError: If `tool` is neither.
         """
         added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
         if added is None:
@@ -363,7 +334,7 @@ class MCPToolset(Connected, Toolset):
         """
         Combine this toolset with other tools, on Haystack 2.
 
-        The toolset itself becomes part of the combination, not a snapshot of the tools it has at the moment.
+        The combination contains the toolset itself, not a snapshot of its current tools.
 
         :param other: A Tool, a Toolset or a list of Tools.
         :returns: The combination.
@@ -375,7 +346,7 @@ class MCPToolset(Connected, Toolset):
         """
         Combine other tools with this toolset, on Haystack 2.
 
-        Python asks this before `Toolset.__add__`, whose combination is stored as a snapshot of its tools.
+        Python calls this before `Toolset.__add__`, whose combination would serialize a snapshot of the tools.
 
         :param other: A Tool, a Toolset or a list of Tools.
         :returns: The combination.
@@ -383,7 +354,7 @@ class MCPToolset(Connected, Toolset):
         combination: Toolset = combine(other, self)
         return combination
 
-    def _parameters_of_init(self) -> dict[str, Any]:
+    def _init_parameters(self) -> dict[str, Any]:
         parameters: dict[str, Any] = {
             "server_info": self.server_info,
             "tool_names": self.tool_names,
@@ -396,38 +367,23 @@ class MCPToolset(Connected, Toolset):
         }
         return {**parameters, **self.options.changed()}
 
-    def _handlers(self, data: dict[str, Any]) -> dict[str, Any]:
-        for parameter in HANDLER_PARAMETERS:
-            if data[parameter] is not None:
-                configs = data[parameter].items()
-                data[parameter] = {tool: serialize_handlers(parameter, config) for tool, config in configs if config}
-        return data
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a toolset without connecting; with `eager_connect` it connects at warm-up.
+
+        :param data: The result of `to_dict`.
+        :returns: The toolset.
+        """
+        return cls._load_dict(data)
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> MCPToolset:
-        """
-        Deserialize an MCPToolset from a dictionary.
-
-        Nothing is started or connected: a toolset with `eager_connect` connects at warm-up like every other one.
-
-        :param data: Dictionary representation of the MCPToolset.
-        :returns: A new MCPToolset instance.
-        """
-        parameters = dict(data["data"])
-        parameters["server_info"] = server_info_from_dict(parameters["server_info"])
-        for parameter in HANDLER_PARAMETERS:
-            if configs := parameters.get(parameter):
-                parameters[parameter] = {
-                    tool: deserialize_handlers(parameter, config)
-                    for tool, config in configs.items()
-                    if config is not None
-                }
-        toolset: MCPToolset = rebuild(cls, parameters)
-        return toolset
+    def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
+        return {tool: convert(parameter, tool_config) for tool, tool_config in config.items() if tool_config}
 
     def __repr__(self) -> str:
         """
-        Show the toolset without secrets.
+        Describe the toolset without secrets.
         """
         names = [tool.name for tool in self]
         return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r})"
@@ -439,12 +395,10 @@ def _is_config(value: Any) -> bool:
 
 async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
     """
-    Warm up several toolsets or tools together, in about the time of the slowest one.
-
-    Haystack warms them up one after the other.
+    Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
     :param toolsets: MCPToolsets and MCPTools.
-    :raises MCPConnectionError: If a server could not be connected to, after all others were tried.
+    :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
     """
     outcomes = await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -458,11 +412,9 @@ async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> No
 
 def warm_up_toolsets(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
     """
-    Warm up several toolsets or tools together, in about the time of the slowest one.
-
-    Haystack warms them up one after the other.
+    Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
     :param toolsets: MCPToolsets and MCPTools.
-    :raises MCPConnectionError: If a server could not be connected to, after all others were tried.
+    :raises MCPConnectionError: As `warm_up_toolsets_async`.
     """
     AsyncExecutor.get_instance().run(warm_up_toolsets_async(toolsets))

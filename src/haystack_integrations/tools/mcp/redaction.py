@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What may be shown of values that may be secret.
+Redaction of possibly secret values in messages, `repr`, logs and traces.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ from haystack.utils import Secret
 
 REDACTED = "***"
 
-# Shorter values (a port, "true") are words of every log line.
+# Shorter values (a port, "true") occur in many log lines without being secrets.
 SHORTEST_SECRET = 6
 
 _SECRET_NAME = re.compile(r"(?i)(token|key|secret|password|passwd|credential|auth|cookie)")
 
-# `NAME=value`, `--name=value`, `Name: value` and `"name": "value"`, as in environment variables, options, HTTP headers,
-# connection strings and JSON.
+# The name in `NAME=value`, `--name=value`, `Name: value` and `"name": "value"`: environment variables, options, HTTP
+# headers, connection strings and JSON.
 _ASSIGNMENT = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)[\"']?\s*(?:=|:(?!//))\s*")
 
-# How pydantic, which validates the arguments for servers in Python, shows a value it refuses: cut in the middle.
+# Servers in Python validate arguments with pydantic, whose errors abbreviate the value, so a search for the whole value
+# does not find it.
 _REFUSED_VALUE = re.compile(r"input_value=.*?(?=, input_type=)", re.DOTALL)
 
 
 def redact_url(url: str) -> str:
     """
-    Give a URL without what may be secret in it: user info, the values of the query, the fragment.
+    Remove the parts of a URL that may be secret: user info, query values and fragment.
 
     :param url: The URL.
-    :returns: The URL, fit for messages.
+    :returns: The redacted URL.
     """
     try:
         parts = urlsplit(url)
     except ValueError:
         return REDACTED
-    if not parts.netloc:  # no URL, or one without its scheme: where its secrets are is anybody's guess
+    if not parts.netloc:  # not a URL, or one without a scheme: only what is between "@" and "?" can be shown
         return url.partition("?")[0].rpartition("@")[2]
     host = parts.netloc.rpartition("@")[2]
     query = "&".join(f"{pair.partition('=')[0]}={REDACTED}" for pair in parts.query.split("&") if pair)
@@ -51,41 +52,39 @@ def redact_url(url: str) -> str:
 
 def redact_args(args: Iterable[str]) -> list[str]:
     """
-    Give command line arguments without the values of options that look like credentials.
+    Redact the values of command line options that look like credentials.
 
     :param args: The arguments.
-    :returns: The arguments, fit for messages.
+    :returns: The redacted arguments.
     """
-    shown: list[str] = []
+    redacted: list[str] = []
     hide_next = False
     for arg in args:
         hidden = hide_next and not arg.startswith("-")
-        redacted = REDACTED if hidden else _redact_arg(arg)
-        shown.append(redacted)
+        redacted.append(REDACTED if hidden else _redact_arg(arg))
         hide_next = arg.startswith("-") and "=" not in arg and _SECRET_NAME.search(arg) is not None
-    return shown
+    return redacted
 
 
 def _redact_arg(arg: str) -> str:
-    # What follows the first name that sounds like a secret goes unseen, to the end: where a value ends, only the
-    # server knows.
+    # Everything after the first secret-sounding name is redacted: only the server knows where the value ends.
     secret = next((match for match in _ASSIGNMENT.finditer(arg) if _SECRET_NAME.search(match["name"])), None)
-    shown = arg if secret is None else arg[: secret.end()]
-    shown = redact_url(shown) if "://" in shown else shown
-    return shown if secret is None or shown.endswith(REDACTED) else f"{shown}{REDACTED}"
+    redacted = arg if secret is None else arg[: secret.end()]
+    redacted = redact_url(redacted) if "://" in redacted else redacted
+    return redacted if secret is None or redacted.endswith(REDACTED) else f"{redacted}{REDACTED}"
 
 
 def redact(value: Any) -> Any:
     """
-    Give a value that may be secret in a form that can be shown.
+    Redact a value that may be secret.
 
-    :param value: A string, a Secret, or a mapping of such.
-    :returns: The names of the environment variables of a Secret; stars in the place of everything else.
+    :param value: A string, a Secret, a mapping of these, or None.
+    :returns: For a Secret from environment variables their names, for anything else stars. Mappings keep their keys.
     """
     if isinstance(value, Mapping):
         return {key: redact(item) for key, item in value.items()}
     if isinstance(value, Secret):
-        # An environment variable's name is what an operator looks for; a token has nothing to show.
+        # The name of the environment variable tells an operator what to look for.
         data = value.__dict__
         return f"env:{'|'.join(data['_env_vars'])}" if "_env_vars" in data else REDACTED
     return value if value is None else REDACTED
@@ -93,10 +92,10 @@ def redact(value: Any) -> Any:
 
 def redact_secrets(value: Any) -> Any:
     """
-    Give a value with every Secret in it in a form that can be shown.
+    Redact the Secrets in a value and keep the rest.
 
-    :param value: Any value.
-    :returns: The value; of a Secret what `redact` makes of it.
+    :param value: Any value; mappings are searched.
+    :returns: The value with every Secret replaced as in `redact`.
     """
     if isinstance(value, Mapping):
         return {key: redact_secrets(item) for key, item in value.items()}
@@ -105,12 +104,12 @@ def redact_secrets(value: Any) -> Any:
 
 def redact_values(text: str, values: Mapping[str, Any]) -> str:
     """
-    Take values that must not be shown out of a text that somebody else wrote.
+    Redact values in a text, such as a server's error message.
 
     :param text: The text.
-    :param values: The values, by any names. What is in them counts, too.
-    :returns: The text without those of at least 6 characters, where they are quoted whole, and without all values that
-        pydantic quotes.
+    :param values: The values to redact, by any names. Strings and numbers inside mappings and lists count, too.
+    :returns: The text in which every full quotation of a value of at least 6 characters is redacted, and every value
+        that pydantic quotes. If there are no values, the text is unchanged.
     """
     if not values:
         return text

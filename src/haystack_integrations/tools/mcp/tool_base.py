@@ -6,33 +6,35 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from haystack.core.serialization import generate_qualified_class_name
 
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection, check_timeout
 from haystack_integrations.tools.mcp.connection.managed import Managed
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
+from haystack_integrations.tools.mcp.haystack_compat import (
+    HANDLER_PARAMETERS,
+    deserialize_handlers,
+    serialize_handlers,
+)
 
 if TYPE_CHECKING:
     from mcp import types
 
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+# Takes the name of a parameter and its configuration for one tool, and returns the (de)serialized configuration.
+HandlerConverter: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOptions:
     """
-    The keyword parameters that MCPTool and MCPToolset share. They are explained at MCPTool.
-
-    :param tool_name_prefix: 1 to 32 characters of `A-Z a-z 0-9 _ -`, or None.
-    :param result_format: "text", "content" or "json".
-    :param share: Whether to share the connection with all others of an equal server info.
-    :param retry_idempotent: Whether a call whose outcome is unknown is sent again if the tool is annotated as read-only
-        or idempotent.
+    The keyword-only parameters that MCPTool and MCPToolset share. MCPTool documents them.
     """
 
     tool_name_prefix: str | None = None
@@ -42,9 +44,9 @@ class ToolOptions:
 
     def __post_init__(self) -> None:
         """
-        Refuse invalid options.
+        Validate the options.
 
-        :raises ValueError: Naming the parameter and the valid choices.
+        :raises ValueError: If an option is invalid. The message names the parameter and the valid choices.
         """
         if self.tool_name_prefix is not None:
             check_prefix(self.tool_name_prefix)
@@ -52,9 +54,9 @@ class ToolOptions:
 
     def changed(self) -> dict[str, Any]:
         """
-        Give the options that differ from their defaults.
+        Return the options that differ from their defaults.
 
-        Only these are stored, so that mcp-haystack 2.1 can load tools that do not use them.
+        Only these are serialized, so that mcp-haystack 2.1 can load tools that do not use the others.
 
         :returns: The values by name.
         """
@@ -62,59 +64,51 @@ class ToolOptions:
         return {name: value for name, (value, default) in values.items() if value != default}
 
 
-class Connected(Managed):
+class ToolBase(Managed):
     """
-    What tools and toolsets share: options, and a connection that they open at warm-up and stop using at `close`.
+    Base of MCPTool and MCPToolset: the shared options, and a connection that warm-up opens and `close` releases.
     """
 
     server_info: MCPServerInfo
     eager_connect: bool
     options: ToolOptions
     _connection: MCPConnection
-    # Number of the session whose listing was taken over last; 0 before the first.
+    # Number of the session whose tool listing is in use; 0 before the first.
     _generation: int
 
     @abstractmethod
-    def warm_up(self) -> None:
-        """Open the connection if need be, and take over what the server says of its tools."""
-
-    @abstractmethod
-    async def warm_up_async(self) -> None:
-        """Do the same without blocking the event loop."""
-
-    @abstractmethod
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
-        """Take over what the server says of its tools."""
+        """Use the tool definitions that the server listed in session number `generation`."""
 
     @abstractmethod
-    def _parameters_of_init(self) -> dict[str, Any]:
-        """Give the parameters that an equal one is made with."""
+    def _init_parameters(self) -> dict[str, Any]:
+        """Return the constructor arguments that rebuild the object."""
 
     @property
     def tool_name_prefix(self) -> str | None:
         """
-        Prefix of the names that the model sees.
+        Prefix of the tool names that the model sees.
         """
         return self.options.tool_name_prefix
 
     @property
     def result_format(self) -> str:
         """
-        What the model sees of a result: "text", "content" or "json".
+        Format in which the model sees results: "text", "content" or "json".
         """
         return self.options.result_format
 
     @property
     def retry_idempotent(self) -> bool:
         """
-        Whether a call whose outcome is unknown may be sent again, if the server annotates the tool accordingly.
+        Whether calls of tools annotated as read-only or idempotent are sent again when their outcome is unknown.
         """
         return self.options.retry_idempotent
 
     @property
     def connection_timeout(self) -> float:
         """
-        Timeout in seconds for server connection.
+        Timeout in seconds for connecting and listing the tools.
         """
         return self._connection.connection_timeout
 
@@ -125,7 +119,7 @@ class Connected(Managed):
     @property
     def invocation_timeout(self) -> float:
         """
-        Timeout in seconds for tool invocations.
+        Default timeout in seconds for tool invocations.
         """
         return self._connection.invocation_timeout
 
@@ -136,18 +130,45 @@ class Connected(Managed):
     @property
     def connection(self) -> MCPConnection:
         """
-        The connection to the server, e.g. for its `status()`.
+        The connection to the server; its `status()` is a health check.
         """
         return self._connection
 
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
 
-    def _take_over(self, generation: int, definitions: list[types.Tool]) -> None:
+    def warm_up(self) -> None:
+        """
+        Connect and load the tool definitions.
+
+        Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
+        it was closed or lost.
+
+        :raises MCPConnectionError: If connecting fails.
+        :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
+        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
+            name, or the schema of a tool that was requested by name is unusable.
+        """
+        if not self._is_warm():
+            self._load_or_leave(*self._connection.open())
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect and load the tool definitions like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: As `warm_up`.
+        :raises MCPToolNotFoundError: As `warm_up`.
+        :raises ValueError: As `warm_up`.
+        """
+        if not self._is_warm():
+            self._load_or_leave(*await self._connection.open_async())
+
+    def _load_or_leave(self, generation: int, definitions: list[types.Tool]) -> None:
         try:
             self._load(generation, definitions)
         except (MCPToolNotFoundError, ValueError):
-            if not self._generation and not self._connection.status().in_flight:  # this server is of no use
+            # A server whose definitions could never be used need not keep running.
+            if not self._generation and not self._connection.status().in_flight:
                 self._leave()
             raise
 
@@ -162,44 +183,45 @@ class Connected(Managed):
 
     def close(self) -> None:
         """
-        Close the connection to the server, which ends with the last tool or toolset that uses it.
+        Release the connection to the server. It is closed when the last tool or toolset has released it.
 
-        Safe before warm-up and repeatedly; the next `warm_up` or call connects again. The tool of a toolset closes the
-        toolset.
+        Safe to call before warm-up and repeatedly; the next `warm_up` or call connects again. Closing a tool of a
+        toolset closes the toolset.
         """
         self._connection.close()
 
     async def close_async(self) -> None:
         """
-        Do the same as `close` without blocking the event loop.
+        Release the connection like `close`, without blocking the event loop.
         """
         await self._connection.close_async()
 
     def __copy__(self) -> Self:
         """
-        Give the object itself, as Haystack does with tools: a copy of a connection is the connection.
+        Return the object itself: an open connection cannot be copied.
         """
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """
-        Give the object itself, as Haystack does with tools: a copy of a connection is the connection.
+        Return the object itself: an open connection cannot be copied.
         """
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """
-        Pickle the configuration; what is unpickled connects by itself.
+        Pickle the configuration. The unpickled object opens its own connection.
         """
-        return rebuild, (type(self), self._parameters_of_init())
+        return rebuild, (type(self), self._init_parameters())
 
+    @classmethod
     @abstractmethod
-    def _handlers(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Replace the handlers in the parameters by their import paths."""
+    def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
+        """Apply `convert`, which (de)serializes handlers, to every tool's configuration in the value of a parameter."""
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize to a dictionary: the parameters, handlers by their import paths, and never an open connection.
+        Serialize the parameters to a dictionary, with handlers as import paths.
 
         :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
         """
@@ -209,16 +231,29 @@ class Connected(Managed):
         return self._as_dict(self.server_info._to_trace_dict())
 
     def _as_dict(self, server_info: dict[str, Any]) -> dict[str, Any]:
-        data = self._handlers({**self._parameters_of_init(), "server_info": server_info})
+        data = {**self._init_parameters(), "server_info": server_info}
+        for parameter in HANDLER_PARAMETERS:
+            if config := data[parameter]:
+                data[parameter] = self._convert_handlers(serialize_handlers, parameter, config)
         return {"type": generate_qualified_class_name(type(self)), "data": data}
+
+    @classmethod
+    def _load_dict(cls, data: dict[str, Any]) -> Self:
+        parameters = dict(data["data"])
+        parameters["server_info"] = server_info_from_dict(parameters["server_info"])
+        for parameter in HANDLER_PARAMETERS:
+            if config := parameters.get(parameter):
+                parameters[parameter] = cls._convert_handlers(deserialize_handlers, parameter, config)
+        loaded: Self = rebuild(cls, parameters)
+        return loaded
 
 
 def rebuild(cls: Any, parameters: dict[str, Any]) -> Any:
     """
-    Build a tool or toolset from parameters that were stored, without connecting.
+    Build a tool or toolset from serialized parameters, without connecting.
 
-    :param cls: Its class.
-    :param parameters: Its parameters.
+    :param cls: The class, MCPTool or MCPToolset.
+    :param parameters: The constructor arguments. With `eager_connect` the object connects at warm-up.
     :returns: The tool or toolset.
     """
     eager_connect = parameters.get("eager_connect", False)

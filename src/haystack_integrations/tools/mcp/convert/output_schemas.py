@@ -3,41 +3,41 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Which results can be checked against the output schema of their tool without holding up everybody.
+Decides which results can be validated against the output schema of their tool in a bounded time.
 
-The check runs in the event loop of all sessions, and both the schema and the result come from the server: a regular
-expression that backtracks, or references that double at each level, would stop every call of the process for as long as
-the server likes. What cannot be bounded is not checked.
+Validation runs in the event loop that all sessions share, and both schema and result come from the server. A regular
+expression that backtracks, or references that double at every level, would block all calls of the process. A result is
+therefore not validated if the time that it takes has no bound.
 """
 
 from typing import Any, Final
 from urllib.parse import unquote
 
-# Subschemas times JSON values: about a second of jsonschema's time.
+# Limit for subschemas times JSON values. Takes jsonschema about a second.
 _MOST_WORK: Final = 100_000
 
-# Regular expressions and comparisons of all items with each other take time that neither the size of the schema nor
-# that of the result bounds; where dynamic references lead, only the check itself finds out.
+# Regular expressions and the comparison of all items with each other are not bounded by the sizes of schema and result.
+# Dynamic references can only be resolved during validation.
 _UNBOUNDED: Final = ("$dynamicRef", "$recursiveRef", "pattern", "uniqueItems")
 
 
 class OutputSchemas:
     """
-    The output schemas of a server's tools. Each is priced when its first result comes.
+    The output schemas of a server's tools. The cost of a schema is computed at the tool's first result.
     """
 
     def __init__(self) -> None:
         """
-        Initialize the OutputSchemas, without any.
+        Initialize the OutputSchemas with no schema.
         """
         self._schemas: dict[str, Any] = {}
         self._costs: dict[str, int | None] = {}
 
     def note(self, tool_name: str, schema: Any) -> None:
         """
-        Take what a listing says.
+        Store the output schema from a tool's definition, in place of an earlier one.
 
-        :param tool_name: The tool.
+        :param tool_name: Name of the tool.
         :param schema: Its output schema, or None.
         """
         self._costs.pop(tool_name, None)
@@ -48,11 +48,11 @@ class OutputSchemas:
 
     def allow_check(self, tool_name: str, value: Any) -> bool:
         """
-        Tell whether a result is to be checked.
+        Decide whether to validate a result.
 
-        :param tool_name: The tool.
+        :param tool_name: Name of the tool.
         :param value: The structured content of the result.
-        :returns: True if the tool has an output schema and the check is soon done.
+        :returns: True if the tool has an output schema and validation takes a bounded time.
         """
         if tool_name not in self._schemas:
             return False
@@ -64,10 +64,10 @@ class OutputSchemas:
 
 def schema_cost(schema: Any) -> int | None:
     """
-    Count the subschemas that one value may be checked against, references followed.
+    Count the subschemas that a single JSON value may be validated against, references included.
 
     :param schema: An output schema.
-    :returns: How many, at most; None if there is no bound, or a useless one.
+    :returns: The largest possible number; None if there is no limit, or one too high to be useful.
     """
     cost = 0
     pending: list[tuple[Any, frozenset[str]]] = [(schema, frozenset())]
@@ -77,12 +77,12 @@ def schema_cost(schema: Any) -> int | None:
         if cost > _MOST_WORK:
             return None
         if isinstance(node, dict):
-            # Properties of these names have a schema for their value.
+            # As keywords they have a string or boolean value; properties of the same names have a schema.
             if any(isinstance(node.get(key), str | bool) for key in _UNBOUNDED) or "patternProperties" in node:
                 return None
             reference = node.get("$ref")
             if isinstance(reference, str):
-                # A schema that contains itself is applied as deeply as the value is nested, perhaps twice a level.
+                # A recursive schema is applied at every level of the value, and perhaps twice at each.
                 if reference in references:
                     return None
                 try:
@@ -98,11 +98,11 @@ def schema_cost(schema: Any) -> int | None:
 
 def is_bounded(cost: int, value: Any) -> bool:
     """
-    Tell whether a value is small enough for a check.
+    Decide whether a value is small enough to be validated.
 
-    :param cost: What `schema_cost` gave for the schema.
+    :param cost: The `schema_cost` of its schema.
     :param value: The value.
-    :returns: True if the check is soon done.
+    :returns: True if validation takes a bounded time.
     """
     left = _MOST_WORK // cost
     pending = [value]

@@ -2,11 +2,11 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-What a tool call gave, in the forms that Haystack takes.
+Converts results of MCP tools to the forms that Haystack and the model need.
 
-The *envelope* is the JSON string of an MCP `CallToolResult`, dumped by alias. `MCPTool.invoke()` returns it as it is,
-or as a `StateResult` where Haystack needs a dict; one of `RESULT_HANDLERS` turns it into what the model reads. It was
-written by a foreign server, in a call that has run already, so nothing in it makes these functions raise.
+The *envelope* is an MCP `CallToolResult` as a JSON string. `MCPTool.invoke()` returns it as it is, or as a
+`StateResult` where Haystack needs a dict; one of `RESULT_HANDLERS` turns it into what the model sees. The tool has
+already run, so these functions raise for no content that a server may send.
 """
 
 import json
@@ -24,13 +24,13 @@ ContentPart: TypeAlias = TextContent | ImageContent | FileContent
 
 _NO_CONTENT: Final = "[no content]"
 _NO_ERROR_TEXT: Final = "the server gave no error text"
-# Stands for any data URI: the rest of one is the very bytes that a note is there to keep out.
+# Replaces data URIs in notes: they consist of the very bytes that a note leaves out.
 _DATA_URI: Final = "data:…"
 _KILO: Final = 1000
-# JSON integers have no bound, and one that no float holds cannot be divided.
+# JSON integers are unbounded, and dividing one that does not fit into a float raises an error.
 _ABSURD_SIZE: Final = 1e18
 
-# Two of these make an envelope. One alone is not enough: `content` is a common key in a tool's own JSON.
+# An envelope has at least two of these keys. One is not enough: `content` is a common key in a tool's own JSON.
 _ENVELOPE_KEYS: Final = frozenset({"content", "structuredContent", "isError"})
 
 
@@ -38,63 +38,61 @@ class StateResult(dict[str, Any]):
     """
     A tool result as a dict, for Haystack's `outputs_to_state` and the `source` of `outputs_to_string`.
 
-    It remembers the envelope it was made from, so that a handler that is given the dict can still tell the model what
-    the server said. In everything else it is a plain dict; two of them are equal if their items are.
+    It keeps its envelope, so that a handler that gets the dict can still show the model the server's own text.
+    Otherwise it is a plain dict.
 
     :param values: The items of the dict.
     :param envelope: The JSON string of the MCP `CallToolResult`.
-    :param shown: Keys whose value the model is to see. For one that the dict does not have, `get` gives the text of the
-        result, because Haystack would show `None`.
+    :param visible: Keys whose values go to the model. For such a key that is missing, `get` returns the text of the
+        result; otherwise Haystack would show the model `None`.
     """
 
-    def __init__(self, values: dict[str, Any], *, envelope: str, shown: Collection[str] = ()) -> None:
+    def __init__(self, values: dict[str, Any], *, envelope: str, visible: Collection[str] = ()) -> None:
         super().__init__(values)
         self.envelope = envelope
-        self.shown = shown
+        self.visible = visible
 
     def get(self, key: str, default: Any = None) -> Any:
         """
-        Give the value of a key.
+        Return the value of a key.
 
         :param key: The key.
-        :param default: What to give if there is none.
-        :returns: The value, or what stands in for it.
+        :param default: Value for a missing key that is not visible to the model.
+        :returns: The value; the text of the result for a missing key that is visible to the model.
         """
-        if key in self.shown and key not in self:
+        if key in self.visible and key not in self:
             return model_text(self.envelope)
         return super().get(key, default)
 
 
-def state_result(envelope: str, shown: Collection[str] = ()) -> StateResult:
+def state_result(envelope: str, visible: Collection[str] = ()) -> StateResult:
     """
-    Make the dict from which Haystack fills its State.
+    Convert a result to the dict from which Haystack updates its State.
 
-    The dict is the structured content if that is an object, else the JSON object in the text if there is one, else
-    `{"result": ...}` with the text, or with the content blocks if there is more than text. Servers of the Python SDK
-    and of FastMCP give the string that a tool returns as the structured content `{"result": "..."}`; if the string is a
-    JSON object, its items are there, too. Blocks for the user only are included: State belongs to the application, not
-    to the model.
+    The dict is the structured content if that is an object, else the JSON object in the text, else `{"result": ...}`
+    with the text, or with all content blocks if there are others than text. If a tool returns a string, servers of the
+    Python SDK and FastMCP send the structured content `{"result": "..."}`; if that string is a JSON object, its items
+    are added. Blocks for the user only are included, because the State belongs to the application, not to the model.
 
     :param envelope: The JSON string of the MCP `CallToolResult`.
-    :param shown: Keys whose value the model is to see; see StateResult.
-    :returns: The dict, which carries the envelope.
+    :param visible: Keys whose values go to the model; see StateResult.
+    :returns: The dict with its envelope.
     """
     parsed = _parse_envelope(envelope)
     if parsed is None:
         parsed = {"content": [{"type": "text", "text": envelope}]}
-    return StateResult(_state_values(parsed), envelope=envelope, shown=shown)
+    return StateResult(_state_values(parsed), envelope=envelope, visible=visible)
 
 
 def model_text(result: Any) -> str:
     """
-    Say in plain text what the tool gave. The default handler.
+    Convert a result to plain text. This is the default handler.
 
-    Text is taken as it is, everything else is described in a line without its bytes. Structured content is shown only
-    if there is no other content, because servers repeat it as text. Blocks that the server marks as meant for the user
-    only are left out, unless there is nothing else.
+    Text is kept as it is; other content is replaced with a one-line note. Structured content is used only if there is
+    no other content, because servers repeat it as text. Blocks that the server marks as for the user only are omitted,
+    unless there is nothing else.
 
-    :param result: The envelope or a `StateResult`. A string that is no envelope is returned as it is, and any other
-        value as JSON.
+    :param result: An envelope or a `StateResult`. Any other string is returned as it is, any other value as JSON.
     :returns: The text for the model.
     """
     envelope = _parse_envelope(result)
@@ -105,13 +103,13 @@ def model_text(result: Any) -> str:
 
 def model_content(result: Any) -> str | list[ContentPart]:
     """
-    Give the model images and files as content blocks, in the order in which the server gave them.
+    Convert a result to Haystack content blocks, in the server's order.
 
-    What cannot be a block is described in text: a file if this Haystack's tool messages take none, data that is not
-    base64, a MIME type that is neither given nor recognised.
+    A note in text replaces what cannot be a block: files if this Haystack version does not support them in tool
+    messages, data that is not base64, and data whose MIME type is neither given nor recognized.
 
-    :param result: Whatever `model_text` takes.
-    :returns: A plain string if all is text, which every chat generator accepts, else a list of content blocks.
+    :param result: As in `model_text`.
+    :returns: A plain string, which every chat generator accepts, if all is text; else a list of content blocks.
     """
     envelope = _parse_envelope(result)
     if envelope is None:
@@ -125,10 +123,10 @@ def model_content(result: Any) -> str | list[ContentPart]:
 
 def model_json(result: Any) -> str:
     """
-    Give the model the whole MCP result as JSON.
+    Convert a result to the JSON of the whole MCP result.
 
-    :param result: Whatever `model_text` takes.
-    :returns: The envelope as it is, or JSON of a value that has none.
+    :param result: As in `model_text`.
+    :returns: The envelope; a value without one as JSON.
     """
     if isinstance(result, StateResult):
         return result.envelope
@@ -137,10 +135,10 @@ def model_json(result: Any) -> str:
 
 def error_text(envelope: str | dict[str, Any]) -> str:
     """
-    Say what the server said about a call that failed.
+    Return the error text of a failed call.
 
-    :param envelope: The envelope of a result with `isError`, as JSON string or parsed.
-    :returns: The server's own text, or a remark that it gave none.
+    :param envelope: The envelope of a result with `isError`, as a JSON string or parsed.
+    :returns: The server's text, or a remark that it gave none.
     """
     parsed = _parse_envelope(envelope)
     text = _plain_text(envelope) if parsed is None else _envelope_text(parsed)
@@ -156,13 +154,13 @@ RESULT_HANDLERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 def result_handler(result_format: str) -> Callable[[Any], Any]:
     """
-    Give the function that makes the model's view of a result.
+    Return the function that converts results to a format.
 
     :param result_format: `"text"`, `"content"` or `"json"`.
-    :returns: The function; Haystack serialises it by its import path.
-    :raises ValueError: If there is no such format.
+    :returns: The function. Haystack serializes it by its import path.
+    :raises ValueError: If the format is unknown.
     """
-    # Membership in a tuple, because YAML can hold an unhashable value here.
+    # A tuple, because the value may come from YAML and be unhashable.
     if result_format not in tuple(RESULT_HANDLERS):
         choices = ", ".join(repr(name) for name in RESULT_HANDLERS)
         message = f"result_format must be one of {choices}, not {result_format!r}."
@@ -181,7 +179,7 @@ def _parse_envelope(result: Any) -> dict[str, Any] | None:
 
 
 def _json_object(text: str) -> dict[str, Any] | None:
-    # The look at the first character spares a parse of the usual prose.
+    # Most texts are prose; looking at the first character is cheaper than parsing.
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -199,7 +197,7 @@ def _blocks(envelope: dict[str, Any]) -> list[Any]:
 
 
 def _blocks_for_model(envelope: dict[str, Any]) -> list[Any]:
-    """No block means that the structured content, if there is any, has to speak for itself."""
+    """Return the content blocks to show; none if they are empty or if structured content is to be shown instead."""
     blocks = _blocks(envelope)
     for_model = [block for block in blocks if not _is_for_user_only(block)]
     if not _are_empty(for_model):
@@ -242,7 +240,7 @@ def _state_values(envelope: dict[str, Any]) -> dict[str, Any]:
         wrapped = structured.get("result") if len(structured) == 1 else None
         return {**((isinstance(wrapped, str) and _json_object(wrapped)) or {}), **structured}
     blocks = _blocks(envelope)
-    # Since protocol revision 2026-07-28 structured content may be any JSON value.
+    # Before protocol revision 2026-07-28 structured content was always an object; now it may be any JSON value.
     if structured is not None and _are_empty(blocks):
         return {"result": structured}
     texts = [text for block in blocks if (text := _text(block)) is not None]
@@ -254,7 +252,7 @@ def _state_values(envelope: dict[str, Any]) -> dict[str, Any]:
     return {"result": joined if len(texts) == len(blocks) else _content_parts(blocks)}
 
 
-# One block as text
+# A block as text
 
 
 def _block_text(block: Any) -> str:
@@ -283,7 +281,7 @@ def _block_text(block: Any) -> str:
 
 
 def _note(kind: str, *facts: Any) -> str:
-    # A note is one line, whatever white space the server has put into a description.
+    # A note is one line, even if a description contains line breaks.
     given = ", ".join(" ".join(fact.split()) for fact in facts if isinstance(fact, str) and not _is_empty(fact))
     return f"[{kind}: {given}]" if given else f"[{kind}]"
 
@@ -320,7 +318,7 @@ def _readable_size(size: Any) -> str | None:
     return f"{size / _KILO:.1f} GB"
 
 
-# One block as a Haystack content part
+# A block as a Haystack content block
 
 
 def _content_parts(blocks: Iterable[Any]) -> list[ContentPart]:
@@ -339,11 +337,11 @@ def _media_part(block: Any) -> ImageContent | FileContent | None:
             return None
     if mime_type:
         is_image = mime_type.startswith("image/")
-    # Haystack's classes check the base64 and guess a missing MIME type. No provider takes a part without one.
+    # Haystack's classes validate the base64 and guess a missing MIME type. No provider accepts a block without one.
     if is_image:
         with suppress(ValueError):
             image = ImageContent(base64_image=data, mime_type=mime_type)
-            # A guess may be PDF, which Haystack counts as an image type.
+            # The guess may be PDF, which Haystack accepts as an image type.
             if image.mime_type and image.mime_type.startswith("image/"):
                 return image
     if TOOL_MESSAGES_TAKE_FILES:
@@ -361,7 +359,7 @@ def _filename(resource: dict[str, Any]) -> str | None:
     return unquote(path).rstrip("/").rpartition("/")[2] or None
 
 
-# A value that is no envelope: the `source` of an `outputs_to_string` picked it out of a StateResult
+# A value without an envelope, e.g. one that the `source` of an `outputs_to_string` took from a StateResult
 
 
 def _plain_text(value: Any) -> str:
@@ -390,5 +388,5 @@ def _as_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=_part_text)
     except (TypeError, ValueError, RecursionError):
-        # Keys that JSON has not, a circle, or a depth that only reprlib bounds.
+        # Keys that JSON does not allow, a reference cycle, or too many levels.
         return reprlib.repr(value)

@@ -2,11 +2,11 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-JSON Schemas as the model sees them.
+Converts the input schemas of MCP tools to parameters for Haystack tools.
 
-MCP servers describe their tools in every draft of JSON Schema since 04; Haystack accepts draft 2020-12 only. One walk
-over a schema translates, copies and verifies it, so the metaschema (milliseconds a tool) is consulted only for the few
-keywords the walk does not verify itself.
+MCP servers use every draft of JSON Schema from 04 on; Haystack accepts only draft 2020-12. One pass over a schema
+copies, translates and validates it. Validation against the metaschema takes milliseconds per tool, so it is done only
+for the few keywords that this pass does not validate itself.
 """
 
 import re
@@ -18,50 +18,57 @@ from urllib.parse import quote, unquote
 PERMISSIVE_SCHEMA: Final[dict[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": True}
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-# `Draft202012Validator.check_schema` spends up to eight Python frames on a level of JSON: deeper schemas would end in a
-# RecursionError in Haystack's Tool when the caller's own stack is already some hundred frames deep.
+# Haystack's Tool runs `Draft202012Validator.check_schema`, which uses up to eight Python frames per level of JSON. With
+# a deeper schema it could raise a RecursionError if the caller's stack is already some hundred frames deep.
 _MAX_NESTING: Final = 64
-_MAX_POINTER_LENGTH: Final = 200
+_MAX_QUOTED: Final = 200
 
 _TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-# Only these can call for a translation of the schema object they stand in.
+# Keywords that may have to be translated from an older draft.
 _TRANSLATED: Final = frozenset(
     "items additionalItems exclusiveMinimum exclusiveMaximum dependencies id $id $recursiveRef $recursiveAnchor".split()
 )
-# What the metaschema constrains and the walk leaves to it. Any other unknown keyword is legal in 2020-12.
+# Keywords left to the metaschema. Draft 2020-12 allows any other unknown keyword.
 _UNVERIFIED: Final = frozenset(
     "$id $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $vocabulary".split()
 )
-# Every character of a URI fragment: with others, it depends on the installed format checkers whether the check passes.
+# The characters of a URI fragment. With other characters, the installed format checkers decide what is valid.
 _LOCAL_REF: Final = re.compile(r"#(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
 _LOCAL_NAME: Final = re.compile(r"#[A-Za-z_][-A-Za-z0-9._]*")
 _DROP: Final = object()
+# What to remove when a subschema of a keyword was widened.
+_REMOVED_IF_WIDENED: Final = {
+    "not": ("not",),
+    "if": ("if", "then", "else", "unevaluatedProperties", "unevaluatedItems"),
+    "contains": ("maxContains",),
+    "patternProperties": ("additionalProperties", "unevaluatedProperties"),
+}
 
 _Path = tuple[str, ...]
 
 
 def permissive_schema() -> dict[str, Any]:
     """
-    Make a schema that accepts any arguments, for a tool whose own schema is not known yet.
+    Return a schema that accepts any arguments, for a tool whose own schema is not known yet.
 
-    :returns: A fresh copy of `PERMISSIVE_SCHEMA`.
+    :returns: A copy of `PERMISSIVE_SCHEMA`.
     """
     return {**PERMISSIVE_SCHEMA, "properties": {}}
 
 
 def normalize_parameters(schema: Any) -> dict[str, Any]:
     """
-    Turn the `inputSchema` of an MCP tool, of whatever draft, into parameters that Haystack and LLM providers accept.
+    Convert the `inputSchema` of an MCP tool, in any draft, to parameters that Haystack and LLM providers accept.
 
-    The result passes the 2020-12 metaschema and means the same, but for two things that are widened: a `pattern` that
-    Python cannot compile is dropped (with what would turn stricter for lack of it, such as a `not` around it), and
-    `null` as the value of a keyword counts as its absence. References are never resolved or fetched.
+    The result is valid in draft 2020-12 and has the same meaning, with two exceptions, which only accept more: a
+    `pattern` that Python cannot compile is dropped (and with it whatever would become stricter without it, such as a
+    `not` around it), and a keyword whose value is `null` counts as absent. References are never resolved or fetched.
 
-    :param schema: The schema as the server sent it. It is not changed, and the result shares no mutable part with it.
+    :param schema: The schema from the server. It is not changed, and the result shares no mutable part with it.
     :returns: A 2020-12 schema with a top-level `type: object` and `properties`.
-    :raises ValueError: If the schema is not an object schema, is nested too deeply, or is not valid. The message names
-        the place as a JSON pointer.
+    :raises ValueError: If the schema is not an object schema, is nested too deeply, or is invalid. The message gives
+        the location as a JSON pointer.
     """
     if not isinstance(schema, dict):
         msg = f"#: must be a JSON object, not {type(schema).__name__}"
@@ -83,14 +90,14 @@ def normalize_parameters(schema: Any) -> dict[str, Any]:
 
 def without_properties(schema: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """
-    Hide top-level properties from the model, for arguments that something else supplies.
+    Remove top-level properties from a schema, because something other than the model supplies their values.
 
-    The names also disappear from what is required of the same object (`required`, `dependentRequired`,
-    `dependentSchemas`, the branches of `allOf`, `anyOf`, `oneOf`, `then` and `else`).
+    The names are also removed from what the same object requires: `required`, `dependentRequired`, `dependentSchemas`,
+    and these in the branches of `allOf`, `anyOf`, `oneOf`, `then` and `else`.
 
-    :param schema: A schema that `normalize_parameters` returned. It is not changed.
-    :param names: The properties to hide. Names the schema does not have are ignored.
-    :returns: A copy without these properties. A hidden property that another one refers to lives on in `$defs`.
+    :param schema: The result of `normalize_parameters`. It is not changed.
+    :param names: The properties to remove. Unknown names are ignored.
+    :returns: A copy without these properties. A removed property to which a `$ref` points is moved to `$defs`.
     """
     hidden = frozenset(names)
     properties = schema.get("properties", {})
@@ -121,14 +128,14 @@ def without_properties(schema: dict[str, Any], names: Iterable[str]) -> dict[str
 
 def _brief(value: Any) -> str:
     if isinstance(value, str):
-        return repr(value if len(value) <= _MAX_POINTER_LENGTH else f"{value[:_MAX_POINTER_LENGTH]}...")
+        return repr(value if len(value) <= _MAX_QUOTED else f"{value[:_MAX_QUOTED]}...")
     return type(value).__name__
 
 
 def _compiles(pattern: str) -> bool:
     try:
         re.compile(pattern)
-    # Warning: `[[a]` warns of future syntax, and under -W error Haystack's own check would raise it.
+    # Warning: `[[a]` warns about future syntax. Under -W error, Haystack's own check would raise it.
     except (re.error, OverflowError, RecursionError, Warning):
         return False
     return True
@@ -172,7 +179,7 @@ class _Walk:
     """
     One pass over a schema.
 
-    Invariant: what `schema` returns is valid 2020-12 by construction, unless `unverified` is set.
+    The schema that `schema()` returns is valid in 2020-12 by construction, unless `unverified` is set.
     """
 
     __slots__ = ("draft3_flags", "moved", "path", "refs", "unverified", "widened")
@@ -180,10 +187,11 @@ class _Walk:
     def __init__(self) -> None:
         self.path: list[str] = []
         self.unverified = False
-        # Where `required: true` stood, and where a pattern was dropped.
+        # The places of `required: true` (draft 03) and of dropped patterns.
         self.draft3_flags: list[_Path] = []
         self.widened: list[_Path] = []
-        # The schema objects that hold a `$ref`, and the old places (below new parents) that it may still point to.
+        # The schema objects with a `$ref`, and the new places of moved schemas by their old ones (in which parents that
+        # moved already have their new names).
         self.refs: list[dict[str, Any]] = []
         self.moved: dict[_Path, _Path] = {}
 
@@ -191,13 +199,13 @@ class _Walk:
         old_places = {new: old for old, new in self.moved.items()}
         place = [old_places.get(tuple(self.path[: i + 1]), (part,))[-1] for i, part in enumerate(self.path)]
         pointer = _pointer(place)
-        if len(pointer) > _MAX_POINTER_LENGTH:
-            pointer = f"{pointer[:_MAX_POINTER_LENGTH]}..."
+        if len(pointer) > _MAX_QUOTED:
+            pointer = f"{pointer[:_MAX_QUOTED]}..."
         msg = f"{pointer}: {reason}"
         raise ValueError(msg)
 
     def check(self, result: dict[str, Any]) -> None:
-        # Costs more than all else here, and is rarely needed.
+        # The import is slow and rarely needed.
         from jsonschema import (  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415
             Draft202012Validator,
             SchemaError,
@@ -230,7 +238,7 @@ class _Walk:
         if node is True or node is False:
             return node
         if not isinstance(node, dict):
-            # PHP writes an empty object as an empty list.
+            # PHP encodes an empty object as an empty list.
             return {} if node == [] else self.fail(f"must be a schema, not {_brief(node)}")
         path = self.path
         self.check_nesting()
@@ -297,7 +305,7 @@ class _Walk:
                 del out[key]
                 if _LOCAL_NAME.fullmatch(name):
                     out.setdefault("$anchor", name[1:])
-        # Without embedded resources, the outermost recursive anchor is the root.
+        # There are no embedded resources, so the outermost `$recursiveAnchor` is the root.
         if isinstance(out.get("$recursiveAnchor"), bool):
             del out["$recursiveAnchor"]
         if out.get("$recursiveRef") == "#" and "$ref" not in out:
@@ -313,25 +321,19 @@ class _Walk:
         self.draft3_flags[first:] = [flag for flag in flags if len(flag) == depth + 1]
 
     def widen(self, schema: dict[str, Any], first: int) -> None:
-        # A wider subschema makes these keywords, or what stands beside them, stricter.
+        # Without its pattern a subschema accepts more. Inside these keywords that would make the whole stricter.
         here = tuple(self.path)
         for place in self.widened[first:]:
             keyword = place[len(here)]
-            if keyword == "not":
-                schema.pop("not", None)
-            elif keyword == "if":
-                for key in ("if", "then", "else", "unevaluatedProperties", "unevaluatedItems"):
-                    schema.pop(key, None)
-            elif keyword == "oneOf" and "oneOf" in schema:
+            if keyword == "patternProperties" and len(place) > len(here) + 1:
+                continue  # the pattern was dropped from a property's schema, not from the names
+            for key in _REMOVED_IF_WIDENED.get(keyword, ()):
+                schema.pop(key, None)
+            if keyword == "oneOf" and "oneOf" in schema:
                 branches = schema.pop("oneOf")
                 if "anyOf" not in schema:
                     schema["anyOf"] = branches
                     self.moved[*here, "oneOf"] = (*here, "anyOf")
-            elif keyword == "contains":
-                schema.pop("maxContains", None)
-            elif keyword == "patternProperties" and len(place) == len(here) + 1:
-                schema.pop("additionalProperties", None)
-                schema.pop("unevaluatedProperties", None)
 
     def check_nesting(self) -> None:
         if len(self.path) > _MAX_NESTING:
@@ -357,7 +359,7 @@ class _Walk:
             return value
         self.fail(f"is not a JSON value but {_brief(value)}")
 
-    # Values of keywords: each returns what to write, or _DROP
+    # Values of keywords: each method returns the new value, or _DROP
 
     def schemas(self, value: Any) -> list[Any]:
         if not isinstance(value, list) or not value:

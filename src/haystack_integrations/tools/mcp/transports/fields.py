@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the fields of server infos have in common: their checks, and the values of their secrets.
+Validation of server info fields, and resolution of their secrets.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 
 def check_number(owner: object, parameter: str, *, minimum: float, exclusive: bool = False) -> None:
     """
-    Refuse a field that is not a finite number within its bound.
+    Check that a field is a finite number and not below its minimum.
 
     :param owner: The server info.
     :param parameter: Name of the field.
     :param minimum: The smallest valid value.
-    :param exclusive: Whether the minimum itself is refused, too.
-    :raises ValueError: Naming the parameter and its bound.
+    :param exclusive: Whether the minimum itself is invalid, too.
+    :raises ValueError: If the value is invalid. The message names the parameter and its minimum.
     """
     value = getattr(owner, parameter)
     valid = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
@@ -39,11 +39,11 @@ def check_number(owner: object, parameter: str, *, minimum: float, exclusive: bo
 
 def check_secrets(owner: object, parameter: str) -> None:
     """
-    Refuse a field that is not a mapping from strings to strings or Secrets.
+    Check that a field is None or a mapping from strings to strings or Secrets.
 
     :param owner: The server info.
-    :param parameter: Name of the field. None is a valid value.
-    :raises ValueError: Naming the parameter, and never a value.
+    :param parameter: Name of the field.
+    :raises ValueError: If the field is invalid. The message names the parameter and contains no values.
     """
     value = getattr(owner, parameter)
     if value is None:
@@ -62,10 +62,10 @@ def check_secrets(owner: object, parameter: str) -> None:
 
 def check_retries(info: Any) -> None:
     """
-    Refuse invalid values of `max_retries`, `base_delay` and `max_delay`.
+    Check `max_retries`, `base_delay` and `max_delay`.
 
     :param info: The server info.
-    :raises ValueError: Naming the parameter and its bound.
+    :raises ValueError: If a value is invalid. The message names the parameter and its minimum.
     """
     check_number(info, "max_retries", minimum=0)
     if not isinstance(info.max_retries, int):
@@ -77,17 +77,17 @@ def check_retries(info: Any) -> None:
 
 def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]:
     """
-    Replace Secrets by their values.
+    Replace Secrets with their values.
 
     :param values: Headers or environment variables.
-    :returns: Strings only. What an optional Secret leaves without a value is left out, with a warning.
-    :raises ValueError: If a required secret has no value.
+    :returns: The values as strings. Entries whose optional Secret has no value are omitted, with a warning.
+    :raises ValueError: If a required Secret has no value.
     """
     resolved: dict[str, str] = {}
     for name, value in (values or {}).items():
         plain = value.resolve_value() if isinstance(value, Secret) else value
         if plain is None:
-            logger.warning("The optional secret of '{key}' has no value; '{key}' is left out", key=name)
+            logger.warning("The optional Secret for '{key}' has no value, so '{key}' is omitted", key=name)
         else:
             resolved[name] = str(plain)
     return resolved

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class InProcessClient(SDKClient):
     """
-    MCP client for a server object in this process.
+    MCP client for a server in the same process.
     """
 
     def __init__(self, server: Any) -> None:
@@ -43,14 +43,14 @@ class InProcessClient(SDKClient):
 
     async def _open_transport(self) -> mcp.Client:
         server = await asyncio.to_thread(_import, self.server) if isinstance(self.server, str) else self.server
-        server = getattr(server, "_mcp_server", server)  # FastMCP's name for the SDK server inside
+        server = getattr(server, "_mcp_server", server)  # the SDK server inside a FastMCP server
         if not isinstance(server, (mcp.server.Server, mcp.server.mcpserver.MCPServer)):
             msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
             raise MCPConnectionError(msg, server_info=self._server_info(), operation="connect")
         return mcp.Client(server, client_info=client_info())
 
     def _counts_calls(self) -> bool:
-        return False  # there is no transport to tap
+        return False  # there are no streams in which to count them
 
 
 def _import(path: str) -> Any:

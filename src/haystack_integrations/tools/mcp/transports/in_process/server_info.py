@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @dataclass(repr=False)
 class InProcessServerInfo(MCPServerInfo):
     """
-    An MCP server in this very process: no child process, no port.
+    An MCP server in the same process, without a child process or a port.
 
-    The server runs in the event loop of the `AsyncExecutor`. For tests, notebooks and quick starts, and for tools that
-    were written for MCP and are needed in one process only.
+    For tests, notebooks and quick starts, and for MCP tools that only one process needs. The server runs in the event
+    loop of the `AsyncExecutor`.
 
     ```python
     from mcp.server import MCPServer
@@ -32,12 +32,12 @@ class InProcessServerInfo(MCPServerInfo):
     def add(a: int, b: int) -> int:
         return a + b
 
-    server_info = InProcessServerInfo(server)                         # the object, or
-    server_info = InProcessServerInfo("my_package.my_module:server")  # where to import it from (serialisable)
+    server_info = InProcessServerInfo(server)                         # the server object, or
+    server_info = InProcessServerInfo("my_package.my_module:server")  # its import path, which can be serialized
     ```
 
-    :param server: An `mcp` server (`MCPServer` or low-level `Server`), a FastMCP server, or its import path
-        `"package.module:attribute"`, which is imported when the session is opened.
+    :param server: An `mcp` server (`MCPServer` or low-level `Server`), a FastMCP server, or the import path of one,
+        `"package.module:attribute"`. The path is imported when the session is opened.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -46,9 +46,9 @@ class InProcessServerInfo(MCPServerInfo):
 
     def __post_init__(self) -> None:
         """
-        Refuse what is neither a server nor an import path.
+        Check that `server` is an import path or may be a server object.
 
-        :raises ValueError: Naming the parameter and what it takes.
+        :raises ValueError: If it is neither. The message names the parameter and its valid values.
         """
         if isinstance(self.server, str):
             module, _, attribute = self.server.partition(":")
@@ -68,8 +68,7 @@ class InProcessServerInfo(MCPServerInfo):
 
         :returns: Configured InProcessClient instance.
         """
-        # The module imports the MCP SDK, which takes longer than everything else together; a pipeline that is only
-        # built or loaded must not pay for it.
+        # The module imports the slow MCP SDK, which building or loading a pipeline must not wait for.
         from haystack_integrations.tools.mcp.transports.in_process.client import InProcessClient  # noqa: PLC0415
 
         return InProcessClient(self.server)
@@ -88,12 +87,12 @@ class InProcessServerInfo(MCPServerInfo):
         Serialize this server info to a dictionary.
 
         :returns: Dictionary representation of this server info.
-        :raises ValueError: If it holds a server object instead of an import path.
+        :raises ValueError: If `server` is an object instead of an import path.
         """
         if not isinstance(self.server, str):
             msg = (
-                "InProcessServerInfo holds a server object, which cannot be serialized. Create it with the import path "
-                "of the server instead: InProcessServerInfo('package.module:server')."
+                "This InProcessServerInfo contains a server object, which cannot be serialized. Create it with the "
+                "import path of the server instead: InProcessServerInfo('package.module:server')."
             )
             raise ValueError(msg)
         return super().to_dict()
@@ -105,7 +104,7 @@ class InProcessServerInfo(MCPServerInfo):
 
         :param data: Dictionary containing serialized server info.
         :returns: The server info.
-        :raises DeserializationError: If Haystack 3's allowlist of modules does not have the one of the import path.
+        :raises DeserializationError: If the module in the import path is not on Haystack 3's allowlist.
         """
         info = super().from_dict(data)
         if isinstance(info.server, str):

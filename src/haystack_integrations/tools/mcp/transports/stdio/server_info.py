@@ -20,32 +20,31 @@ if TYPE_CHECKING:
 @dataclass(repr=False)
 class StdioServerInfo(MCPServerInfo):
     """
-    Data class that encapsulates stdio MCP server connection parameters.
+    Connection parameters of an MCP server that is started as a child process and uses stdio.
 
-    For environment variables containing sensitive data, you can use Secret objects for secure handling and
-    serialization:
+    Use Secrets for environment variables with sensitive data:
 
     ```python
     server_info = StdioServerInfo(
         command="uv",
         args=["run", "my-mcp-server"],
         env={
-            "WORKSPACE_PATH": "/path/to/workspace",  # Plain string
-            "API_KEY": Secret.from_env_var("API_KEY"),  # Secret object
+            "WORKSPACE_PATH": "/path/to/workspace",
+            "API_KEY": Secret.from_env_var("API_KEY"),
         }
     )
     ```
 
-    The server inherits only the harmless variables of this process (`PATH`, `HOME`, … as the MCP SDK has them) and what
-    is in `env`.
+    Of this process's variables, the server inherits only those that the MCP SDK considers safe (`PATH`, `HOME` and a
+    few more).
 
-    :param command: Command to run (e.g., "python", "node").
-    :param args: Arguments to pass to the command.
-    :param env: Environment variables for the command. One whose optional Secret has no value is left out.
-    :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
-    :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
-    :param max_delay: Longest delay between these attempts, in seconds.
-    :param cwd: Working directory of the command; by default that of this process.
+    :param command: Command to run, e.g. "python" or "node".
+    :param args: Arguments of the command.
+    :param env: Additional environment variables. A variable whose optional Secret has no value is omitted.
+    :param max_retries: Maximum number of retries when a lost session is reopened, or when a call provably did not run.
+    :param base_delay: Initial delay in seconds between retries; grows exponentially.
+    :param max_delay: Maximum delay in seconds between retries.
+    :param cwd: Working directory of the command. Default: that of this process.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -62,9 +61,9 @@ class StdioServerInfo(MCPServerInfo):
 
     def __post_init__(self) -> None:
         """
-        Refuse invalid parameters.
+        Validate the parameters.
 
-        :raises ValueError: Naming the parameter and what it takes.
+        :raises ValueError: If a parameter is invalid. The message names it and its valid values.
         """
         if not isinstance(self.command, str) or not self.command.strip():
             msg = f"StdioServerInfo: `command` must be a non-empty string, got {self.command!r}"
@@ -84,8 +83,7 @@ class StdioServerInfo(MCPServerInfo):
 
         :returns: Configured StdioClient instance.
         """
-        # The module imports the MCP SDK, which takes longer than everything else together; a pipeline that is only
-        # built or loaded must not pay for it.
+        # The module imports the slow MCP SDK, which building or loading a pipeline must not wait for.
         from haystack_integrations.tools.mcp.transports.stdio.client import StdioClient  # noqa: PLC0415
 
         return StdioClient(
@@ -102,7 +100,7 @@ class StdioServerInfo(MCPServerInfo):
         """
         Describe the server for messages.
 
-        :returns: The command line, without the values of options that look like credentials.
+        :returns: The command line, with the values of options that look like credentials redacted.
         """
         return f"stdio server `{' '.join([self.command, *redact_args(list(self.args or []))])}`"
 

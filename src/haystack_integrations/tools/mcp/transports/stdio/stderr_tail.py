@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a server process said last on its standard error.
+The last lines that a server process wrote to its standard error.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from haystack_integrations.tools.mcp.redaction import REDACTED, SHORTEST_SECRET
 _LINES = 20
 _LINE_LENGTH = 500
 
-# So much of a line is kept besides a secret that the rest of it may be: room for what becomes shorter when shown.
+# How much of a line is kept, besides the length of the longest secret. More than is shown, because redaction and the
+# removal of white space make lines shorter.
 _KEPT_LENGTH = 4 * _LINE_LENGTH
 
 
 class StderrTail:
     """
-    Takes the standard error of a server process and keeps its last lines for error messages.
+    Keeps the last lines of a server's standard error for error messages.
 
-    The values of the server's environment variables are blotted out, since they may be secrets. A line is shown up to
-    its first 500 characters; a progress bar's carriage return ends a line, too.
+    The values of the server's environment variables are redacted, because they may be secrets. Lines are cut after 500
+    characters. A carriage return, as in a progress bar, ends a line, too.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         """
         Initialize the StderrTail.
 
-        :param secrets: What must not show.
+        :param secrets: Values to redact.
         """
-        # A value of several lines is printed as several lines.
+        # A value of several lines is printed as several lines, so each is redacted on its own.
         values = {line.strip() for value in secrets for line in [value, *value.splitlines()]}
         self._secrets = sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
         self._kept_length = _KEPT_LENGTH + max(map(len, self._secrets), default=0)
@@ -45,40 +46,40 @@ class StderrTail:
 
     def feed(self, data: bytes) -> list[str]:
         """
-        Take what the process wrote.
+        Process the next output.
 
-        :param data: The bytes.
-        :returns: The lines that end in them, as they may be shown.
+        :param data: The bytes that the process wrote.
+        :returns: The lines that are now complete, redacted.
         """
         text = self._unfinished + self._decoder.decode(data).replace("\r", "\n")
         *lines, self._unfinished = (line[: self._kept_length] for line in text.split("\n"))
-        shown = [text for line in lines if (text := self._clean(line, is_whole=len(line) < self._kept_length))]
-        self._lines.extend(shown)
-        return shown
+        cleaned = [text for line in lines if (text := self._clean(line, is_whole=len(line) < self._kept_length))]
+        self._lines.extend(cleaned)
+        return cleaned
 
     def text(self) -> str:
         """
-        Give what was read last.
+        Return the last lines.
 
-        :returns: The last lines on one line, or the empty string.
+        :returns: The last 20 lines, redacted and joined with " | ", or an empty string.
         """
         rest = self._clean(self._unfinished, is_whole=False)
         return " | ".join([*self._lines, rest] if rest else self._lines)
 
     def _clean(self, line: str, *, is_whole: bool) -> str:
         if not is_whole:
-            line = self._without_begun_secret(line)
+            line = self._without_partial_secret(line)
         for secret in self._secrets:
             line = line.replace(secret, REDACTED)
         return " ".join(line.split())[:_LINE_LENGTH]
 
-    def _without_begun_secret(self, line: str) -> str:
-        # The first part of a secret at the end of what is known of a line is not found by its value.
-        begun = max((_overlap(line, secret) for secret in self._secrets), default=0)
-        return line[: len(line) - begun]
+    def _without_partial_secret(self, line: str) -> str:
+        # A cut or unfinished line may end in the first part of a secret, which a search for the whole does not find.
+        partial = max((_overlap(line, secret) for secret in self._secrets), default=0)
+        return line[: len(line) - partial]
 
 
 def _overlap(line: str, secret: str) -> int:
-    # Of a whole secret, which is found as such, nothing is taken for the beginning of another one.
+    # Only proper prefixes count: the search finds a whole secret.
     lengths = range(min(len(secret) - 1, len(line)), SHORTEST_SECRET - 1, -1)
     return next((length for length in lengths if line.endswith(secret[:length])), 0)
