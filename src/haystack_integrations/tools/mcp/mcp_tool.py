@@ -230,12 +230,12 @@ class MCPTool(ToolBase, Tool):
         self.name = name
         self.description = description or ""
         self.parameters = permissive_schema()
-        self.function = self._invoke
+        self.function = self.invoke
         self.outputs_to_string = outputs_to_string or handler
         self.inputs_from_state = inputs_from_state
         self.outputs_to_state = outputs_to_state
         if HAS_ASYNC_FUNCTION:
-            self.async_function = self._invoke_async
+            self.async_function = self.invoke_async
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
         # Haystack takes sources, and updates of its State, from dictionaries only.
@@ -317,7 +317,17 @@ class MCPTool(ToolBase, Tool):
         self.meta = definition.meta
         self._generation = generation
 
-    def _invoke(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+    def invoke(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+        """
+        Invoke the tool.
+
+        :param streaming_callback: Passed by Haystack; not used, unless the remote tool has a parameter of this name.
+        :param mcp_arguments: Arguments of the tool.
+        :returns: The MCP result as a JSON string, or a dictionary if the tool is configured for it (see the class).
+        :raises MCPInvocationError: If the call fails.
+        :raises TimeoutError: If the call takes longer than `invocation_timeout`, as an MCPTimeoutError, which is also
+            an MCPInvocationError.
+        """
         # Haystack injects arguments by this signature: `streaming_callback` by its name, the State by its annotation.
         # There is no State parameter: with one, Haystack would run the tool calls of a step one after the other.
         arguments = self._arguments(streaming_callback, mcp_arguments)
@@ -332,7 +342,10 @@ class MCPTool(ToolBase, Tool):
             failure = self._failure(error, arguments)
             raise failure from failure.__cause__
 
-    async def _invoke_async(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+    async def invoke_async(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+        """
+        Invoke the tool like `invoke`, without blocking the event loop.
+        """
         arguments = self._arguments(streaming_callback, mcp_arguments)
         try:
             if not self._generation:
@@ -344,6 +357,12 @@ class MCPTool(ToolBase, Tool):
         except Exception as error:
             failure = self._failure(error, arguments)
             raise failure from failure.__cause__
+
+    async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
+        """
+        Invoke the tool like `invoke_async`; mcp-haystack 2.1 has this name.
+        """
+        return await self.invoke_async(**mcp_arguments)
 
     def _arguments(self, streaming_callback: Any, mcp_arguments: dict[str, Any]) -> dict[str, Any]:
         # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
@@ -373,38 +392,6 @@ class MCPTool(ToolBase, Tool):
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
         envelope = result.model_dump_json(by_alias=True)
         return state_result(envelope, self._visible_sources) if self._returns_dict else envelope
-
-    def invoke(self, /, **kwargs: Any) -> str | dict[str, Any]:
-        """
-        Invoke the tool.
-
-        :param kwargs: Arguments of the tool.
-        :returns: The MCP result as a JSON string, or a dictionary if the tool is configured for it (see the class).
-        :raises MCPInvocationError: If the call fails.
-        :raises TimeoutError: If the call takes longer than `invocation_timeout`, as an MCPTimeoutError, which is also
-            an MCPInvocationError.
-        """
-        return self._invoke(**kwargs)
-
-    async def ainvoke(self, /, **kwargs: Any) -> str | dict[str, Any]:
-        """
-        Invoke the tool asynchronously.
-
-        :param kwargs: Arguments of the tool.
-        :returns: As `invoke`.
-        :raises MCPInvocationError: As `invoke`.
-        :raises TimeoutError: As `invoke`.
-        """
-        return await self._invoke_async(**kwargs)
-
-    async def invoke_async(self, /, **kwargs: Any) -> str | dict[str, Any]:
-        """
-        Invoke the tool asynchronously, like `ainvoke`; Haystack 3 uses this name.
-
-        :param kwargs: Arguments of the tool.
-        :returns: As `invoke`.
-        """
-        return await self._invoke_async(**kwargs)
 
     def _init_parameters(self) -> dict[str, Any]:
         parameters: dict[str, Any] = {
@@ -442,7 +429,7 @@ class MCPTool(ToolBase, Tool):
 
 
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
-for _function in (MCPTool._invoke, MCPTool._invoke_async):
+for _function in (MCPTool.invoke, MCPTool.invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
 
 
