@@ -45,8 +45,8 @@ def text(result: Any) -> str:
 class TestCounterServer:
     @pytest.mark.parametrize("mode", ["auto", "legacy"])
     @pytest.mark.parametrize("protocol", ["auto", "legacy"])
-    async def test_speaks_both_eras_over_stdio(self, stdio_server, protocol, mode):
-        server = stdio_server("--protocol", protocol)
+    async def test_speaks_both_eras_over_stdio(self, sdk_stdio_server, protocol, mode):
+        server = sdk_stdio_server("--protocol", protocol)
         async with Client(server.parameters(), mode=mode) as client:
             modern = client.session.protocol_version >= "2026"
             assert modern == (protocol == mode == "auto")
@@ -74,14 +74,14 @@ class TestCounterServer:
             assert modern == (mode == "auto" and "legacy" not in options)
             assert text(await client.call_tool("echo", {"text": "hello"})) == "hello"
 
-    async def test_runs_in_the_given_environment_and_folder(self, stdio_server, tmp_path):
-        server = stdio_server(env={"GREETING": "hello"}, cwd=str(tmp_path))
+    async def test_runs_in_the_given_environment_and_folder(self, sdk_stdio_server, tmp_path):
+        server = sdk_stdio_server(env={"GREETING": "hello"}, cwd=str(tmp_path))
         async with Client(server.parameters()) as client:
             assert text(await client.call_tool("env", {"name": "GREETING"})) == "hello"
             assert text(await client.call_tool("cwd")) == str(tmp_path)
             assert int(text(await client.call_tool("pid"))) == server.pids()[0]
 
-    async def test_gives_every_kind_of_content(self, stdio_server):
+    async def test_gives_every_kind_of_content(self, sdk_stdio_server):
         kinds = {
             "image": "image",
             "audio": "audio",
@@ -89,7 +89,7 @@ class TestCounterServer:
             "blob": "resource",
             "link": "resource_link",
         }
-        async with Client(stdio_server().parameters()) as client:
+        async with Client(sdk_stdio_server().parameters()) as client:
             for tool, kind in kinds.items():
                 assert [block.type for block in (await client.call_tool(tool)).content] == [kind]
             assert [block.type for block in (await client.call_tool("mixed")).content] == ["text", "image", "text"]
@@ -101,8 +101,8 @@ class TestCounterServer:
             assert failed.is_error
             assert "no luck" in text(failed)
 
-    async def test_lists_in_pages(self, stdio_server):
-        server = stdio_server("--tools", "25", "--page-size", "10")
+    async def test_lists_in_pages(self, sdk_stdio_server):
+        server = sdk_stdio_server("--tools", "25", "--page-size", "10")
         async with Client(server.parameters()) as client:
             pages, cursor = [], None
             while not pages or cursor:
@@ -114,14 +114,14 @@ class TestCounterServer:
         assert len(names) == len(set(names))
         assert {"add", "tool_0000", "tool_0024"} <= set(names)
 
-    async def test_lists_the_same_page_for_ever(self, stdio_server):
-        async with Client(stdio_server("--page-size", "5", "--repeat-cursor").parameters()) as client:
+    async def test_lists_the_same_page_for_ever(self, sdk_stdio_server):
+        async with Client(sdk_stdio_server("--page-size", "5", "--repeat-cursor").parameters()) as client:
             first = await client.list_tools()
             second = await client.list_tools(cursor=first.next_cursor)
         assert first.next_cursor == second.next_cursor is not None
 
-    async def test_records_a_cancelled_call(self, stdio_server):
-        server = stdio_server()
+    async def test_records_a_cancelled_call(self, sdk_stdio_server):
+        server = sdk_stdio_server()
         async with Client(server.parameters()) as client, anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "sleep", {"seconds": 600})
             await server.wait_for_async("sleep")
@@ -129,8 +129,8 @@ class TestCounterServer:
         await server.wait_for_async("sleep-cancelled")
         assert "sleep-finished" not in server.calls()
 
-    async def test_dies_on_request(self, stdio_server):
-        server = stdio_server()
+    async def test_dies_on_request(self, sdk_stdio_server):
+        server = sdk_stdio_server()
         with anyio.fail_after(LIMIT):
             async with Client(server.parameters()) as client:
                 with pytest.raises(Exception, match=r"(?i)closed"):

@@ -19,7 +19,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.calls import assert_told_the_truth, outcome
-from tests.support.http_kinds import KINDS, LONG, kinds
+from tests.support.kinds import KINDS, LONG, kinds
 from tests.support.waiting import LIMIT, wait_until
 
 each_kind = kinds(*KINDS)

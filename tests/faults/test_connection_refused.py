@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
 )
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
-from tests.support.http_kinds import KINDS, LONG, kinds
+from tests.support.kinds import KINDS, LONG, kinds
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.waiting import LIMIT, wait_until
 

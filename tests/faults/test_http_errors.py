@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.calls import outcome
-from tests.support.http_kinds import KINDS, LONG
+from tests.support.kinds import KINDS, LONG
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.waiting import LIMIT, wait_until
 

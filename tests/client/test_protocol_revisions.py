@@ -46,8 +46,8 @@ def picky_server(tmp_path: Path) -> Callable[..., StdioServer]:
 
 
 class TestServerOfBothErasIsGreetedWithTheHandshake:
-    def test_over_stdio(self, stdio_server):
-        server = stdio_server()
+    def test_over_stdio(self, sdk_stdio_server):
+        server = sdk_stdio_server()
         with MCPConnection(reach(server)) as connection:
             assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
             assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
@@ -145,8 +145,8 @@ class TestServerThatRefusesTheHandshake:
 
 class TestNewestRevisionOverStdio:
     @pytest.fixture
-    def server(self, stdio_server: Callable[..., StdioServer]) -> StdioServer:
-        return stdio_server("--protocol", "modern")
+    def server(self, sdk_stdio_server: Callable[..., StdioServer]) -> StdioServer:
+        return sdk_stdio_server("--protocol", "modern")
 
     def test_runs_calls_side_by_side(self, server):
         with MCPConnection(reach(server)) as connection:
