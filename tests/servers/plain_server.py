@@ -56,6 +56,10 @@ def schema(title: str, /, **properties: dict[str, Any]) -> dict[str, Any]:
 STRING, INTEGER, NUMBER = ({"type": kind} for kind in ("string", "integer", "number"))
 
 
+def numbered(text: str = "") -> str:
+    return text
+
+
 class PlainServer:
     """Answers each request that may take long in a thread of its own."""
 
@@ -92,15 +96,17 @@ class PlainServer:
         self._add("cwd", "The server's working directory.", self._cwd, STRING)
         self._add("die", "End the server's process at once.", self._die, STRING)
         for number in range(self._options.tools):
-            self._add(f"tool_{number:04}", f"Tool number {number}", lambda text="": text, STRING, text=STRING)
+            optional = {"default": "", **STRING}
+            self._add(f"tool_{number:04}", f"Tool number {number}", numbered, STRING, text=optional)
 
     def _add(self, name: str, description: str, function: Tool, result: dict[str, Any], /, **inputs: Any) -> None:
+        title = "numbered" if function is numbered else name
         self._functions[name] = function
         self._definitions[name] = {
             "name": name,
             "description": description,
-            "inputSchema": schema(f"{name}Arguments", **inputs),
-            "outputSchema": schema(f"{name}Output", result=result),
+            "inputSchema": schema(f"{title}Arguments", **inputs),
+            "outputSchema": schema(f"{title}Output", result=result),
         }
 
     def _add_numbers(self, a: int, b: int) -> int:

@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp import (
     InProcessClient,
     InProcessServerInfo,
     MCPClient,
+    MCPConnection,
     MCPConnectionError,
     MCPServerInfo,
     MCPTool,
@@ -372,6 +373,16 @@ class TestTokenAndHeaders:
 
     def test_nothing_resolves_to_nothing(self):
         assert resolve_secrets(None) == {}
+
+    @pytest.mark.parametrize("value", [f"{SECRET}\n", f"{SECRET}é"])
+    @pytest.mark.parametrize("kind", [SSEServerInfo, StreamableHttpServerInfo])
+    def test_a_header_that_cannot_be_sent_is_named_and_not_shown(self, kind: Any, value: str) -> None:
+        connection = MCPConnection(kind(url="http://127.0.0.1:1/mcp", token=value))
+        with pytest.raises(MCPConnectionError, match="header 'Authorization'") as raised:
+            connection.open()
+        connection.close()
+        assert SECRET not in str(raised.value)
+        assert raised.value.__cause__ is None
 
 
 class TestDescriptions:
