@@ -68,8 +68,8 @@ def test_the_end_of_a_program_ends_what_servers_left_behind_but_gives_it_time(sc
         assert (tmp_path / f"{name}.note").read_text().strip() == ("gone" if "polite" in name else "still here")
 
 
-def test_a_program_that_ends_after_close_says_nothing(script):
-    script.run(
+def test_a_program_that_ends_after_close_says_nothing(script_with):
+    script_with(loop="asyncio").run(
         """
         with MCPTool("add", server_info) as tool:
             tool.invoke(a=1, b=2)
@@ -156,8 +156,8 @@ def test_a_server_that_ignores_sigterm_and_hangs_does_not_hold_up_the_end_of_a_p
     assert watch.seconds < 5 + 2 * AT_ONCE
 
 
-def test_atexit_callbacks_and_finalisers_of_the_user_may_close(script):
-    facts = script.run(
+def test_atexit_callbacks_and_finalisers_of_the_user_may_close(script_with):
+    facts = script_with(loop="asyncio").run(
         """
         def close(name, tool):
             tool.close()
@@ -215,8 +215,8 @@ def test_an_atexit_callback_that_was_there_before_the_package_may_close(tmp_path
     server.wait_until_gone()
 
 
-def test_calls_from_atexit_callbacks_work_or_fail_and_do_not_hang(script):
-    [facts] = script.run(
+def test_calls_from_atexit_callbacks_work_or_fail_and_do_not_hang(script_with):
+    [facts] = script_with(loop="asyncio").run(
         """
         tool = MCPTool("pid", server_info, connection_timeout=10, invocation_timeout=10)
         pid_of(tool)

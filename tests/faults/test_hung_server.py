@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.calls import outcome
-from tests.support.kinds import KINDS, LONG, QUICKLY, every_kind, every_transport, kinds
+from tests.support.kinds import KINDS, LONG, QUICKLY, every_kind, every_transport, every_way, kinds
 from tests.support.processes import StdioServer
 from tests.support.waiting import LIMIT, wait_until
 
@@ -46,7 +46,7 @@ def test_a_call_that_times_out_is_cancelled_on_the_server_and_others_go_on(peer,
         MCPConnection(server.reach(), invocation_timeout=LONG) as patient,
         MCPConnection(server.reach(), invocation_timeout=0.5) as impatient,
     ):
-        other = in_thread(patient.call_tool, "sleep", {"seconds": 1.5})
+        other = in_thread(patient.call_tool, "sleep", {"seconds": 1.1})
         server.wait_for("sleep")
         with Stopwatch() as watch, pytest.raises(MCPTimeoutError, match=r"timed out after 0\.5 seconds") as failure:
             impatient.call_tool("sleep", {"seconds": LONG})
@@ -57,12 +57,12 @@ def test_a_call_that_times_out_is_cancelled_on_the_server_and_others_go_on(peer,
         if kind.cancels:
             server.wait_for("sleep-cancelled")
             assert server.log.events("sleep-cancelled") == [("sleep-cancelled", {"seconds": LONG})]
-        assert text(other.result(timeout=LIMIT)) == "slept 1.5 s"
+        assert text(other.result(timeout=LIMIT)) == "slept 1.1 s"
         assert patient.status().sessions == 1
     assert len(server.log.pids()) == 1
 
 
-@every_kind
+@every_way
 def test_a_call_of_a_frozen_server_times_out_and_works_when_the_server_goes_on(proxied_peer, kind):
     server = proxied_peer(kind)
     with (
@@ -83,7 +83,7 @@ def test_a_call_of_a_frozen_server_times_out_and_works_when_the_server_goes_on(p
             assert connection.status().sessions == 1
 
 
-@every_kind
+@every_way
 def test_closing_does_not_wait_for_a_frozen_server_for_long(peer, kind):
     server = peer(kind, "--stubborn")
     connection = MCPConnection(server.reach(), invocation_timeout=LONG)
@@ -185,12 +185,12 @@ def test_a_server_that_takes_no_cancellation_harms_no_other_call(refusing_server
         MCPConnection(kind.reach(server.url), invocation_timeout=LONG) as patient,
         MCPConnection(kind.reach(server.url), invocation_timeout=0.7) as impatient,
     ):
-        other = in_thread(patient.call_tool, "sleep", {"seconds": 2.5})
+        other = in_thread(patient.call_tool, "sleep", {"seconds": 1.7})
         hung = together([lambda: impatient.call_tool("sleep", {"seconds": LONG})] * 8)
         assert all(isinstance(call.exception(timeout=LIMIT), MCPTimeoutError) for call in hung)
         server.wait_for("@cancellation")
         assert text(patient.call_tool("add", {"a": 1, "b": 2})) == "3"
-        assert text(other.result(timeout=LIMIT)) == "slept 2.5 s"
+        assert text(other.result(timeout=LIMIT)) == "slept 1.7 s"
         assert patient.status().sessions == 1
 
 

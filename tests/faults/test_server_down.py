@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.calls import outcome
-from tests.support.kinds import KINDS, LONG, QUICKLY, every_http_transport, every_kind, kinds
+from tests.support.kinds import KINDS, LONG, QUICKLY, every_http_transport, every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -36,7 +36,7 @@ def wait_for_attempts(server, connection, caplog) -> None:
         wait_until(lambda: caplog.text.count("sending it again") > 2, lambda: f"attempts in {caplog.text}")
 
 
-@every_kind
+@every_way
 def test_calls_of_a_server_that_is_down_say_that_the_tool_did_not_run_until_it_is_back(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach(max_retries=1), invocation_timeout=LONG) as connection:
@@ -73,7 +73,7 @@ def test_a_refused_first_connect_is_reported_at_once(http_server, kind):
     connection.close()
 
 
-@kinds("stdio", "2026", "2026 json", "sessions", "sessions json", "stateless", "sse")
+@every_way
 def test_a_call_waits_for_a_server_that_is_down_and_runs_once_when_it_is_back(proxied_peer, caplog, kind):
     server = proxied_peer(kind)
     before = len(server.calls())

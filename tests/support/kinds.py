@@ -90,6 +90,8 @@ def kinds(*names: str) -> pytest.MarkDecorator:
 
 
 every_kind = kinds(*KINDS)
+# Where it makes no difference what the server over stdio is written with.
+every_way = kinds("stdio", *HTTP)
 # Where the way in which the server answers makes no difference.
 every_transport = kinds("stdio", "2026", "sessions", "sse")
 every_http_kind = kinds(*HTTP)
