@@ -8,8 +8,8 @@ PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3
 
 # How `make demo` reaches the MCP server: inprocess, stdio or http.
 SERVER ?= inprocess
-# What pytest is started with in both environments.
-PYTEST_ARGS ?= -n 2 --dist worksteal
+# What pytest is started with in both environments. Many tests wait, so there are more processes than cores.
+PYTEST_ARGS ?= -n 4 --dist worksteal
 # What runs on Haystack 2.31 too: what users do with Haystack, and what turns MCP into Haystack's own classes.
 HAYSTACK2_TESTS := tests/journeys tests/tools tests/convert/test_results.py
 # What the two majors' tests must cover together, in percent.
