@@ -11,6 +11,7 @@ Fixtures named `*_server` are factories: call them as often as needed; what they
 import gc
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.support.prepared import prepare
 from tests.support.processes import (
     COUNTER_SERVER,
     FASTMCP_SERVER,
+    PLAIN_SERVER,
     SERVERS,
     CallLog,
     HttpServer,
@@ -147,22 +149,17 @@ def shared_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Htt
     started.end()
 
 
-@pytest.fixture
-def stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
-    """
-    Says how to start counter servers over stdio: `stdio_server(*options, env=None, cwd=None)`.
-
-    The test fails if a process of theirs outlives it.
-    """
+@contextmanager
+def _stdio_servers(script: Path, folders: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
     servers: list[StdioServer] = []
 
-    def prepare(*options: str, env: dict[str, str] | None = None, cwd: str | None = None) -> StdioServer:
-        log = CallLog(tmp_path_factory.mktemp("server") / "calls.txt")
-        command, *arguments = python_script(COUNTER_SERVER, "--transport", "stdio", "--calls-file", str(log.path))
+    def describe(*options: str, env: dict[str, str] | None = None, cwd: str | None = None) -> StdioServer:
+        log = CallLog(folders.mktemp("server") / "calls.txt")
+        command, *arguments = python_script(script, "--calls-file", str(log.path))
         servers.append(StdioServer(command, [*arguments, *options], log, env, cwd))
         return servers[-1]
 
-    yield prepare
+    yield describe
     gc.collect()
     try:
         for server in servers:
@@ -171,6 +168,26 @@ def stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServ
         for server in servers:
             server.thaw()
             server.kill()
+
+
+@pytest.fixture
+def stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
+    """
+    Says how to start plain servers over stdio, which start quickly: `stdio_server(*options, env=None, cwd=None)`.
+
+    The options are those of `tests/servers/plain_server.py`. The test fails if a process of theirs outlives it.
+    """
+    with _stdio_servers(PLAIN_SERVER, tmp_path_factory) as describe:
+        yield describe
+
+
+@pytest.fixture
+def sdk_stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
+    """
+    The same with the counter server, which is written with the MCP SDK and knows every revision.
+    """
+    with _stdio_servers(COUNTER_SERVER, tmp_path_factory) as describe:
+        yield describe
 
 
 @pytest.fixture

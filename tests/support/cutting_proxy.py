@@ -39,7 +39,6 @@ class Trap:
 
     marker: bytes
     when: Literal["forwarded", "before"]
-    server_sees: bool
     sprung: threading.Event = field(default_factory=threading.Event)
 
 
@@ -114,20 +113,17 @@ class CuttingProxy:
         """
         return self._run(self._cut(server_sees=True))
 
-    def cut_when(
-        self, marker: bytes, *, when: Literal["forwarded", "before"] = "forwarded", server_sees: bool = False
-    ) -> Trap:
+    def cut_when(self, marker: bytes, *, when: Literal["forwarded", "before"] = "forwarded") -> Trap:
         """
-        Break the connections of all clients once, at the next request that contains the marker.
+        Break the connections of all clients once, at the next request that contains the marker. Those of the server
+        stay open, so it carries out what it gets and talks to nobody.
 
         :param marker: Looked for in what clients send, such as `b'"tools/call"'`.
         :param when: `"forwarded"`: the server gets the request, and the client no response. `"before"`: the server
             does not get it.
-        :param server_sees: Whether the server's connections are broken too. By default they stay open, so the server
-            carries the request out and talks to nobody.
         :returns: The trap; its event `sprung` says that it happened.
         """
-        trap = Trap(marker, when, server_sees)
+        trap = Trap(marker, when)
 
         async def arm() -> None:
             self._trap = trap
@@ -237,7 +233,7 @@ class CuttingProxy:
                     link.server.write(chunk)
                     await link.server.drain()
                 if trap is not None:
-                    await self._cut(server_sees=trap.server_sees)
+                    await self._cut(server_sees=False)
                     trap.sprung.set()
             await self._flowing.wait()
             if not link.hidden and not link.server.transport.is_closing():

@@ -26,6 +26,7 @@ from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 SERVERS = Path(__file__).parent.parent / "servers"
 COUNTER_SERVER = SERVERS / "counter_server.py"
+PLAIN_SERVER = SERVERS / "plain_server.py"
 FASTMCP_SERVER = SERVERS / "fastmcp_server.py"
 
 _PYTHON = [sys.executable, "-u"]

@@ -443,7 +443,7 @@ class TestClosing:
 
 
 class TestWarmingUpInALoop:
-    SLOW = ("--slow-list", "2")
+    SLOW = ("--slow-list", "1")
 
     @pytest.mark.parametrize("by", ["toolset", "tool", "several", "haystack"])
     async def test_the_loop_goes_on_while_a_slow_server_starts(self, by, stdio_server):

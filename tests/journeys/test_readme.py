@@ -35,7 +35,7 @@ import pytest
 from examples.servers.running import calculator_over
 from tests.support.executors import HAS_TOOL_INVOKER
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 HAYSTACK = "2" if HAS_TOOL_INVOKER else "3"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.journeys.test_readme import OpenAIStandIn
 from tests.support.executors import HAS_TOOL_INVOKER
-from tests.test_readme import OpenAIStandIn
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 NEEDS_HAYSTACK_2 = ["This example needs Haystack 2.31: Haystack 3 has no ToolInvoker. See agent.py."]
 

@@ -1,8 +1,11 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
+import sys
+
 import pytest
 
+from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, StdioServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
 
 SECRET = "kw8-4f_Zq0-mV3xT6"
@@ -72,3 +75,15 @@ class TestSecrets:
                 for size in (1000, 65_536):
                     shown = tail(*(text[i : i + size] for i in range(0, len(text), size)), end)
                     assert not any(SECRET[i : i + 6] in shown for i in range(len(SECRET) - 5)), (before, after, size)
+
+
+@pytest.mark.parametrize("script", ["sys.exit(3)", "sys.stdin.read()"], ids=["exits", "hangs"])
+@pytest.mark.parametrize("end", ["", "\\n"], ids=["no newline", "newline"])
+def test_secrets_on_the_stderr_of_a_server_are_redacted_in_errors(script: str, end: str) -> None:
+    code = f"import os, sys; sys.stderr.write('bad key: ' + os.environ['KEY'] + '{end}'); sys.stderr.flush(); {script}"
+    info = StdioServerInfo(sys.executable, ["-c", code], env={"KEY": SECRET})
+    connection = MCPConnection(info, connection_timeout=1)
+    with pytest.raises(MCPConnectionError, match=r"bad key: \*\*\*") as raised:
+        connection.open()
+    connection.close()
+    assert SECRET not in str(raised.value)

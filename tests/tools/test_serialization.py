@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp import (
 from tests.support.executors import HAS_TOOL_INVOKER, recorded_traces
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SECRET = "s3ntinel-in-a-file"
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
@@ -163,9 +163,11 @@ class TestFormats:
                 "connection_timeout": 7,
                 "invocation_timeout": 8,
                 "eager_connect": False,
-                "outputs_to_string": {"source": "x", "handler": "tests.test_serialization.to_words"},
+                "outputs_to_string": {"source": "x", "handler": "tests.tools.test_serialization.to_words"},
                 "inputs_from_state": {"key": "a"},
-                "outputs_to_state": {"sum": {"source": "result", "handler": "tests.test_serialization.keep_last"}},
+                "outputs_to_state": {
+                    "sum": {"source": "result", "handler": "tests.tools.test_serialization.keep_last"}
+                },
             },
         }
 
@@ -182,7 +184,7 @@ class TestFormats:
                 "eager_connect": False,
                 "inputs_from_state": None,
                 "outputs_to_state": None,
-                "outputs_to_string": {"add": {"handler": "tests.test_serialization.to_words"}},
+                "outputs_to_string": {"add": {"handler": "tests.tools.test_serialization.to_words"}},
             },
         }
 
@@ -610,8 +612,8 @@ class TestHostileFiles:
             "haystack_integrations.tools.mcp.redaction.redact_url",
             "haystack_integrations.tools.mcp.no_such_name",
             "no_such_module_here.Info",
-            "tests.test_serialization.Recorder",
-            "tests.test_serialization.to_words",
+            "tests.tools.test_serialization.Recorder",
+            "tests.tools.test_serialization.to_words",
             "Recorder",
             "",
         ],
@@ -636,9 +638,9 @@ class TestHostileFiles:
 
     def test_what_is_no_server_info_is_named(self):
         with pytest.raises(
-            TypeError, match=r"'tests\.test_serialization\.Recorder' is not a subclass of MCPServerInfo"
+            TypeError, match=r"'tests\.tools\.test_serialization\.Recorder' is not a subclass of MCPServerInfo"
         ):
-            MCPServerInfo.from_dict({"type": "tests.test_serialization.Recorder"})
+            MCPServerInfo.from_dict({"type": "tests.tools.test_serialization.Recorder"})
 
     def test_a_pipeline_with_one_does_not_load(self, tmp_path):
         trace = tmp_path / "started"

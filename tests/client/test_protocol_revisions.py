@@ -1,0 +1,186 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Which revision of the protocol is spoken with which server, and how a session begins.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPTimeoutError,
+    SSEServerInfo,
+    StdioServerInfo,
+)
+from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
+from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
+from tests.support.kinds import LONG
+from tests.support.processes import SERVERS, CallLog, StdioServer, is_alive, kill_group, python_script
+from tests.support.waiting import LIMIT, wait_until
+
+NEWEST = "2026-07-28"
+NEWEST_WITH_HANDSHAKE = "2025-11-25"
+
+
+def reach(server: StdioServer) -> StdioServerInfo:
+    return StdioServerInfo(server.command, server.args, server.env, base_delay=0.05, max_delay=0.2)
+
+
+@pytest.fixture
+def picky_server(tmp_path: Path) -> Callable[..., StdioServer]:
+    def describe(*options: str) -> StdioServer:
+        log = CallLog(tmp_path / "picky.txt")
+        command, *args = python_script(SERVERS / "picky_server.py", "--calls-file", str(log.path), *options)
+        return StdioServer(command, args, log)
+
+    return describe
+
+
+def test_a_server_of_both_eras_is_greeted_with_the_handshake_over_stdio(sdk_stdio_server):
+    server = sdk_stdio_server()
+    with MCPConnection(reach(server)) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
+    assert server.requests()[0] == "initialize"
+    assert server.requests("server/discover") == []
+
+
+def test_a_server_of_both_eras_is_greeted_with_the_handshake_over_sse(http_server):
+    server = http_server("sse")
+    with MCPConnection(SSEServerInfo(server.url)) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
+    assert server.requests("server/discover") == []
+
+
+@pytest.mark.parametrize("at_discover", ["exit", "silence"])
+def test_a_server_that_only_knows_the_handshake_is_asked_nothing_before_it(picky_server, at_discover):
+    server = picky_server("--discover", at_discover)
+    with MCPConnection(reach(server), connection_timeout=LONG) as connection:
+        with Stopwatch() as watch:
+            assert text(connection.call_tool("hello")) == "hello"
+        assert watch.seconds < AT_ONCE
+        assert connection.status().protocol_version == "2025-06-18"
+    assert server.requests()[0] == "initialize"
+    assert len(server.pids()) == 1
+
+
+# By the specification with the first. The others: an unknown method, and whatever comes to somebody's mind.
+@pytest.mark.parametrize("code", [-32022, -32601, -32000, 1])
+def test_a_server_that_refuses_the_handshake_is_asked_for_its_revisions(picky_server, code):
+    server = picky_server("--initialize", str(code))
+    with MCPConnection(reach(server)) as connection:
+        assert text(connection.call_tool("hello")) == "hello"
+        assert connection.status().protocol_version == NEWEST
+    assert server.requests()[:2] == ["initialize", "server/discover"]
+    assert len(server.pids()) == 1
+
+
+def test_a_server_that_answers_the_handshake_with_the_newest_revision_is_asked_for_its_revisions(picky_server):
+    server = picky_server("--version", NEWEST)
+    with MCPConnection(reach(server)) as connection:
+        assert text(connection.call_tool("hello")) == "hello"
+        assert connection.status().protocol_version == NEWEST
+
+
+def test_a_server_that_answers_the_handshake_with_an_unknown_revision_is_an_error(picky_server):
+    server = picky_server("--version", "1999-01-01")
+    with pytest.raises(MCPConnectionError, match="1999-01-01"), MCPConnection(reach(server)):
+        pass
+
+
+def test_a_server_that_refuses_the_handshake_and_knows_no_newer_revision_either_is_an_error_with_its_reason(
+    picky_server,
+):
+    server = picky_server("--initialize", "-32602", "--discover", "refuse")
+    with pytest.raises(MCPConnectionError, match=": not like this") as failure, MCPConnection(reach(server)):
+        pass
+    assert failure.value.code == -32602
+    assert "and then" not in str(failure.value)
+
+
+def test_a_server_that_refuses_the_handshake_and_ends_at_the_question_is_an_error_with_both_reasons(picky_server):
+    server = picky_server("--initialize", "-32602", "--discover", "exit")
+    both = r"refused the handshake \(not like this\), and then the server process ended with exit code 1"
+    with pytest.raises(MCPConnectionError, match=both), MCPConnection(reach(server)):
+        pass
+    wait_until(lambda: not any(map(is_alive, server.pids())), "the end of the server")
+
+
+def test_a_server_that_refuses_the_handshake_and_is_silent_then_is_a_timeout_with_its_reason(picky_server):
+    server = picky_server("--initialize", "-32602", "--discover", "silence")
+    reason = r"refused the handshake \(not like this\), and then did not answer"
+    with (
+        pytest.raises(MCPConnectionTimeoutError, match=reason),
+        MCPConnection(reach(server), connection_timeout=1.5),
+    ):
+        pass
+    wait_until(lambda: not any(map(is_alive, server.pids())), "the end of the server")
+
+
+def test_a_server_that_refuses_the_handshake_is_not_blamed_for_it_later(picky_server):
+    server = picky_server("--initialize", "-32022")
+    with MCPConnection(reach(server)) as connection:
+        kill_group(server.pids()[0])
+        wait_until(lambda: connection.status().state == "lost", "the loss")
+        assert "handshake" not in str(connection.status().last_error)
+        assert text(connection.call_tool("hello")) == "hello"
+
+
+def test_a_server_that_refuses_the_handshake_is_not_blamed_for_it_when_the_listing_hangs(picky_server):
+    server = picky_server("--initialize", "-32022", "--silent-listing")
+    with pytest.raises(MCPConnectionTimeoutError) as failure, MCPConnection(reach(server), connection_timeout=1.5):
+        pass
+    assert "tools/list" in server.requests()
+    assert "handshake" not in str(failure.value)
+
+
+def test_a_server_that_refuses_the_handshake_over_sse_is_asked_for_its_revisions(http_server):
+    server = http_server("sse", "--protocol", "modern")
+    with MCPConnection(SSEServerInfo(server.url)) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert connection.status().protocol_version == NEWEST
+
+
+@pytest.fixture
+def modern_server(sdk_stdio_server: Callable[..., StdioServer]) -> StdioServer:
+    return sdk_stdio_server("--protocol", "modern")
+
+
+def test_the_newest_revision_over_stdio_runs_calls_side_by_side(modern_server):
+    server = modern_server
+    with MCPConnection(reach(server)) as connection:
+        assert connection.status().protocol_version == NEWEST
+        calls = together([lambda: connection.call_tool("add", {"a": 1, "b": 1})] * 20)
+        assert [text(call.result(timeout=LIMIT)) for call in calls] == ["2"] * 20
+    assert server.calls() == ["add"] * 20
+
+
+def test_the_newest_revision_over_stdio_cancels_a_call_on_the_server(modern_server):
+    server = modern_server
+    with MCPConnection(reach(server), invocation_timeout=1) as connection:
+        with pytest.raises(MCPTimeoutError):
+            connection.call_tool("sleep", {"seconds": LONG})
+        server.wait_for("sleep-cancelled")
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert connection.status().sessions == 1
+
+
+def test_the_newest_revision_over_stdio_recovers_from_the_end_of_the_server(modern_server):
+    server = modern_server
+    with MCPConnection(reach(server), invocation_timeout=LONG) as connection:
+        call = in_thread(connection.call_tool, "sleep", {"seconds": LONG})
+        server.wait_for("sleep")
+        server.kill()
+        with pytest.raises(MCPInvocationError, match="may have run"):
+            call.result(timeout=LIMIT)
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert connection.status().protocol_version == NEWEST
+    assert server.calls() == ["sleep", "add"]

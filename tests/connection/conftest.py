@@ -1,0 +1,31 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Scripts in interpreters of their own, and the loops they run with.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StdioServerFactory
+from tests.support.scripts import Script
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def script(request: pytest.FixtureRequest, tmp_path: Path, stdio_server: StdioServerFactory) -> Script:
+    """
+    Runs scripts, with the event loop of asyncio and with uvloop: for what processes, forks and descriptors are part of.
+    """
+    return Script(tmp_path, stdio_server(), request.param)
+
+
+@pytest.fixture
+def script_with(tmp_path: Path, stdio_server: StdioServerFactory) -> Callable[..., Script]:
+    """
+    The same with one of the loops and a server of these options, where the loop makes no difference.
+    """
+    return lambda *options, loop="uvloop": Script(tmp_path, stdio_server(*options), loop)

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+MCPConnection as a user has it: a server without tools around it, sync and async, and its health.
+"""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from mcp.server import MCPServer
+
+from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    InProcessServerInfo,
+    MCPConnection,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPTimeoutError,
+    MCPToolset,
+    StdioServerInfo,
+)
+from tests.support.background import in_thread, text
+from tests.support.waiting import LIMIT, wait_until
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+MISSING = StdioServerInfo("no-such-command-anywhere")
+
+
+def test_a_connection_is_a_context_manager():
+    with MCPConnection(COUNTER) as connection:
+        assert connection.is_ready
+        assert "add" in [tool.name for tool in connection.list_tools()]
+        assert text(connection.call_tool("add", {"a": 5, "b": 3})) == "8"
+    assert connection.status().state == "closed"
+
+
+async def test_a_connection_is_an_asynchronous_context_manager():
+    async with MCPConnection(COUNTER) as connection:
+        assert connection.is_ready
+        assert "add" in [tool.name for tool in await connection.list_tools_async()]
+        assert text(await connection.call_tool_async("add", {"a": 5, "b": 3})) == "8"
+    assert connection.status().state == "closed"
+
+
+async def test_a_failed_open_is_an_error_and_leaves_nothing_open():
+    connection = MCPConnection(MISSING)
+    with pytest.raises(MCPConnectionError, match="was not found"), connection:
+        pass
+    assert connection.status().state == "closed"
+    with pytest.raises(MCPConnectionError, match="was not found"):
+        async with connection:
+            pass
+    assert connection.status().state == "closed"
+
+
+def test_a_closed_connection_opens_again():
+    connection = MCPConnection(COUNTER)
+    for _ in range(2):
+        with connection:
+            assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+    connection.close()
+    connection.close()
+
+
+def test_the_status_tells_the_whole_life_of_a_connection():
+    connection = MCPConnection(COUNTER, share=False)
+    assert connection.status().state == "idle"
+    assert connection.generation == 0
+    generation, tools = connection.open()
+    assert connection.generation == generation > 0
+    assert tools
+    with pytest.raises(MCPInvocationError, match="no luck"):
+        connection.call_tool("fail", {"message": "no luck"})
+    connection.call_tool("add", {"a": 1, "b": 1})
+    status = connection.status()
+    assert (status.state, status.server_name, status.server_version) == ("ready", "inprocess", "1.2.3")
+    assert (status.users, status.sessions, status.calls, status.failed_calls, status.in_flight) == (1, 1, 2, 1, 0)
+    assert status.protocol_version
+    assert "tools" in (status.capabilities or {})
+    assert "no luck" in (status.last_error or "")
+    assert repr(connection) == f"MCPConnection({COUNTER!r}, state='ready')"
+    connection.close()
+    assert connection.status().state == "closed"
+    assert connection.generation == 0
+
+
+def test_the_status_counts_users_and_calls_in_flight():
+    go_on = threading.Event()
+    server: MCPServer[Any] = MCPServer("waiting")
+
+    @server.tool()
+    async def wait() -> str:
+        await asyncio.to_thread(go_on.wait, LIMIT)
+        return "done"
+
+    info = InProcessServerInfo(server)
+    with MCPConnection(info) as connection, MCPToolset(info):
+        call = in_thread(connection.call_tool, "wait")
+        wait_until(lambda: connection.status().in_flight == 1, "the call")
+        assert connection.status().users == 2
+        go_on.set()
+        assert text(call.result(timeout=LIMIT)) == "done"
+
+
+def test_a_blocked_event_loop_is_said_to_a_caller_that_has_waited_long_enough(monkeypatch):
+    go_on = threading.Event()
+    server: MCPServer[Any] = MCPServer("blocking")
+
+    @server.tool()
+    async def block() -> str:
+        go_on.wait(LIMIT)
+        return "done"
+
+    monkeypatch.setattr("haystack_integrations.tools.mcp.connection.connection._BLOCKED_LOOP_GRACE", 0.1)
+    connection = MCPConnection(InProcessServerInfo(server), connection_timeout=1, invocation_timeout=0.5)
+    connection.open()
+    with pytest.raises(MCPTimeoutError, match=r"event loop is blocked\)\. The tool may have run"):
+        connection.call_tool("block")
+    with pytest.raises(MCPTimeoutError, match="event loop is blocked"):
+        asyncio.run(connection.call_tool_async("block"))
+    go_on.set()
+    connection.close()
+
+
+def test_a_connection_waits_for_nothing_in_the_thread_of_the_executor():
+    connection = MCPConnection(COUNTER)
+
+    async def use() -> str:
+        async with MCPConnection(COUNTER) as inside:
+            answer = text(await inside.call_tool_async("echo", {"text": "inside"}))
+        with pytest.raises(MCPInvocationError, match=r"own event loop.*The tool did not run"):
+            connection.call_tool("add", {"a": 1, "b": 1})
+        connection.close()
+        return answer
+
+    assert AsyncExecutor.get_instance().run(use(), timeout=LIMIT) == "inside"
+
+
+@pytest.mark.parametrize("parameter", ["connection_timeout", "invocation_timeout"])
+@pytest.mark.parametrize("value", [0, -1, "30", None, True, float("nan"), float("inf")])
+def test_an_invalid_timeout_is_refused_by_name(parameter: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"`{parameter}` must be a positive number of seconds"):
+        MCPConnection(COUNTER, **{parameter: value})

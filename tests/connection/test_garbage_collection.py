@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Users that are dropped and not closed: the last one ends the server, and nothing deadlocks.
+"""
+
+import gc
+
+from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    MCPConnection,
+    MCPConnectionError,
+    MCPTool,
+    MCPToolset,
+    StdioServerInfo,
+)
+from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
+from tests.support.processes import StdioServer
+from tests.support.waiting import LIMIT
+
+
+def reach(server: StdioServer) -> StdioServerInfo:
+    return StdioServerInfo(server.command, server.args, base_delay=0.05, max_delay=0.2)
+
+
+def test_collecting_a_tool_ends_its_server(stdio_server):
+    server = stdio_server()
+    tool = MCPTool("add", reach(server))
+    tool.invoke(a=1, b=2)
+    del tool
+    gc.collect()
+    server.wait_until_gone()
+
+
+def test_collecting_a_toolset_ends_its_server(stdio_server):
+    server = stdio_server()
+    toolset = MCPToolset(reach(server))
+    toolset.warm_up()
+    del toolset
+    gc.collect()
+    server.wait_until_gone()
+
+
+def test_dropping_a_connection_ends_its_server_without_a_cycle_to_collect(stdio_server):
+    server = stdio_server()
+    connection = MCPConnection(reach(server))
+    connection.call_tool("add", {"a": 1, "b": 2})
+    gc.disable()
+    try:
+        del connection
+        server.wait_until_gone()
+    finally:
+        gc.enable()
+
+
+def test_a_collected_toolset_leaves_the_session_to_its_tools(stdio_server):
+    server = stdio_server()
+    toolset = MCPToolset(reach(server), tool_names=["echo"])
+    toolset.warm_up()
+    tool = toolset[0]
+    del toolset
+    gc.collect()
+    assert "hello" in tool.invoke(text="hello")
+    assert len(server.pids()) == 1
+    del tool
+    gc.collect()
+    server.wait_until_gone()
+
+
+def test_collecting_in_the_thread_of_the_executor_does_not_stall_it(stdio_server):
+    server = stdio_server()
+    tools = [MCPTool("add", reach(server)), MCPToolset(reach(server))]
+    for tool in tools:
+        tool.warm_up()
+    del tool
+
+    async def collect() -> None:
+        tools.clear()
+        gc.collect()
+
+    executor = AsyncExecutor.get_instance()
+    with Stopwatch() as watch:
+        executor.run(collect(), timeout=LIMIT)
+    assert watch.seconds < 1
+    server.wait_until_gone()
+    with MCPConnection(reach(server)) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
+
+
+def test_collecting_while_the_lock_of_the_pool_is_held_does_not_deadlock(stdio_server):
+    from haystack_integrations.tools.mcp.connection.pool import pool
+
+    server = stdio_server()
+    tools = [MCPTool("add", reach(server))]
+    tools[0].warm_up()
+
+    def strike() -> None:
+        with pool.lock:
+            tools.clear()
+            gc.collect()
+
+    in_thread(strike).result(timeout=AT_ONCE)
+    server.wait_until_gone()
+
+
+def test_collecting_a_connection_that_is_connecting_ends_what_was_started(stdio_server):
+    server = stdio_server("--hang-at-start")
+    connection = MCPConnection(reach(server), connection_timeout=2)
+    opening = in_thread(connection.open)
+    server.wait_for("@start")
+    del connection
+    assert isinstance(opening.exception(timeout=LIMIT), MCPConnectionError)
+    del opening
+    gc.collect()
+    server.wait_until_gone()
+
+
+def test_collecting_a_closed_tool_does_nothing(stdio_server):
+    server = stdio_server()
+    with MCPConnection(reach(server)) as kept:
+        tool = MCPTool("add", reach(server))
+        tool.warm_up()
+        tool.close()
+        del tool
+        gc.collect()
+        assert text(kept.call_tool("add", {"a": 1, "b": 2})) == "3"
+        assert kept.status().users == 1

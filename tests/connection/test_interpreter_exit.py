@@ -1,0 +1,291 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The end of a program that uses servers: no orphan, no hang, no noise.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tests.support.background import AT_ONCE, Stopwatch
+from tests.support.processes import is_alive
+from tests.support.scripts import SOURCE
+from tests.support.waiting import wait_until
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("", 0), ("sys.exit(3)", 3), ("del toolset, tool", 0), ("os.kill(os.getpid(), signal.SIGTERM)", -15)],
+)
+def test_a_program_that_ends_without_close_leaves_no_process_and_says_nothing(script, end, code):
+    script.run(
+        f"""
+        toolset = MCPToolset(server_info)
+        toolset.warm_up()
+        tool = MCPTool("add", server_info, share=False)
+        tool.invoke(a=1, b=2)
+        {end}
+        """,
+        code=code,
+    )
+    assert len(script.server.pids()) == 2
+
+
+def test_the_end_of_a_program_ends_what_servers_left_behind_but_gives_it_time(script, tmp_path):
+    # Of a tool that is closed and of one that is not: a child that has last words, and one that ignores SIGTERM.
+    last_words = {"polite": "sleep 0.5; echo gone > $0; exit", "stubborn": ":"}
+    names = [f"{end}-{manner}" for end in ("closed", "open") for manner in last_words]
+    for name in names:
+        (tmp_path / f"{name}.note").write_text("still here")
+    script.run(
+        f"""
+        # Without the pipe of the server's stderr, which ends with the session: writing to it would end the child.
+        start = 'sh -c "$1" "$2" 2>/dev/null & echo $! > "$3"; shift 3; exec "$@"'
+
+        def start_tool(name):
+            file = {str(tmp_path)!r} + "/" + name
+            child = "trap '" + {last_words!r}[name.split("-")[1]] + "' TERM; while :; do sleep 0.05; done"
+            arguments = ["-c", start, "sh", child, file + ".note", file + ".pid"]
+            tool = MCPTool("pid", StdioServerInfo("/bin/sh", [*arguments, server_info.command, *server_info.args]))
+            tool.invoke()
+            return tool
+
+        tools = [start_tool(name) for name in {names!r}]
+        tools[0].close()
+        tools[1].close()
+        """
+    )
+    for name in names:
+        child = int((tmp_path / f"{name}.pid").read_text())
+        wait_until(lambda child=child: not is_alive(child), "the end of the server's child")
+        assert (tmp_path / f"{name}.note").read_text().strip() == ("gone" if "polite" in name else "still here")
+
+
+def test_a_program_that_ends_after_close_says_nothing(script_with):
+    script_with(loop="asyncio").run(
+        """
+        with MCPTool("add", server_info) as tool:
+            tool.invoke(a=1, b=2)
+        """
+    )
+
+
+def test_a_program_that_never_connected_says_nothing(script_with):
+    script = script_with()
+    script.run('tool = MCPTool("add", server_info); toolset = MCPToolset(server_info)')
+    assert script.server.pids() == []
+
+
+def test_an_asynchronous_program_says_nothing(script):
+    script.run(
+        """
+        import asyncio
+
+        async def main():
+            tool = MCPTool("echo", server_info)
+            await asyncio.gather(*(tool.ainvoke(text="hello") for _ in range(10)))
+
+        asyncio.run(main())
+        """
+    )
+
+
+def test_a_program_that_ends_with_an_error_shows_that_error_only(script_with):
+    script = script_with()
+    process = script.start(
+        """
+        tool = MCPTool("fail", server_info)
+        tool.invoke(message="no luck")
+        """
+    )
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    script.server.wait_until_gone()
+    assert "MCPInvocationError: Failed to invoke Tool `fail`" in errors.splitlines()[-1]
+    assert "Exception ignored" not in errors
+    assert "never awaited" not in errors
+
+
+def test_calls_and_connects_in_daemon_threads_do_not_hold_up_the_end_of_a_program(script):
+    with Stopwatch() as watch:
+        script.run(
+            """
+            import logging
+            logging.disable()
+
+            def forever(function, **arguments):
+                def run():
+                    try:
+                        function(**arguments)
+                    except Exception:
+                        pass
+                threading.Thread(target=run, daemon=True).start()
+
+            tool = MCPTool("sleep", server_info, invocation_timeout=1000)
+            tool.warm_up()
+            for _ in range(5):
+                forever(tool.invoke, seconds=1000)
+            while tool._connection.status().in_flight < 5:
+                time.sleep(0.01)
+            hung = StdioServerInfo(server_info.command, server_info.args + ["--hang-at-start"])
+            other = MCPTool("sleep", hung, connection_timeout=1000)
+            forever(other.warm_up)
+            while other._connection.status().state != "connecting":
+                time.sleep(0.01)
+            """
+        )
+    assert watch.seconds < 5 + 2 * AT_ONCE
+
+
+def test_a_server_that_ignores_sigterm_and_hangs_does_not_hold_up_the_end_of_a_program(script_with):
+    script = script_with("--stubborn")
+    with Stopwatch() as watch:
+        script.run(
+            """
+            tool = MCPTool("pid", server_info)
+            os.kill(pid_of(tool), signal.SIGSTOP)
+            """
+        )
+    assert watch.seconds < 5 + 2 * AT_ONCE
+
+
+def test_atexit_callbacks_and_finalisers_of_the_user_may_close(script_with):
+    facts = script_with(loop="asyncio").run(
+        """
+        def close(name, tool):
+            tool.close()
+            report(closed=name)
+
+        class Owner:
+            def __init__(self):
+                self.tool = MCPTool("pid", server_info)
+                pid_of(self.tool)
+                self.itself = self
+
+            def __del__(self):
+                close("collected", self.tool)
+
+        Owner()
+        gc.collect()
+
+        # Callbacks run in the reverse order: one before ours and one after it.
+        early, late, final = (MCPTool("pid", server_info, share=False) for _ in range(3))
+        atexit.register(close, "early", early)
+        pid_of(early), pid_of(late), pid_of(final)
+        atexit.register(close, "late", late)
+        weakref.finalize(server_info, close, "finalised", final)  # at exit, too
+        """
+    )
+    assert {fact["closed"] for fact in facts} == {"collected", "early", "late", "finalised"}
+    assert len(facts) == 4
+
+
+def test_an_atexit_callback_that_was_there_before_the_package_may_close(tmp_path, stdio_server):
+    server = stdio_server()
+    file = tmp_path / "script.py"
+    file.write_text(
+        textwrap.dedent(
+            """
+            import atexit, json, sys
+            tools = []
+            atexit.register(lambda: [tool.close() for tool in tools])
+            from haystack_integrations.tools.mcp import MCPTool, StdioServerInfo
+            command, *args = sys.argv[1:]
+            tools.append(MCPTool("pid", StdioServerInfo(command, args)))
+            tools[0].invoke()
+            """
+        )
+    )
+    finished = subprocess.run(
+        [sys.executable, str(file), server.command, *server.args],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+    server.wait_until_gone()
+
+
+def test_calls_from_atexit_callbacks_work_or_fail_and_do_not_hang(script_with):
+    [facts] = script_with(loop="asyncio").run(
+        """
+        tool = MCPTool("pid", server_info, connection_timeout=10, invocation_timeout=10)
+        pid_of(tool)
+
+        def call():
+            try:
+                tool.invoke()
+                report(ended=True)
+            except Exception as error:
+                report(ended=True)
+
+        atexit.register(call)
+        """
+    )
+    assert facts == {"ended": True}
+
+
+def test_threads_that_go_on_after_the_main_thread_has_ended_still_call(script):
+    [facts] = script.run(
+        """
+        tool = MCPTool("echo", server_info)
+        tool.warm_up()
+
+        def go_on():
+            threading.main_thread().join()
+            report(answered="hello" in tool.invoke(text="hello"))
+            tool.close()
+
+        threading.Thread(target=go_on).start()
+        """
+    )
+    assert facts == {"answered": True}
+
+
+def test_ctrl_c_in_a_call_leaves_no_process_and_shows_the_interrupt_only(script):
+    process = script.start(
+        """
+        # Started in the background of a shell, as in CI, Python ignores it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        tool = MCPTool("sleep", server_info, invocation_timeout=1000)
+        tool.warm_up()
+        tool.invoke(seconds=1000)
+        """
+    )
+    script.server.wait_for("sleep")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert "Exception ignored" not in errors
+    assert "never awaited" not in errors
+    script.server.wait_until_gone()
+
+
+def test_a_program_that_ends_with_open_sessions_over_http_and_in_process_says_nothing(script, shared_http_server):
+    sse, streamable_http = (shared_http_server(kind, "--protocol", "legacy").url for kind in ("sse", "streamable-http"))
+    script.run(
+        f"""
+        from mcp.server import MCPServer
+
+        server = MCPServer("calculator", log_level="ERROR")
+        server.add_tool(lambda a, b: a + b, name="add")
+        infos = [
+            SSEServerInfo({sse!r}),
+            StreamableHttpServerInfo({streamable_http!r}),
+            InProcessServerInfo(server),
+        ]
+        tools = [MCPTool("add", info) for info in infos]
+        for tool in tools:
+            tool.invoke(a=1, b=2)
+        """
+    )

@@ -1,0 +1,70 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Sessions that end before they have begun.
+"""
+
+import asyncio
+import gc
+import threading
+import weakref
+from typing import Any
+
+import pytest
+from mcp import types
+from mcp.server import MCPServer
+
+from haystack_integrations.tools.mcp import AsyncExecutor, InProcessServerInfo, MCPClient, MCPConnection, MCPServerInfo
+from haystack_integrations.tools.mcp.connection.session import Session
+from tests.support.waiting import LIMIT
+
+
+async def test_a_session_that_is_closed_before_it_starts_is_forgotten_and_holds_nobody_up() -> None:
+    class Owner:
+        description = "a server"
+
+        def session_lost(self, _session: Session, _reason: str) -> None:
+            pass
+
+    session = Session(InProcessServerInfo(MCPServer("never used")).create_client(), owner=Owner())
+    opening, closing = asyncio.create_task(session.open()), asyncio.create_task(session.close())
+    await asyncio.wait({opening, closing}, timeout=LIMIT)
+    assert opening.cancelled()
+    assert closing.done()
+    forgotten = weakref.ref(session)
+    del session, opening, closing
+    gc.collect()
+    assert forgotten() is None
+
+
+def test_a_session_that_is_opened_just_as_the_last_one_who_waits_gives_up_is_closed() -> None:
+    waiting: list[asyncio.Task[Any]] = []
+    closed = threading.Event()
+
+    class Client(MCPClient):
+        async def connect(self) -> list[types.Tool]:
+            waiting[0].cancel()  # as the caller's timer may, in this very turn of the loop
+            return []
+
+        async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+            raise NotImplementedError
+
+        async def aclose(self) -> None:
+            closed.set()
+
+    class Info(MCPServerInfo):
+        def create_client(self) -> MCPClient:
+            return Client()
+
+    async def give_up() -> None:
+        waiting.append(asyncio.create_task(connection.open_async()))
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+
+    connection = MCPConnection(Info())
+    AsyncExecutor.get_instance().run(give_up(), LIMIT)
+    assert closed.wait(LIMIT)
+    assert connection.status().state == "idle"
+    connection.close()

@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Servers of every kind for the stories of this folder.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import HttpServerFactory, ProxyFactory, StdioServerFactory
+from tests.support.kinds import Gate, HttpPeer, Kind, PeerFactory, ProxiedPeer, StdioPeer
+from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+
+
+@pytest.fixture
+def stdio_peer(
+    stdio_server: StdioServerFactory, sdk_stdio_server: StdioServerFactory, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., StdioPeer]:
+    def describe(kind: Kind, *options: str) -> StdioPeer:
+        server = (sdk_stdio_server if kind.from_sdk else stdio_server)(*kind.options, *options)
+        return StdioPeer(kind, server, tmp_path_factory.mktemp("gate"))
+
+    return describe
+
+
+@pytest.fixture
+def peer(stdio_peer: Callable[..., StdioPeer], http_server: HttpServerFactory) -> PeerFactory:
+    """
+    A server of any kind for this test alone: `peer(kind, *options)`.
+    """
+
+    def start(kind: Kind, *options: str) -> StdioPeer | HttpPeer:
+        if not kind.is_http:
+            return stdio_peer(kind, *options)
+        return HttpPeer(kind, http_server(kind.transport, *kind.options, *options))
+
+    return start
+
+
+@pytest.fixture
+def proxied_peer(
+    stdio_peer: Callable[..., StdioPeer], shared_http_server: HttpServerFactory, cutting_proxy: ProxyFactory
+) -> PeerFactory:
+    """
+    A server of any kind, over HTTP a shared one behind a proxy of this test's own: `proxied_peer(kind, *options)`.
+    """
+
+    def start(kind: Kind, *options: str) -> StdioPeer | ProxiedPeer:
+        if not kind.is_http:
+            return stdio_peer(kind, *options)
+        server = shared_http_server(kind.transport, *kind.options, *options)
+        return ProxiedPeer(kind, server, cutting_proxy(server.url))
+
+    return start
+
+
+@pytest.fixture
+def gate(stdio_server: StdioServerFactory, tmp_path: Path) -> Gate:
+    """
+    A server over stdio that can be made to end at its start.
+    """
+    return Gate(stdio_server(), tmp_path)
+
+
+@pytest.fixture
+def refusing_server(tmp_path: Path) -> Iterator[Callable[..., HttpServer]]:
+    """
+    Starts servers that refuse: `refusing_server(*options)`, with the options of `tests/servers/refusing_server.py`.
+    """
+    servers: list[HttpServer] = []
+
+    def start(*options: str) -> HttpServer:
+        log = CallLog(tmp_path / "calls.txt")
+        command = python_script(SERVERS / "refusing_server.py", "--calls-file", str(log.path), *options)
+        servers.append(HttpServer(command, "/sse" if "sse" in options else "/mcp", tmp_path, log))
+        return servers[-1].start()
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def shared_refusing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Kind], HttpServer]]:
+    """
+    The same for tests that do not break it, by the kind: `shared_refusing_server(kind)`.
+    """
+    servers: dict[Kind, HttpServer] = {}
+
+    def get(kind: Kind) -> HttpServer:
+        if kind not in servers:
+            folder = tmp_path_factory.mktemp("refusing")
+            log = CallLog(folder / "calls.txt")
+            options = ("--calls-file", str(log.path), "--transport", kind.transport, *kind.options)
+            path = "/sse" if kind.transport == "sse" else "/mcp"
+            command = python_script(SERVERS / "refusing_server.py", *options)
+            servers[kind] = HttpServer(command, path, folder, log).start()
+        return servers[kind]
+
+    yield get
+    for server in servers.values():
+        server.close()

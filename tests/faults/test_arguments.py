@@ -1,0 +1,41 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Arguments that are no JSON, over every transport.
+"""
+
+import sys
+
+import pytest
+
+from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError, StdioServerInfo
+from tests.support.kinds import every_transport
+
+SECRET = "sk-s3ntinel-4711"
+
+
+@every_transport
+def test_an_argument_that_cannot_be_sent_is_named_and_harms_no_other_call(proxied_peer, kind):
+    server = proxied_peer(kind)
+    arguments = [f"{SECRET}\ud83d", SECRET.encode() + b"\xff", {"deep": object()}]
+    with MCPConnection(server.reach(), invocation_timeout=60) as connection:
+        for argument in arguments:
+            with pytest.raises(MCPInvocationError, match="argument 'text' cannot be sent as JSON") as raised:
+                connection.call_tool("echo", {"text": argument})
+            assert SECRET not in str(raised.value)
+            assert "may have run" not in str(raised.value)
+        assert "hello" in str(connection.call_tool("echo", {"text": "hello"}))
+        assert connection.status().sessions == 1
+
+
+def test_an_argument_that_can_be_read_once_only_reaches_the_server():
+    script = """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("lists")
+server.tool("total")(lambda numbers: str(sum(numbers)))
+server.run()
+"""
+    with MCPConnection(StdioServerInfo(sys.executable, ["-c", script])) as connection:
+        assert "'3'" in str(connection.call_tool("total", {"numbers": (n for n in (1, 2))}))

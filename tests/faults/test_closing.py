@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Closing in the middle of things, over every transport: whoever waits is told so, and no process is left.
+"""
+
+from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError, StdioServerInfo
+from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
+from tests.support.kinds import LONG, QUICKLY, every_kind, every_transport
+from tests.support.processes import StdioServer, is_alive
+from tests.support.waiting import LIMIT, wait_until
+
+
+def reach(server: StdioServer) -> StdioServerInfo:
+    return StdioServerInfo(server.command, server.args, **QUICKLY)
+
+
+@every_kind
+def test_closing_fails_the_calls_in_flight_promptly(peer, kind):
+    server = peer(kind)
+    connection = MCPConnection(server.reach(), invocation_timeout=LONG)
+    connection.open()
+    calls = together([lambda: connection.call_tool("sleep", {"seconds": LONG})] * 5)
+    server.wait_for("sleep", 5)
+    with Stopwatch() as watch:
+        connection.close()
+        errors = [call.exception(timeout=LIMIT) for call in calls]
+    assert watch.seconds < AT_ONCE
+    for error in errors:
+        assert isinstance(error, MCPInvocationError)
+        assert "closed" in str(error)
+        assert "may have run" in str(error)
+    server.wait_until_gone()
+
+
+@every_transport
+def test_closing_while_connecting_fails_the_connect_promptly_and_leaves_no_process(proxied_peer, kind):
+    server = proxied_peer(kind, "--hang-at-start")
+    connection = MCPConnection(server.reach(), connection_timeout=LONG)
+    opening = in_thread(connection.open)
+    if kind.is_http:
+        wait_until(lambda: server.proxy.sent, "the first request")
+    else:
+        server.wait_for("@start")
+    with Stopwatch() as watch:
+        connection.close()
+        error = opening.exception(timeout=LIMIT)
+    assert watch.seconds < AT_ONCE
+    assert isinstance(error, MCPConnectionError)
+    assert "closed" in str(error)
+    server.wait_until_gone()
+
+
+def test_closing_ends_what_the_server_left_behind_and_that_ignores_sigterm(stdio_server, tmp_path):
+    server = stdio_server()
+    note = tmp_path / "child"
+    script = """sh -c 'trap "" TERM; while :; do sleep 1; done' & echo $! > "$1"; shift; exec "$@" """
+    info = StdioServerInfo("/bin/sh", ["-c", script, "sh", str(note), server.command, *server.args], **QUICKLY)
+    with MCPConnection(info) as connection:
+        connection.call_tool("pid")
+        child = int(note.read_text())
+        assert is_alive(child)
+    wait_until(lambda: not is_alive(child), "the end of the server's child")
+
+
+def test_closing_by_one_user_leaves_the_calls_of_another_alone(stdio_server):
+    server = stdio_server()
+    with MCPConnection(reach(server)) as one, MCPConnection(reach(server)) as other:
+        call = in_thread(other.call_tool, "sleep", {"seconds": 0.7})
+        server.wait_for("sleep")
+        one.close()
+        assert text(call.result(timeout=LIMIT)) == "slept 0.7 s"
+    assert len(server.pids()) == 1
+
+
+def test_closing_is_followed_by_a_new_session_at_the_next_use(stdio_server):
+    server = stdio_server()
+    with MCPConnection(reach(server)) as connection:
+        connection.close()
+        connection.close()
+        assert connection.status().state == "closed"
+        server.wait_until_gone()
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+    assert len(server.pids()) == 2

@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Listings that come in pages, late or never, over every transport.
+"""
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPTool,
+    MCPToolNotFoundError,
+    MCPToolset,
+    StdioServerInfo,
+)
+from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
+from tests.support.background import AT_ONCE, Stopwatch, in_thread
+from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_transport, kinds
+from tests.support.waiting import LIMIT
+
+
+@kinds("stdio", "stdio of the SDK", "2026", "sessions", "sse")
+def test_a_listing_in_pages_is_complete(proxied_peer, kind):
+    server = proxied_peer(kind, "--tools", "25", "--page-size", "4")
+    with MCPToolset(server.reach()) as toolset:
+        names = [tool.name for tool in toolset]
+    assert len(names) == len(set(names))
+    assert {f"tool_{number:04}" for number in range(25)} <= set(names)
+    assert "add" in names
+
+
+@every_transport
+def test_a_listing_that_repeats_a_page_is_an_error_at_once_and_leaves_no_process(proxied_peer, kind):
+    server = proxied_peer(kind, "--page-size", "5", "--repeat-cursor")
+    toolset = MCPToolset(server.reach(), connection_timeout=LONG)
+    with Stopwatch() as watch, pytest.raises(MCPConnectionError, match="repeats a page"):
+        toolset.warm_up()
+    assert watch.seconds < AT_ONCE
+    server.wait_until_gone()
+    toolset.close()
+
+
+@every_transport
+def test_a_slow_listing_is_waited_for_until_the_timeout_and_then_leaves_no_process(proxied_peer, kind):
+    server = proxied_peer(kind, "--slow-list", "1")
+    with MCPToolset(server.reach(), connection_timeout=LONG) as toolset:
+        assert "add" in [tool.name for tool in toolset]
+    toolset = MCPToolset(server.reach(), connection_timeout=0.5)
+    with Stopwatch() as watch, pytest.raises(MCPConnectionTimeoutError):
+        toolset.warm_up()
+    assert watch.seconds < AT_ONCE
+    server.wait_until_gone()
+    toolset.close()
+
+
+@every_http_kind
+def test_a_listing_whose_connection_is_cut_is_repeated(proxied_peer, kind):
+    server = proxied_peer(kind)
+    with MCPConnection(server.reach(), connection_timeout=LONG) as connection:
+        trap = server.proxy.cut_when(b'"tools/list"')
+        assert "add" in [tool.name for tool in connection.list_tools()]
+        assert trap.sprung.is_set()
+
+
+def test_a_listing_in_whose_midst_a_stdio_server_is_killed_is_repeated(stdio_server):
+    server = stdio_server("--slow-list", "0.5")
+    with MCPConnection(StdioServerInfo(server.command, server.args, **QUICKLY), connection_timeout=LONG) as connection:
+        listing = in_thread(connection.list_tools)
+        server.wait_for("@tools/list", 2)
+        server.kill()
+        assert "add" in [tool.name for tool in listing.result(timeout=LIMIT)]
+        assert connection.status().sessions == 2
+
+
+def test_a_server_without_the_wanted_tool_is_left_at_once(stdio_server):
+    server = stdio_server()
+    info = StdioServerInfo(server.command, server.args, **QUICKLY)
+    tool, toolset = MCPTool("no_such", info), MCPToolset(info, tool_names=["no_such"])
+    for cold in (tool, toolset):
+        with pytest.raises(MCPToolNotFoundError):
+            cold.warm_up()
+    server.wait_until_gone()
+    with pytest.raises(MCPInvocationError, match="not found"):
+        tool.invoke()

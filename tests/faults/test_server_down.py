@@ -1,0 +1,229 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A server that is down for a while, over every transport: calls say that the tool did not run, wait as long as they may,
+and run once when it is back.
+"""
+
+import logging
+import time
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPConnectionError,
+    MCPInvocationError,
+    SSEServerInfo,
+    StdioServerInfo,
+)
+from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
+from tests.support.calls import outcome
+from tests.support.kinds import KINDS, LONG, QUICKLY, every_http_transport, every_way, kinds
+from tests.support.waiting import LIMIT, wait_until
+
+
+def wait_for_attempts(server, connection, caplog) -> None:
+    """Wait until the connection has tried more than once to reach a server that is down."""
+    if not server.kind.is_http:
+        wait_until(lambda: server.gate.starts > 3, "attempts to start it")
+        assert connection.status().state == "connecting"
+    elif server.kind.transport == "sse":
+        wait_until(lambda: connection.status().state == "connecting", "an attempt")
+    else:
+        wait_until(lambda: caplog.text.count("sending it again") > 2, lambda: f"attempts in {caplog.text}")
+
+
+@every_way
+def test_calls_of_a_server_that_is_down_say_that_the_tool_did_not_run_until_it_is_back(peer, kind):
+    server = peer(kind)
+    with MCPConnection(server.reach(max_retries=1), invocation_timeout=LONG) as connection:
+        server.go_down()
+        if kind.is_http:
+            # Whether a kept-alive connection takes the first request with it is a matter of luck.
+            in_thread(connection.call_tool, "add", {"a": 0, "b": 0}).exception(timeout=LIMIT)
+        for _ in range(3):
+            with Stopwatch() as watch, pytest.raises(MCPInvocationError, match="did not run") as failure:
+                connection.call_tool("add", {"a": 1, "b": 1})
+            assert watch.seconds < AT_ONCE
+            if not kind.is_http:
+                assert "exit code 9" in str(failure.value)
+                assert "down for maintenance" in str(failure.value)
+                assert connection.status().state == "lost"
+        server.come_back()
+        assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
+    assert server.calls() == ["add"]
+
+
+@every_http_transport
+def test_a_refused_first_connect_is_reported_at_once(http_server, kind):
+    server = http_server(kind.transport, *kind.options)
+    server.kill()
+    connection = MCPConnection(kind.reach(server.url), connection_timeout=LONG)
+    with Stopwatch() as watch, pytest.raises(MCPConnectionError) as failure:
+        connection.open()
+    assert watch.seconds < AT_ONCE
+    name = {"sse": "SSE", "streamable-http": "streamable HTTP"}[kind.transport]
+    assert f"Failed to connect to {name} server at {server.url}" in str(failure.value)
+    assert connection.status().state == "idle"
+    server.start()
+    assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+    connection.close()
+
+
+@every_way
+def test_a_call_waits_for_a_server_that_is_down_and_runs_once_when_it_is_back(proxied_peer, caplog, kind):
+    server = proxied_peer(kind)
+    before = len(server.calls())
+    caplog.set_level(logging.INFO, logger="haystack_integrations.tools.mcp")
+    limits = {"connection_timeout": LONG, "invocation_timeout": LONG}
+    with MCPConnection(server.reach(max_retries=1000), **limits) as connection:
+        server.go_down()
+        if kind.notices_the_end:
+            wait_until(lambda: connection.status().state == "lost", "the loss")
+        call = in_thread(connection.call_tool, "add", {"a": 1, "b": 1})
+        wait_for_attempts(server, connection, caplog)
+        assert not call.done()
+        server.come_back()
+        assert text(call.result(timeout=LIMIT)) == "2"
+    assert server.calls()[before:] == ["add"]
+
+
+@kinds("stdio", "sessions", "sse")
+def test_closing_while_a_call_waits_for_a_server_that_is_down_ends_the_attempts(proxied_peer, caplog, kind):
+    server = proxied_peer(kind)
+    caplog.set_level(logging.INFO, logger="haystack_integrations.tools.mcp")
+    limits = {"connection_timeout": LONG, "invocation_timeout": LONG}
+    connection = MCPConnection(server.reach(max_retries=10_000), **limits)
+    connection.open()
+    server.go_down()
+    if kind.notices_the_end:
+        wait_until(lambda: connection.status().state == "lost", "the loss")
+    call = in_thread(connection.call_tool, "add", {"a": 1, "b": 1})
+    wait_for_attempts(server, connection, caplog)
+    with Stopwatch() as watch:
+        connection.close()
+        error = call.exception(timeout=LIMIT)
+    assert watch.seconds < AT_ONCE
+    assert isinstance(error, MCPInvocationError)
+    assert "closed" in str(error)
+    assert "did not run" in str(error)
+
+
+@pytest.mark.parametrize("max_retries", [0, 2])
+def test_a_stdio_server_is_started_again_as_often_as_max_retries_says(gate, max_retries):
+    with MCPConnection(_reach(gate, max_retries=max_retries)) as connection:
+        gate.close()
+        gate.server.kill()
+        wait_until(lambda: connection.status().state == "lost", "the loss")
+        with pytest.raises(MCPInvocationError, match="did not run"):
+            connection.call_tool("add", {"a": 1, "b": 1})
+    assert gate.starts == 1 + 1 + max_retries
+
+
+@pytest.mark.parametrize("max_retries", [0, 2])
+def test_a_refused_streamable_http_call_is_sent_again_as_often_as_max_retries_says(proxied_peer, caplog, max_retries):
+    server = proxied_peer(KINDS["2026"])
+    before = len(server.calls())
+    caplog.set_level(logging.INFO, logger="haystack_integrations.tools.mcp")
+    with MCPConnection(server.reach(max_retries=max_retries)) as connection:
+        server.go_down()
+        with pytest.raises(MCPInvocationError, match="did not run") as failure:
+            connection.call_tool("add", {"a": 1, "b": 1})
+        assert "no connection could be made" in str(failure.value)
+        assert caplog.text.count("sending it again") == max_retries
+        server.come_back()
+        assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
+    assert server.calls()[before:] == ["add"]
+
+
+def test_a_refused_sse_call_with_max_retries_0_is_tried_once(http_server):
+    server = http_server("sse")
+    info = SSEServerInfo(server.url, max_retries=0, base_delay=1000, max_delay=1000)
+    with MCPConnection(info, connection_timeout=LONG) as connection:
+        server.kill()
+        wait_until(lambda: connection.status().state == "lost", "the loss")
+        with Stopwatch() as watch, pytest.raises(MCPInvocationError, match="did not run"):
+            connection.call_tool("add", {"a": 1, "b": 1})
+        assert watch.seconds < AT_ONCE
+
+
+def test_a_pause_longer_than_the_timeout_of_connecting_ends_the_attempts(http_server):
+    server = http_server()
+    info = KINDS["2026"].reach(server.url, max_retries=6, base_delay=1000, max_delay=1000)
+    with MCPConnection(info, connection_timeout=LIMIT, invocation_timeout=LIMIT) as connection:
+        server.kill()
+        in_thread(connection.call_tool, "add", {"a": 0, "b": 0}).exception(timeout=LIMIT)
+        with pytest.raises(MCPInvocationError, match="did not run"):
+            connection.call_tool("add", {"a": 1, "b": 1})
+        with pytest.raises(MCPConnectionError):
+            connection.list_tools()
+
+
+def test_a_call_that_may_be_repeated_and_cannot_be_may_have_run(gate):
+    with MCPConnection(_reach(gate, max_retries=1), invocation_timeout=LONG) as connection:
+        call = in_thread(connection.call_tool, "sleep", {"seconds": LONG}, may_repeat=True)
+        gate.server.wait_for("sleep")
+        gate.close()
+        gate.server.kill()
+        error = call.exception(timeout=LIMIT)
+    assert isinstance(error, MCPInvocationError)
+    assert "may have run" in str(error)
+    assert "did not run" not in str(error)
+    assert "exit code 9" in str(error)
+
+
+def test_calls_that_wait_for_a_server_share_the_attempts_to_start_it(gate):
+    with MCPConnection(_reach(gate, max_retries=2)) as connection:
+        gate.close()
+        gate.server.kill()
+        wait_until(lambda: connection.status().state == "lost", "the loss")
+        calls = together([lambda: connection.call_tool("add", {"a": 1, "b": 1})] * 10)
+        assert {outcome(call, LIMIT) for call in calls} == {"did not run"}
+        # Not 30: who comes late may begin a round of its own.
+        assert gate.starts <= 1 + 3 * 3
+
+
+def test_a_call_waits_for_a_server_no_longer_than_the_connection_timeout_and_then_nobody_tries(gate):
+    with MCPConnection(_reach(gate, max_retries=1000), connection_timeout=1.5) as connection:
+        gate.close()
+        gate.server.kill()
+        with Stopwatch() as watch, pytest.raises(MCPInvocationError, match="did not run") as failure:
+            connection.call_tool("add", {"a": 1, "b": 1})
+        assert 1 < watch.seconds < 1.5 + AT_ONCE
+        assert "timed out after" in str(failure.value)
+        assert "exit code 9" in str(failure.value)
+        wait_until(lambda: connection.status().state == "lost", "the end of the attempts")
+        wait_until(lambda: _stays_the_same(gate), "the end of what tries")
+
+
+def test_a_refused_message_beside_an_open_event_stream_is_an_unsent_call_that_is_sent_again(proxied_peer):
+    # The event stream is open, a new connection for the message cannot be made.
+    server = proxied_peer(KINDS["sse"])
+    before = len(server.calls())
+    with MCPConnection(server.reach(max_retries=1000), connection_timeout=LONG) as connection:
+        calls = together([lambda: connection.call_tool("add", {"a": 1, "b": 1})] * 3)
+        assert [text(call.result(timeout=LIMIT)) for call in calls] == ["2"] * 3
+        server.proxy.refuse()
+        calls = together([lambda: connection.call_tool("add", {"a": 1, "b": 1})] * 50)
+        wait_until(
+            lambda: connection.status().state == "connecting" or all(call.done() for call in calls), "an attempt"
+        )
+        server.proxy.accept()
+        outcomes = [outcome(call, LIMIT) for call in calls]
+    assert "did not run" not in outcomes
+    executions = len(server.calls()) - before - 3
+    assert outcomes.count("ran") <= executions <= 50
+
+
+def _reach(gate, **parameters):
+    return StdioServerInfo(gate.server.command, gate.server.args, **{**QUICKLY, **parameters})
+
+
+def _stays_the_same(gate) -> bool:
+    """Whether nobody starts the server for longer than the longest pause between attempts."""
+    starts = gate.starts
+    time.sleep(0.6)
+    return gate.starts == starts

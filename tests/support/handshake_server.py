@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A server over HTTP in this process, of the era before 2026-07-28, that answers as a test wants.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = tuple[int, dict[str, Any] | bytes, str | None]
+
+
+class HandshakeServer:
+    """
+    An HTTP server of the 2025 era whose answers to `tools/list` and `tools/call` a test decides.
+    """
+
+    def __init__(self, answer: Callable[["HandshakeServer", dict[str, Any], str | None], Answer]) -> None:
+        self.sessions = 0
+        self.runs = 0
+        # Headers of errors; and what an event stream gives, if there are any, and when each was opened.
+        self.refusal_headers: dict[str, str] = {}
+        self.stream: bytes | None = None
+        self.streamed: list[float] = []
+        # Whether calls are answered with a stream in which no answer comes.
+        self.opens_streams = False
+        # What happened, or is to happen: the client answered a request of the stream; the server ends.
+        self.answered = threading.Event()
+        self.closing = threading.Event()
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_args: Any) -> None:
+                pass
+
+            def _send(self, status: int, body: dict[str, Any] | bytes, session: str | None = None) -> None:
+                data = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(status)
+                headers = {"content-type": "application/json", **(owner.refusal_headers if status >= 400 else {})}
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", str(len(data)))
+                if session:
+                    self.send_header("mcp-session-id", session)
+                self.end_headers()
+                self.wfile.write(data)
+
+            def do_GET(self) -> None:
+                if owner.stream is None:
+                    self._send(405, b"")
+                    return
+                owner.streamed.append(time.monotonic())
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("content-length", str(len(owner.stream)))
+                self.end_headers()
+                self.wfile.write(owner.stream)
+
+            def do_DELETE(self) -> None:
+                self._send(405, b"")
+
+            def do_POST(self) -> None:
+                message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                if message.get("method") == "initialize":
+                    owner.sessions += 1
+                    result = {
+                        "protocolVersion": "2025-06-18",
+                        "capabilities": {"tools": {}},
+                        "serverInfo": {"name": "edge", "version": "1"},
+                    }
+                    answered = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                    self._send(200, answered, f"session-{owner.sessions}")
+                elif "id" not in message:
+                    self._send(202, b"")
+                elif "method" not in message:  # an answer to a request in the stream
+                    owner.answered.set()
+                    owner.closing.wait()
+                elif message["method"] == "tools/call" and owner.opens_streams:
+                    self.send_response(200)
+                    self.send_header("content-type", "text/event-stream")
+                    self.end_headers()
+                    self.wfile.write(b": there\n\n")
+                    owner.closing.wait()
+                elif message["method"] in ("tools/list", "tools/call"):
+                    self._send(*answer(owner, message, self.headers.get("mcp-session-id")))
+                else:
+                    self._send(400, {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no"}})
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/mcp"
+
+    def close(self) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def result_of(message: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": message["id"], "result": result}

@@ -1,0 +1,291 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What kinds of servers there are, and one face for all of them: how to reach one, kill it, take it down and freeze it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp import MCPServerInfo, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo
+from tests.support.cutting_proxy import CuttingProxy
+from tests.support.processes import CallLog, HttpServer, StdioServer
+
+# No test waits for this.
+LONG = 90.0
+
+QUICKLY = {"base_delay": 0.05, "max_delay": 0.2}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """
+    A kind of server: what the fixtures take to start one, and the server info that reaches it.
+
+    :param transport: `"stdio"`, `"streamable-http"` or `"sse"`.
+    :param options: Options of the server.
+    :param cancels: Whether such a server learns that a call was given up. A stateless one of the era before 2026-07-28
+        has no way to find the call, and the SDK's does not notice the end of a request that it answers with JSON.
+    :param from_sdk: Over stdio, whether it is the server that is written with the SDK.
+    """
+
+    transport: str
+    options: tuple[str, ...] = ()
+    cancels: bool = True
+    from_sdk: bool = True
+
+    @property
+    def is_http(self) -> bool:
+        return self.transport != "stdio"
+
+    @property
+    def notices_the_end(self) -> bool:
+        """
+        Whether the end of such a server is noticed without a call.
+        """
+        return self.transport != "streamable-http"
+
+    def reach(self, url: str, **parameters: Any) -> StreamableHttpServerInfo | SSEServerInfo:
+        """
+        Describe such a server over HTTP to the package, with short delays between attempts.
+
+        :param url: Where it is.
+        :param parameters: Further parameters of the server info.
+        :returns: The server info.
+        """
+        info_class = SSEServerInfo if self.transport == "sse" else StreamableHttpServerInfo
+        return info_class(url, **{**QUICKLY, **parameters})
+
+
+# Those over streamable HTTP of the era before 2026-07-28 have sessions, unless they are stateless.
+KINDS = {
+    "stdio": Kind("stdio", from_sdk=False),
+    "stdio of the SDK": Kind("stdio"),
+    "2026": Kind("streamable-http"),
+    "2026 json": Kind("streamable-http", ("--json",), cancels=False),
+    "sessions": Kind("streamable-http", ("--protocol", "legacy")),
+    "sessions json": Kind("streamable-http", ("--protocol", "legacy", "--json")),
+    "stateless": Kind("streamable-http", ("--protocol", "legacy", "--stateless"), cancels=False),
+    "sse": Kind("sse"),
+}
+
+HTTP = [name for name, kind in KINDS.items() if kind.is_http]
+STREAMABLE = [name for name, kind in KINDS.items() if kind.transport == "streamable-http"]
+
+
+def kinds(*names: str) -> pytest.MarkDecorator:
+    """
+    Run a test with each of these kinds of servers as its `kind`.
+
+    :param names: Keys of `KINDS`.
+    :returns: The mark.
+    """
+    return pytest.mark.parametrize("kind", [KINDS[name] for name in names], ids=names)
+
+
+every_kind = kinds(*KINDS)
+# Where it makes no difference what the server over stdio is written with.
+every_way = kinds("stdio", *HTTP)
+# Where the way in which the server answers makes no difference.
+every_transport = kinds("stdio", "2026", "sessions", "sse")
+every_http_kind = kinds(*HTTP)
+every_http_transport = kinds("2026", "sessions", "sse")
+every_streamable_kind = kinds(*STREAMABLE)
+
+
+class Gate:
+    """
+    A server over stdio that can be started while the gate is open, and ends with exit code 9 at its start otherwise.
+    """
+
+    def __init__(self, server: StdioServer, folder: Path) -> None:
+        self._closed = folder / "closed"
+        self._starts = folder / "starts"
+        self._starts.touch()
+        script = (
+            'echo start >> "$1"; if test -e "$2"; then echo down for maintenance >&2; exit 9; fi; shift 2; exec "$@"'
+        )
+        args = ["-c", script, "sh", str(self._starts), str(self._closed), server.command, *server.args]
+        self.server = StdioServer("/bin/sh", args, server.log)
+
+    def close(self) -> None:
+        self._closed.touch()
+
+    def open(self) -> None:
+        self._closed.unlink()
+
+    @property
+    def starts(self) -> int:
+        return len(self._starts.read_text().splitlines())
+
+
+class Peer:
+    """
+    A server of some kind, and what may happen to it.
+    """
+
+    kind: Kind
+    log: CallLog
+
+    def reach(self, **parameters: Any) -> MCPServerInfo:
+        """
+        Describe it to the package, with short delays between attempts.
+        """
+        raise NotImplementedError
+
+    def calls(self) -> list[str]:
+        """
+        The names of the tools in the order in which they were executed.
+        """
+        return self.log.calls()
+
+    def wait_for(self, event: str, count: int = 1) -> None:
+        """
+        Wait until the event was recorded that many times.
+        """
+        self.log.wait_for(event, count)
+
+    def kill(self) -> None:
+        """
+        Kill it, so that it can be reached again as soon as `revive` was called.
+        """
+        raise NotImplementedError
+
+    def revive(self) -> None:
+        """
+        Start a killed one again, if the client is not the one that starts it.
+        """
+
+    def restart(self) -> None:
+        """
+        Kill it, and let the next one be reached at the same place.
+        """
+        self.kill()
+        self.revive()
+
+    def go_down(self) -> None:
+        """
+        Break its connections and take no new ones until `come_back`.
+        """
+        raise NotImplementedError
+
+    def come_back(self) -> None:
+        """
+        Take new connections again.
+        """
+        raise NotImplementedError
+
+    def freeze(self) -> None:
+        """
+        Stop its process without ending it.
+        """
+        raise NotImplementedError
+
+    def thaw(self) -> None:
+        """
+        Let its frozen process go on.
+        """
+        raise NotImplementedError
+
+    def wait_until_gone(self) -> None:
+        """
+        Wait until no process is left that the client has started.
+        """
+
+
+class StdioPeer(Peer):
+    """
+    One that the client starts.
+    """
+
+    def __init__(self, kind: Kind, server: StdioServer, folder: Path) -> None:
+        self.kind = kind
+        self.log = server.log
+        self.gate = Gate(server, folder)
+        self._server = server
+
+    def reach(self, **parameters: Any) -> StdioServerInfo:
+        return StdioServerInfo(self.gate.server.command, self.gate.server.args, **{**QUICKLY, **parameters})
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def go_down(self) -> None:
+        self.gate.close()
+        self._server.kill()
+
+    def come_back(self) -> None:
+        self.gate.open()
+
+    def freeze(self) -> None:
+        self._server.freeze()
+
+    def thaw(self) -> None:
+        self._server.thaw()
+
+    def wait_until_gone(self) -> None:
+        self._server.wait_until_gone()
+
+
+class HttpPeer(Peer):
+    """
+    One that runs already.
+    """
+
+    def __init__(self, kind: Kind, server: HttpServer) -> None:
+        self.kind = kind
+        self.log = server.log
+        self._server = server
+
+    def reach(self, **parameters: Any) -> MCPServerInfo:
+        return self.kind.reach(self._server.url, **parameters)
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def revive(self) -> None:
+        self._server.start()
+
+    go_down = kill
+    come_back = revive
+
+    def freeze(self) -> None:
+        self._server.freeze()
+
+    def thaw(self) -> None:
+        self._server.thaw()
+
+
+class ProxiedPeer(HttpPeer):
+    """
+    One behind a proxy, which goes down without a request on its way, and freezes without being one's own.
+    """
+
+    def __init__(self, kind: Kind, server: HttpServer, proxy: CuttingProxy) -> None:
+        super().__init__(kind, server)
+        self.proxy = proxy
+
+    def reach(self, **parameters: Any) -> MCPServerInfo:
+        return self.kind.reach(self.proxy.url, **parameters)
+
+    def go_down(self) -> None:
+        self.proxy.refuse()
+        self.proxy.cut()
+
+    def come_back(self) -> None:
+        self.proxy.accept()
+
+    def freeze(self) -> None:
+        self.proxy.hold()
+
+    def thaw(self) -> None:
+        self.proxy.release()
+
+
+PeerFactory = Callable[..., Any]

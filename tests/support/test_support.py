@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What the other tests rely on does not silently do nothing.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from haystack.dataclasses import ChatMessage
+from mcp import Client
+
+from haystack_integrations.tools.mcp import MCPInvocationError
+from tests.servers import inprocess
+from tests.support import external
+from tests.support.calls import assert_told_the_truth, outcome
+from tests.support.leaks import Footprint, assert_nothing_left
+from tests.support.processes import CallLog
+from tests.support.scripted_chat import ScriptedChatGenerator
+
+
+async def test_the_plain_server_defines_its_tools_and_answers_as_the_server_of_the_sdk_does(
+    stdio_server, sdk_stdio_server
+):
+    plain, counter = stdio_server("--tools", "2"), sdk_stdio_server("--tools", "2")
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("add", {"a": 1, "b": 2}),
+        ("echo", {"text": "hello"}),
+        ("sleep", {"seconds": 0}),
+        ("fail", {"message": "no luck"}),
+        ("env", {"name": "NO_SUCH_VARIABLE"}),
+        ("cwd", {}),
+        ("secret_echo", {"text": "hello", "token": "t"}),
+        ("secret_echo", {"text": "hello", "token": "t", "refuse": True}),
+        ("tool_0001", {"text": "hello"}),
+        ("no_such_tool", {}),
+    ]
+
+    async def ask(server: Any) -> tuple[Any, dict[str, Any], list[Any]]:
+        async with Client(server.parameters(), mode="legacy") as client:
+            told = (client.session.protocol_version, client.server_info, client.instructions)
+            tools = {tool.name: tool.model_dump() for tool in (await client.list_tools()).tools}
+            return told, tools, [(await client.call_tool(*call)).model_dump() for call in calls]
+
+    (told, tools, answers), (expected_told, expected_tools, expected_answers) = await ask(plain), await ask(counter)
+    assert told == expected_told
+    assert tools == {name: expected_tools[name] for name in tools}
+    assert answers == expected_answers
+    assert [each for each in plain.log.events() if each[0] != "@start"] == [
+        each for each in counter.log.events() if each[0] != "@start"
+    ]
+
+
+async def test_the_counter_server_gives_every_kind_of_content():
+    kinds = {"image": "image", "audio": "audio", "resource": "resource", "blob": "resource", "link": "resource_link"}
+    async with Client(inprocess.server) as client:
+        for tool, kind in kinds.items():
+            assert [block.type for block in (await client.call_tool(tool)).content] == [kind]
+        assert [block.type for block in (await client.call_tool("mixed")).content] == ["text", "image", "text"]
+        assert (await client.call_tool("structured")).structured_content["city"] == "Berlin"
+        only = await client.call_tool("structured_only")
+        assert (only.content, only.structured_content) == ([], {"answer": 42})
+
+
+async def test_a_frozen_server_answers_nothing_until_it_goes_on_and_a_killed_one_refuses_connections(http_server):
+    server = http_server()
+    server.freeze()
+    async with httpx.AsyncClient(timeout=0.3) as client:
+        with pytest.raises(httpx.ReadTimeout):
+            await client.get(server.url)
+    server.thaw()
+    async with Client(server.url) as mcp_client:
+        assert (await mcp_client.list_tools()).tools
+    server.kill()
+    async with httpx.AsyncClient() as client:
+        with pytest.raises(httpx.ConnectError):
+            await client.get(server.url)
+
+
+def test_a_server_that_does_not_start_says_why(http_server):
+    with pytest.raises(AssertionError, match="unrecognized arguments: --no-such-option"):
+        http_server("sse", "--no-such-option")
+
+
+async def test_the_proxy_cuts_what_is_open_and_refuses_what_is_new(shared_http_server, cutting_proxy):
+    proxy = cutting_proxy(shared_http_server("sse").url)
+    async with httpx.AsyncClient(timeout=30) as client:
+        async with client.stream("GET", proxy.url) as response:
+            chunks = response.aiter_bytes()
+            await anext(chunks)
+            assert proxy.cut() == 1
+            with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
+                await anext(chunks)
+        proxy.refuse()
+        with pytest.raises(httpx.ConnectError):
+            await client.get(proxy.url)
+
+
+@pytest.mark.parametrize(
+    ("error", "executions"),
+    [
+        (None, 0),
+        (None, 2),
+        ("The tool may have run.", 2),
+        ("The tool did not run.", 1),
+    ],
+)
+def test_what_was_told_of_a_call_is_compared_with_what_the_server_executed(tmp_path, error, executions):
+    log = CallLog(tmp_path / "calls.txt")
+    log.path.write_text('echo {"text": "x"}\n' * executions)
+    call: Future[str] = Future()
+    if error is None:
+        call.set_result("x")
+    else:
+        call.set_exception(MCPInvocationError(error, "echo"))
+    with pytest.raises(AssertionError, match="how often it was executed"):
+        assert_told_the_truth({"x": outcome(call, 1)}, log, "echo", "text")
+
+
+def test_the_leak_check_names_a_child_process_and_ends_it():
+    before = Footprint.take()
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    with pytest.raises(AssertionError, match=rf"process {child.pid}: .*signal.pause"):
+        assert_nothing_left(before, limit=0)
+    child.wait()
+    assert_nothing_left(before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+def test_the_leak_check_names_a_process_whose_parent_has_ended():
+    before = Footprint.take()
+    orphan_maker = (
+        "import subprocess, sys;"
+        "quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL};"
+        "print(subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'], **quiet).pid)"
+    )
+    finished = subprocess.run([sys.executable, "-c", orphan_maker], capture_output=True, check=True)
+    orphan = int(finished.stdout)
+    with pytest.raises(AssertionError, match=f"process {orphan}"):
+        assert_nothing_left(before, limit=0)
+    assert_nothing_left(before)
+    os.waitpid(orphan, 0)
+
+
+def test_the_leak_check_names_a_thread_and_a_listening_socket():
+    import socket
+
+    before = Footprint.take()
+    go_on = threading.Event()
+    thread = threading.Thread(target=go_on.wait, name="forgotten")
+    thread.start()
+    listener = socket.create_server(("127.0.0.1", 0))
+    try:
+        with pytest.raises(AssertionError, match=r"thread 'forgotten'.*\n.*port \d+"):
+            assert_nothing_left(before, limit=0)
+    finally:
+        go_on.set()
+        thread.join()
+        listener.close()
+    assert_nothing_left(before)
+
+
+def test_a_missing_runner_skips_here_and_fails_in_ci(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="npx was not found"):
+        external.npx()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="npx was not found"):
+        external.npx()
+
+
+@pytest.mark.integration
+def test_the_everything_server_listens_on_the_loopback_interface_only(everything_http):
+    processes = [psutil.Process(everything_http.pid), *psutil.Process(everything_http.pid).children(recursive=True)]
+    listening = [
+        connection.laddr
+        for process in processes
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert listening == [("127.0.0.1", everything_http.port)]
+
+
+def test_a_script_that_is_over_says_so():
+    with pytest.raises(RuntimeError, match="only 0 replies"):
+        ScriptedChatGenerator([]).run([ChatMessage.from_user("Hi!")])
