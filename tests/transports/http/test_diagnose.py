@@ -7,12 +7,8 @@ Each test points `diagnose` at a real endpoint with one thing wrong and reads wh
 
 import asyncio
 import base64
-import datetime as dt
-import ipaddress
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -43,11 +39,7 @@ TIMEOUT = 4.0
 SHORT = 0.8
 
 
-@pytest.fixture(autouse=True)
-def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+pytestmark = pytest.mark.usefixtures("no_proxies")
 
 
 async def examine(
@@ -202,47 +194,6 @@ def streamable_http() -> Iterator[str]:
 def sse() -> Iterator[str]:
     with serving(MCPServer("calculator").sse_app()) as origin:
         yield origin
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """
-    A self-signed certificate for 127.0.0.1 and its key.
-    """
-    folder = tmp_path_factory.mktemp("tls")
-    certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError:
-        openssl = shutil.which("openssl")
-        if openssl is None:
-            pytest.skip("neither cryptography nor openssl is there to make a certificate")
-        arguments = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-        names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key_file), "-out", str(certificate_file)]
-        subprocess.run([openssl, *arguments, *names], check=True, capture_output=True, timeout=60)
-        return certificate_file, key_file
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(address, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return certificate_file, key_file
 
 
 @pytest.fixture

@@ -1,162 +1,165 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
-
 """
-Requests that a server over HTTP refuses: which of them may be sent again, because the tool cannot have run.
+Each case is an HTTP error response as servers send it, and what it says about the request and the session.
 """
 
-import threading
-from collections.abc import Callable
+import json
 from typing import Any
 
+import httpx2
 import pytest
 
-from haystack_integrations.tools.mcp import (
-    MCPConnection,
-    MCPInvocationError,
-    StreamableHttpServerInfo,
+from haystack_integrations.tools.mcp.transports.http.refusals import (
+    SESSION_HEADER,
+    SessionFate,
+    has_content_type,
+    is_event_stream,
+    is_tool_call,
+    judge_sse,
+    judge_streamable_http,
 )
-from tests.support.background import in_thread
-from tests.support.handshake_server import Answer, HandshakeServer, result_of
-from tests.support.waiting import LIMIT, wait_until
 
-SECRET = "sk-s3ntinel-4711"
+ALIVE, LOST, DOUBTFUL = SessionFate.ALIVE, SessionFate.LOST, SessionFate.DOUBTFUL
 
 
-def test_a_refused_listing_after_a_call_does_not_make_the_call_run_again(handshake_server: Any) -> None:
-    def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
-        if message["method"] == "tools/call":
-            server.runs += 1
-            return 200, result_of(message, {"content": [{"type": "text", "text": "charged"}]}), None
-        if server.runs and session == "session-1":
-            error = {"code": -32600, "message": "Session not found"}
-            return 404, {"jsonrpc": "2.0", "id": None, "error": error}, None
-        return 200, result_of(message, {"tools": []}), None
-
-    server = handshake_server(answer)
-    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
-        # The SDK would list the tools, to check the result of one that it has not seen.
-        assert connection.call_tool("charge_card").content[0].text == "charged"
-    assert server.runs == 1
+def post(*, session: bool = True, method: str = "tools/call", request_id: Any = 7) -> httpx2.Request:
+    message = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    return httpx2.Request("POST", "http://mcp.test/mcp", json=message, headers={SESSION_HEADER: "s"} if session else {})
 
 
-def refusing(refusal: Callable[[dict[str, Any]], Answer]) -> Callable[..., Answer]:
-    """
-    Runs the tool and refuses the request all the same, in the first session.
-    """
-
-    def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
-        if message["method"] == "tools/list":
-            return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
-        server.runs += 1
-        if session == "session-1":
-            return refusal(message)
-        return 200, result_of(message, {"content": [{"type": "text", "text": "paid"}]}), None
-
-    return answer
+def answer(status: int, body: Any = "") -> httpx2.Response:
+    if isinstance(body, str):
+        return httpx2.Response(status, text=body)
+    return httpx2.Response(status, json=body)
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "says"),
-    [
-        (400, b"could not store the row: the database session was rolled back", "HTTP 400"),
-        (400, {"error": "upstream session expired after the order was placed"}, "HTTP 400"),
-        (400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "no session left"}}, "session"),
-        (400, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32603, "message": "Session not found"}}, "found"),
-        (404, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32002, "message": "no such resource"}}, "such"),
-    ],
-)
-def test_a_refusal_that_is_not_clearly_about_the_session_does_not_make_the_call_run_again(
-    handshake_server: Any, status: int, body: Any, says: str
-) -> None:
-    def refusal(message: dict[str, Any]) -> Answer:
-        own = isinstance(body, dict) and body.get("id") == "own"
-        return status, {**body, "id": message["id"]} if own else body, None
-
-    server = handshake_server(refusing(refusal))
-    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
-        with pytest.raises(MCPInvocationError, match=says) as raised:
-            connection.call_tool("pay")
-        assert "did not run" not in str(raised.value)
-        assert server.runs == 1
-        assert connection.status().failed_calls == 1
+def error(message: Any, **members: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "error": {"code": -32000, "message": message}, **members}
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (400, b"could not store the row: the database session was rolled back"),
-        (404, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32001, "message": "Session not found"}}),
-    ],
-)
-def test_a_refusal_that_might_be_about_the_session_opens_a_new_one_for_the_next_call(
-    handshake_server: Any, status: int, body: Any
-) -> None:
-    def refusal(message: dict[str, Any]) -> Answer:
-        return status, {**body, "id": message["id"]} if isinstance(body, dict) else body, None
-
-    server = handshake_server(refusing(refusal))
-    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
-        with pytest.raises(MCPInvocationError):
-            connection.call_tool("pay")
-        assert connection.call_tool("pay").content[0].text == "paid"
-        assert (server.sessions, server.runs) == (2, 2)
-
-
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (404, b"<html>not here</html>"),
-        (404, {"error": "Session not found"}),
-        (400, b"Invalid or missing session ID"),
-        (400, b"Session not found."),
-        (400, {"error": "Invalid session ID"}),
-        (400, {"message": "Session 0f3a-77 is unknown"}),
-        (400, {"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: Session expired"}}),
-        (400, {"jsonrpc": "2.0", "id": "", "error": {"code": -32000, "message": "Mcp-Session-Id header required"}}),
-    ],
-)
-def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(
-    handshake_server: Any, status: int, body: Any
-) -> None:
-    server = handshake_server(refusing(lambda _message: (status, body, None)))
-    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
-        assert connection.call_tool("pay").content[0].text == "paid"
-    assert server.sessions == 2
+class TestSSE:
+    @pytest.mark.parametrize(
+        ("status", "never_ran", "denied"),
+        [
+            (400, False, False),
+            (401, True, True),
+            (403, True, True),
+            (404, True, False),
+            (405, True, True),
+            (406, False, False),
+            (410, True, False),
+            (429, False, False),
+            (500, False, False),
+            (503, False, False),
+        ],
+    )
+    def test_every_refusal_loses_the_session_and_some_prove_that_nothing_ran(
+        self, status: int, *, never_ran: bool, denied: bool
+    ) -> None:
+        verdict = judge_sse(answer(status))
+        assert (verdict.never_ran, verdict.denied, verdict.session) == (never_ran, denied, LOST)
 
 
-@pytest.mark.parametrize("status", [400, 404, 500])
-@pytest.mark.parametrize(
-    ("headers", "body"),
-    [
-        ({"content-encoding": "gzip"}, b"no gzip"),
-        ({"content-type": "text/plain; charset=undefined"}, b"no session"),
-        ({"content-type": "application/json"}, b"[" * 200_000),
-        ({"content-type": "application/json"}, b"\xff\xfe"),
-    ],
-    ids=["gzip", "charset", "nested", "bytes"],
-)
-def test_a_refusal_that_cannot_be_read_harms_no_other_call(
-    handshake_server: Any, status: int, headers: dict[str, str], body: bytes
-) -> None:
-    def answer(server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
-        if message["method"] == "tools/list":
-            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("pay", "wait")]
-            return 200, result_of(message, {"tools": tools}), None
-        server.runs += 1
-        if message["params"]["name"] == "wait":
-            assert refused.wait(LIMIT)
-            return 200, result_of(message, {"content": [{"type": "text", "text": "waited"}]}), None
-        return status, body, None
+class TestStreamableHttp:
+    @pytest.mark.parametrize(
+        ("status", "body", "session"),
+        [
+            # 404 is the protocol's sign of an unknown session, whatever the body says.
+            (404, "", LOST),
+            (404, "Not Found", LOST),
+            (404, error("Session not found", id=None), LOST),
+            (404, error("Session terminated", id="server-error"), LOST),
+            (404, {"id": "8", "error": {"message": "for another request"}}, LOST),
+            # Unless whoever answers has seen the request.
+            (404, error("Session not found", id=7), DOUBTFUL),
+            (404, error("No such resource", id="7"), DOUBTFUL),
+            # 400 counts if all it says is that the session is unknown.
+            (400, "Bad Request: No valid session ID provided", LOST),
+            (400, "  Bad Request: Missing session ID \n", LOST),
+            (400, "Session not found", LOST),
+            (400, "Invalid or missing session ID", LOST),
+            (400, "Unknown MCP-Session", LOST),
+            (400, "session '1f0e-22' has expired", LOST),
+            (400, "MCP session id 1f0e is invalid!", LOST),
+            (400, "Mcp-Session-Id header is required", LOST),
+            (400, error("Bad Request: No valid session ID provided", id=None), LOST),
+            (400, error("Bad Request: Server not initialized", id=None), ALIVE),
+            (400, error("Session not found"), LOST),
+            (400, {"error": "unknown session"}, LOST),
+            (400, {"message": "Session expired"}, LOST),
+            # A text that says more may be that of the tool.
+            (400, "Session not found in the database of the tool", DOUBTFUL),
+            (400, "The cookie of your session is stale", DOUBTFUL),
+            (400, "No session" + "!" * 191, DOUBTFUL),
+            (400, "No session" + "!" * 190, LOST),
+            (400, error("Session not found", id=7), ALIVE),
+            (400, error("Session not found", id="7"), ALIVE),
+            # Everything else is about the request only.
+            (400, "", ALIVE),
+            (400, "Bad Request: Unsupported protocol version", ALIVE),
+            (400, "[" * 100_000, ALIVE),
+            (400, ["session"], DOUBTFUL),
+            (400, error({"not": "text"}, id=None), ALIVE),
+            (401, "Session not found", ALIVE),
+            (403, "Session not found", ALIVE),
+            (405, "", ALIVE),
+            (410, "Session not found", ALIVE),
+            (500, "Session not found", ALIVE),
+            (502, "", ALIVE),
+        ],
+    )
+    def test_the_session_is_lost_only_if_the_response_says_so(
+        self, status: int, body: Any, session: SessionFate
+    ) -> None:
+        verdict = judge_streamable_http(post(), answer(status, body))
+        assert verdict.session is session
+        assert verdict.never_ran is (session is LOST)
+        assert verdict.denied is False
 
-    refused = threading.Event()
-    server = handshake_server(answer)
-    server.refusal_headers = headers
-    with MCPConnection(StreamableHttpServerInfo(server.url, max_retries=0)) as connection:
-        other = in_thread(connection.call_tool, "wait")
-        wait_until(lambda: server.runs == 1, "the other call")
-        with pytest.raises(MCPInvocationError):
-            connection.call_tool("pay")
-        refused.set()
-        assert other.result(timeout=LIMIT).content[0].text == "waited"
+    @pytest.mark.parametrize("status", [400, 401, 404, 500])
+    def test_without_a_session_id_no_response_is_about_a_session(self, status: int) -> None:
+        verdict = judge_streamable_http(post(session=False), answer(status, "Session not found"))
+        assert (verdict.never_ran, verdict.session) == (False, ALIVE)
+
+    @pytest.mark.parametrize(("status", "session"), [(404, LOST), (400, ALIVE)])
+    def test_an_event_stream_is_not_read(self, status: int, session: SessionFate) -> None:
+        class Unread(httpx2.AsyncByteStream):
+            async def __aiter__(self) -> Any:
+                pytest.fail("it was read")
+                yield b""
+
+        response = httpx2.Response(status, headers={"Content-Type": "text/event-stream"}, stream=Unread())
+        assert judge_streamable_http(post(), response).session is session
+
+    def test_a_body_that_is_not_utf_8_is_read_all_the_same(self) -> None:
+        response = httpx2.Response(400, content=b"session \xff\xfe not found")
+        assert judge_streamable_http(post(), response).session is DOUBTFUL
+
+
+class TestRequestsAndResponses:
+    @pytest.mark.parametrize(
+        ("method", "expected"), [("tools/call", True), ("tools/list", False), ("notifications/cancelled", False)]
+    )
+    def test_only_tools_call_is_a_tool_call(self, method: str, *, expected: bool) -> None:
+        assert is_tool_call(post(method=method)) is expected
+
+    def test_an_answer_of_the_client_is_no_tool_call(self) -> None:
+        answered = httpx2.Request("POST", "http://mcp.test/mcp", content=json.dumps({"id": 1, "result": {}}))
+        assert is_tool_call(answered) is False
+
+    @pytest.mark.parametrize(
+        ("content_type", "expected"),
+        [
+            ("text/event-stream", True),
+            ("Text/Event-Stream; charset=utf-8", True),
+            ("application/json", False),
+            ("", False),
+        ],
+    )
+    def test_an_event_stream_is_recognised_by_its_content_type(self, content_type: str, *, expected: bool) -> None:
+        assert is_event_stream(httpx2.Response(200, headers={"Content-Type": content_type})) is expected
+
+    def test_a_response_without_a_content_type_has_none(self) -> None:
+        assert has_content_type(httpx2.Response(200), "application/json") is False

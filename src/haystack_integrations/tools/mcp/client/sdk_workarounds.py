@@ -71,12 +71,12 @@ def schema_violation(error: RuntimeError) -> str | None:
     :param error: An error of `ClientSession.call_tool`.
     :returns: A clause without the value, or None if it is another error.
     """
-    cause = error.__cause__
-    if cause is None or not hasattr(cause, "json_path") or not hasattr(cause, "validator"):
+    path, violated = (getattr(error.__cause__, name, None) for name in ("json_path", "validator"))
+    if path is None or violated is None:
         return None
     return (
         "the server's structured content does not conform to the tool's output schema "
-        f"(at {cause.json_path}: '{cause.validator}' is violated)"
+        f"(at {path}: '{violated}' is violated)"
     )
 
 

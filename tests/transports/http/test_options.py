@@ -25,9 +25,10 @@ from haystack_integrations.tools.mcp.transports.http import options
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http.options import client_options
 from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
-from tests.test_diagnose import certificate, no_proxies  # noqa: F401
 
 SECRET = "query-5ecret"
+
+pytestmark = pytest.mark.usefixtures("no_proxies")
 
 
 @asynccontextmanager
@@ -91,7 +92,7 @@ class TestProxies:
 
 class TestTrust:
     @pytest.fixture
-    def context(self, certificate: tuple[Path, Path]) -> ssl.SSLContext:  # noqa: F811
+    def context(self, certificate: tuple[Path, Path]) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate)
         return context
@@ -110,7 +111,7 @@ class TestTrust:
     async def test_a_certificate_that_the_environment_trusts_is_trusted_by_both(
         self,
         context: ssl.SSLContext,
-        certificate: tuple[Path, Path],  # noqa: F811
+        certificate: tuple[Path, Path],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))

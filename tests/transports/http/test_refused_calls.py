@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Requests that a server over HTTP refuses: which of them may be sent again, because the tool cannot have run.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPInvocationError,
+    StreamableHttpServerInfo,
+)
+from tests.support.background import in_thread
+from tests.support.handshake_server import Answer, HandshakeServer, result_of
+from tests.support.waiting import LIMIT, wait_until
+
+SECRET = "sk-s3ntinel-4711"
+
+
+def test_a_refused_listing_after_a_call_does_not_make_the_call_run_again(handshake_server: Any) -> None:
+    def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
+        if message["method"] == "tools/call":
+            server.runs += 1
+            return 200, result_of(message, {"content": [{"type": "text", "text": "charged"}]}), None
+        if server.runs and session == "session-1":
+            error = {"code": -32600, "message": "Session not found"}
+            return 404, {"jsonrpc": "2.0", "id": None, "error": error}, None
+        return 200, result_of(message, {"tools": []}), None
+
+    server = handshake_server(answer)
+    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+        # The SDK would list the tools, to check the result of one that it has not seen.
+        assert connection.call_tool("charge_card").content[0].text == "charged"
+    assert server.runs == 1
+
+
+def refusing(refusal: Callable[[dict[str, Any]], Answer]) -> Callable[..., Answer]:
+    """
+    Runs the tool and refuses the request all the same, in the first session.
+    """
+
+    def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
+        if message["method"] == "tools/list":
+            return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
+        server.runs += 1
+        if session == "session-1":
+            return refusal(message)
+        return 200, result_of(message, {"content": [{"type": "text", "text": "paid"}]}), None
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (400, b"could not store the row: the database session was rolled back", "HTTP 400"),
+        (400, {"error": "upstream session expired after the order was placed"}, "HTTP 400"),
+        (400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "no session left"}}, "session"),
+        (400, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32603, "message": "Session not found"}}, "found"),
+        (404, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32002, "message": "no such resource"}}, "such"),
+    ],
+)
+def test_a_refusal_that_is_not_clearly_about_the_session_does_not_make_the_call_run_again(
+    handshake_server: Any, status: int, body: Any, says: str
+) -> None:
+    def refusal(message: dict[str, Any]) -> Answer:
+        own = isinstance(body, dict) and body.get("id") == "own"
+        return status, {**body, "id": message["id"]} if own else body, None
+
+    server = handshake_server(refusing(refusal))
+    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+        with pytest.raises(MCPInvocationError, match=says) as raised:
+            connection.call_tool("pay")
+        assert "did not run" not in str(raised.value)
+        assert server.runs == 1
+        assert connection.status().failed_calls == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b"could not store the row: the database session was rolled back"),
+        (404, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32001, "message": "Session not found"}}),
+    ],
+)
+def test_a_refusal_that_might_be_about_the_session_opens_a_new_one_for_the_next_call(
+    handshake_server: Any, status: int, body: Any
+) -> None:
+    def refusal(message: dict[str, Any]) -> Answer:
+        return status, {**body, "id": message["id"]} if isinstance(body, dict) else body, None
+
+    server = handshake_server(refusing(refusal))
+    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+        with pytest.raises(MCPInvocationError):
+            connection.call_tool("pay")
+        assert connection.call_tool("pay").content[0].text == "paid"
+        assert (server.sessions, server.runs) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, b"<html>not here</html>"),
+        (404, {"error": "Session not found"}),
+        (400, b"Invalid or missing session ID"),
+        (400, b"Session not found."),
+        (400, {"error": "Invalid session ID"}),
+        (400, {"message": "Session 0f3a-77 is unknown"}),
+        (400, {"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: Session expired"}}),
+        (400, {"jsonrpc": "2.0", "id": "", "error": {"code": -32000, "message": "Mcp-Session-Id header required"}}),
+    ],
+)
+def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(
+    handshake_server: Any, status: int, body: Any
+) -> None:
+    server = handshake_server(refusing(lambda _message: (status, body, None)))
+    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+        assert connection.call_tool("pay").content[0].text == "paid"
+    assert server.sessions == 2
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"content-encoding": "gzip"}, b"no gzip"),
+        ({"content-type": "text/plain; charset=undefined"}, b"no session"),
+        ({"content-type": "application/json"}, b"[" * 200_000),
+        ({"content-type": "application/json"}, b"\xff\xfe"),
+    ],
+    ids=["gzip", "charset", "nested", "bytes"],
+)
+def test_a_refusal_that_cannot_be_read_harms_no_other_call(
+    handshake_server: Any, status: int, headers: dict[str, str], body: bytes
+) -> None:
+    def answer(server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+        if message["method"] == "tools/list":
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("pay", "wait")]
+            return 200, result_of(message, {"tools": tools}), None
+        server.runs += 1
+        if message["params"]["name"] == "wait":
+            assert refused.wait(LIMIT)
+            return 200, result_of(message, {"content": [{"type": "text", "text": "waited"}]}), None
+        return status, body, None
+
+    refused = threading.Event()
+    server = handshake_server(answer)
+    server.refusal_headers = headers
+    with MCPConnection(StreamableHttpServerInfo(server.url, max_retries=0)) as connection:
+        other = in_thread(connection.call_tool, "wait")
+        wait_until(lambda: server.runs == 1, "the other call")
+        with pytest.raises(MCPInvocationError):
+            connection.call_tool("pay")
+        refused.set()
+        assert other.result(timeout=LIMIT).content[0].text == "waited"
