@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A transport that crashes: it cancels the task that owns the session, which must not be the end of anything else.
+Transports that crash, end, and are slow to close. One that crashes cancels the task that owns the session, which must
+not be the end of anything else.
 """
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,8 +39,11 @@ class Wire:
     """
 
     crash_at: str | None = None
+    # Ends the stream of messages from the server when the client sends a message with this method.
+    end_at: str | None = None
     sessions: int = 0
-    running: threading.Event = field(default_factory=threading.Event)
+    # Closing waits for it.
+    may_close: threading.Event = field(default_factory=threading.Event)
 
     @asynccontextmanager
     async def transport(self, server: MCPServer) -> AsyncIterator[tuple[Any, Any]]:
@@ -57,8 +61,11 @@ class Wire:
                 self._stream = stream
 
             async def send(self, message: Any) -> None:
-                if getattr(message.message, "method", None) == wire.crash_at:
+                method = getattr(message.message, "method", None)
+                if method is not None and method == wire.crash_at:
                     crash.set()
+                elif method is not None and method == wire.end_at:
+                    await read.aclose()
                 else:
                     await self._stream.send(message)
 
@@ -77,6 +84,8 @@ class Wire:
                 yield read, Outgoing(write)
             finally:
                 group.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self.may_close.wait, LIMIT)
 
 
 class WireClient(SDKClient):
@@ -112,8 +121,11 @@ class WireInfo(MCPServerInfo):
 
 
 @pytest.fixture
-def wire() -> Wire:
-    return Wire()
+def wire() -> Iterator[Wire]:
+    wire = Wire()
+    wire.may_close.set()
+    yield wire
+    wire.may_close.set()
 
 
 def test_a_transport_that_crashes_under_a_call_fails_it_with_the_reason_and_the_next_call_opens_a_session(wire):
@@ -137,6 +149,17 @@ def test_a_transport_that_crashes_under_a_listing_fails_it_and_the_loss_is_logge
         assert [tool.name for tool in connection.list_tools()] == ["echo"]
     assert caplog.text.count("Lost the session with WireInfo") == 1
     assert wire.sessions == 2
+
+
+def test_a_pending_call_fails_when_its_session_ends_and_not_when_the_transport_has_finished_closing(wire):
+    wire.may_close.clear()
+    with MCPConnection(WireInfo(wire), share=False) as connection:
+        wire.end_at = "tools/call"
+        pending = in_thread(lambda: connection.call_tool("echo", {"text": "one"}))
+        with pytest.raises(MCPInvocationError, match=r"the server closed the connection\. The tool may have run"):
+            pending.result(timeout=LIMIT / 2)
+        assert connection.status().state == "lost"
+        wire.may_close.set()
 
 
 @pytest.mark.parametrize("method", ["initialize", "notifications/initialized", "tools/list"])
