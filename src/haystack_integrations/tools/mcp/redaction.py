@@ -18,6 +18,9 @@ from haystack.utils import Secret
 
 REDACTED = "***"
 
+# Fields of server infos whose values are never shown, Secrets or not.
+SECRET_FIELDS = frozenset({"api_key", "env", "headers", "password", "secret", "token"})
+
 # Shorter values (a port, "true") occur in many log lines without being secrets.
 SHORTEST_SECRET = 6
 
@@ -88,6 +91,17 @@ def redact(value: Any) -> Any:
         data = value.__dict__
         return f"env:{'|'.join(data['_env_vars'])}" if "_env_vars" in data else REDACTED
     return value if value is None else REDACTED
+
+
+def redact_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Redact the fields of a server info for its `repr` and for traces.
+
+    :param fields: The values by their names.
+    :returns: The same with the values of `SECRET_FIELDS` (HTTP headers, tokens, environment variables, …) redacted, and
+        every Secret elsewhere.
+    """
+    return {name: redact(value) if name in SECRET_FIELDS else redact_secrets(value) for name, value in fields.items()}
 
 
 def redact_secrets(value: Any) -> Any:

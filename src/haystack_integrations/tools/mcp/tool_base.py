@@ -14,7 +14,7 @@ from haystack.core.serialization import generate_qualified_class_name
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection, check_timeout
-from haystack_integrations.tools.mcp.connection.managed import Managed
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
@@ -64,7 +64,7 @@ class ToolOptions:
         return {name: value for name, (value, default) in values.items() if value != default}
 
 
-class ToolBase(Managed):
+class ToolBase(ContextManaged):
     """
     Base of MCPTool and MCPToolset: the shared options, and a connection that warm-up opens and `close` releases.
     """

@@ -15,14 +15,14 @@ from mcp import MCPError as ProtocolError
 from mcp import types
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.client.delivery import CallNotDeliveredError
-from haystack_integrations.tools.mcp.client.failures import (
+from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     not_connected,
     outcome_unknown,
     raise_tool_error,
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
+from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class MCPClient(ABC):
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
         :returns: The result.
-        :raises CallNotDeliveredError: If the tool provably did not run.
+        :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
             session, and becomes an OutcomeUnknownError.
         """
@@ -119,7 +119,7 @@ class MCPClient(ABC):
             if type(self).call_tool is MCPClient.call_tool:
                 return await self._send_call(tool_name, tool_args)
             answer = await self.call_tool(tool_name, tool_args)
-        except (CallNotDeliveredError, TimeoutError):
+        except (CallDidNotRunError, TimeoutError):
             raise
         except (MCPConnectionError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             self.life.end(describe_error(error))

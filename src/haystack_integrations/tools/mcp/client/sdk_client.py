@@ -19,13 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
-from haystack_integrations.tools.mcp.client.delivery import (
-    CallNotDeliveredError,
-    ReadInterruptedError,
-    RequestOutcome,
-    current_outcome,
-)
-from haystack_integrations.tools.mcp.client.failures import (
+from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     describe_runtime_error,
     describe_unsendable,
@@ -36,6 +30,12 @@ from haystack_integrations.tools.mcp.client.failures import (
 )
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.client.request_outcome import (
+    CallDidNotRunError,
+    ReadInterruptedError,
+    RequestOutcome,
+    current_outcome,
+)
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     is_http_placeholder,
     says_transport_ended,
@@ -310,7 +310,7 @@ class SDKClient(MCPClient):
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
         :returns: The result.
-        :raises CallNotDeliveredError: If the tool provably did not run.
+        :raises CallDidNotRunError: If the tool provably did not run.
         :raises OutcomeUnknownError: If the call was sent and never answered.
         :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
@@ -321,7 +321,7 @@ class SDKClient(MCPClient):
             # What is not written to a dead server's pipe has not run for sure.
             if life.is_open:
                 life.end()
-            raise CallNotDeliveredError(await self.find_reason())
+            raise CallDidNotRunError(await self.find_reason())
         outcome = RequestOutcome()
         token = current_outcome.set(outcome)
         try:
@@ -354,7 +354,7 @@ class SDKClient(MCPClient):
         if fault is not None or closed:
             reason = await self.find_reason() if over else self.life.reason or fault or CLOSED_DURING_CALL
             if outcome.never_ran and self._counts_calls():
-                return CallNotDeliveredError(reason, denied=outcome.denied)
+                return CallDidNotRunError(reason, denied=outcome.denied)
             return outcome_unknown(reason, tool_name, tool_args)
         if outcome.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
             text = f"the server answered with HTTP {outcome.status}"

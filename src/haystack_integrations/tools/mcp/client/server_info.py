@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.redaction import redact, redact_secrets
+from haystack_integrations.tools.mcp.redaction import redact_fields
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
@@ -48,8 +48,6 @@ class MCPServerInfo(ABC):
     and implement `create_client`.
     """
 
-    # What `repr` and traces must not show in plain text.
-    _secret_fields: ClassVar[frozenset[str]] = frozenset({"api_key", "env", "headers", "password", "secret", "token"})
     # What is written to YAML only if it is set, so that files stay readable by older versions.
     _optional_fields: ClassVar[frozenset[str]] = frozenset()
     # The module by whose name the class is stored, where that is not the one that defines it.
@@ -127,10 +125,7 @@ class MCPServerInfo(ABC):
         return generate_qualified_class_name(cls)
 
     def _redacted_fields(self) -> dict[str, Any]:
-        return {
-            name: redact(value) if name in self._secret_fields else redact_secrets(value)
-            for name, value in self._fields().items()
-        }
+        return redact_fields(self._fields())
 
     def _to_trace_dict(self) -> dict[str, Any]:
         return {"type": self._serialized_type(), **self._redacted_fields()}

@@ -18,8 +18,8 @@ import anyio
 from mcp.client import Transport
 from pydantic_core import to_json
 
-from haystack_integrations.tools.mcp.client.delivery import CALL_METHOD, CANCEL_METHOD, current_outcome
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
+from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD, CANCEL_METHOD, current_outcome
 
 # How long a server may take to accept a cancellation, in seconds; as long as the SDK allows.
 _CANCELLATION_TIMEOUT = 5.0

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.connection.managed import Managed
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.pool import pool
-from haystack_integrations.tools.mcp.connection.shutdown import close_in_background, release_from_anywhere
+from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPTimeoutError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
@@ -39,7 +39,7 @@ _LONGEST_TIMEOUT = 10_000_000.0
 _BLOCKED_LOOP_GRACE = 10.0
 
 
-class MCPConnection(Managed):
+class MCPConnection(ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -110,7 +110,7 @@ class MCPConnection(Managed):
             if self._supervisor is None:
                 self._supervisor = acquired
                 self._was_used = True
-                self._finalizer = weakref.finalize(self, release_from_anywhere, acquired)
+                self._finalizer = weakref.finalize(self, release_collected, acquired)
                 self._finalizer.atexit = False  # everything that is still open then is closed together
                 return acquired
             supervisor = self._supervisor

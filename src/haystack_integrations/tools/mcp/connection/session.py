@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
-from haystack_integrations.tools.mcp.client.failures import describe_error, outcome_unknown
+from haystack_integrations.tools.mcp.client.error_texts import describe_error, outcome_unknown
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
@@ -199,7 +199,7 @@ class Session:
         :param tool_name: Its name at the server.
         :param tool_args: The arguments.
         :returns: The result, a tool's own error included.
-        :raises CallNotDeliveredError: If the tool provably did not run.
+        :raises CallDidNotRunError: If the tool provably did not run.
         :raises OutcomeUnknownError: If the call was sent and never answered.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())

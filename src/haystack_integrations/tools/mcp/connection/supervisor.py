@@ -21,22 +21,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import random
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.delivery import (
-    CallNotDeliveredError,
-    OutcomeUnknownError,
-    ReadInterruptedError,
-)
-from haystack_integrations.tools.mcp.client.failures import (
+from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
+    invocation_error,
     raise_tool_error,
     with_full_stop,
 )
+from haystack_integrations.tools.mcp.client.request_outcome import (
+    CallDidNotRunError,
+    OutcomeUnknownError,
+    ReadInterruptedError,
+)
+from haystack_integrations.tools.mcp.connection.replay import back_off, may_be_sent_again
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.errors import (
@@ -207,9 +208,7 @@ class Supervisor:
         return kind(self.last_error, server_info=self.server_info, operation="connect")
 
     def _delay(self, attempt: int) -> float:
-        # Half of it is jitter, so that many clients do not return to a restarted server at the same moment.
-        longest: float = min(self._max_delay, self._base_delay * 2**attempt)
-        return longest * random.uniform(0.5, 1)  # noqa: S311
+        return back_off(attempt, base=self._base_delay, longest=self._max_delay)
 
     async def _open(self) -> Session:
         # If the first session cannot be opened, the configuration is most likely wrong, which the user wants to know at
@@ -322,13 +321,13 @@ class Supervisor:
                     if result.is_error:
                         raise_tool_error(result, tool_name, tool_args)
                     return result
-                except (CallNotDeliveredError, OutcomeUnknownError) as error:
+                except (CallDidNotRunError, OutcomeUnknownError) as error:
                     may_have_run = may_have_run or isinstance(error, OutcomeUnknownError)
                     calling += now() - sent
                     # A lost session is reopened at once; opening has a back-off of its own.
                     pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
                     is_late = now() - started - calling + pause > connection_timeout
-                    if attempt == self.max_retries or is_late or not _may_be_sent_again(error, may_repeat):
+                    if attempt == self.max_retries or is_late or not may_be_sent_again(error, may_repeat=may_repeat):
                         raise
                     deadline = None
                     logger.info(
@@ -345,7 +344,7 @@ class Supervisor:
                 )
                 failure: MCPInvocationError = MCPTimeoutError(msg, display_name, tool_args)
             else:
-                failure = _invocation_error(error, display_name, tool_args, may_have_run=may_have_run)
+                failure = invocation_error(error, display_name, tool_args, may_have_run=may_have_run)
             self.failed_calls += 1
             self.last_error = str(failure)
             raise failure from failure.__cause__
@@ -363,44 +362,6 @@ class Supervisor:
 
 
 _CLOSED = "the connection was closed"
-
-
-def _may_be_sent_again(error: CallNotDeliveredError | OutcomeUnknownError, may_repeat: bool) -> bool:
-    return not error.denied if isinstance(error, CallNotDeliveredError) else may_repeat
-
-
-def _invocation_error(
-    error: Exception, display_name: str, tool_args: dict[str, Any], *, may_have_run: bool
-) -> MCPInvocationError:
-    """
-    Make the error that a call raises, with the name that its caller knows the tool by.
-
-    :param error: What went wrong.
-    :param display_name: Name of the tool in messages.
-    :param tool_args: The arguments.
-    :param may_have_run: Whether an earlier attempt was sent and not answered.
-    :returns: The error, with its cause.
-    """
-    if isinstance(error, MCPInvocationError):
-        if error.tool_name == display_name:
-            return error
-        message = error.message.replace(f"`{error.tool_name}`", f"`{display_name}`", 1)
-        failure = type(error)(message, display_name, error.tool_args, code=error.code, data=error.data)
-        failure.__cause__ = error.__cause__
-        return failure
-    code = data = None
-    if not isinstance(error, MCPConnectionError):
-        text = describe_error(error)  # of a custom client: ours translate what they meet
-    elif may_have_run:
-        text = f"{with_full_stop(str(error))} The tool may have run: the call was sent before, and not answered."
-    else:
-        text = f"{with_full_stop(str(error))} The tool did not run."
-        code, data = error.code, error.data
-    is_timeout = isinstance(error, MCPConnectionError) and isinstance(error, TimeoutError)
-    kind = MCPTimeoutError if is_timeout else OutcomeUnknownError if may_have_run else MCPInvocationError
-    failure = kind(f"Failed to invoke Tool `{display_name}`: {text}", display_name, tool_args, code=code, data=data)
-    failure.__cause__ = error
-    return failure
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

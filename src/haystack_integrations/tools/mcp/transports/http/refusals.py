@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 import httpx2
 
-from haystack_integrations.tools.mcp.client.delivery import CALL_METHOD
+from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD
 
 SESSION_HEADER = "mcp-session-id"
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import httpx2
 
-from haystack_integrations.tools.mcp.client.delivery import CANCEL_METHOD, RequestOutcome, current_outcome
 from haystack_integrations.tools.mcp.client.life import SessionState
+from haystack_integrations.tools.mcp.client.request_outcome import CANCEL_METHOD, RequestOutcome, current_outcome
 from haystack_integrations.tools.mcp.transports.http.options import client_options
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     SessionFate,

@@ -12,7 +12,7 @@ import mcp
 from haystack.utils import Secret
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from haystack_integrations.tools.mcp.client.failures import describe_error, leaves
+from haystack_integrations.tools.mcp.client.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 from haystack_integrations.tools.mcp.transports.fields import resolve_secrets

@@ -14,7 +14,7 @@ from haystack import logging
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
-from haystack_integrations.tools.mcp.client.failures import describe_error
+from haystack_integrations.tools.mcp.client.error_texts import describe_error
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 
 logger = logging.getLogger(__name__)

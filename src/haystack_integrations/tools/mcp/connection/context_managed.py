@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Managed:
+class ContextManaged:
     """
     Opened by `with` and `async with`, and closed at the end of the block. What fails to open leaves nothing open.
     """

@@ -16,10 +16,10 @@ from mcp import types
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from haystack_integrations.tools.mcp.client.delivery import OutcomeUnknownError
+from haystack_integrations.tools.mcp.client.request_outcome import OutcomeUnknownError
 from haystack_integrations.tools.mcp.client.sdk_workarounds import describe_validation, quotes_answer, schema_violation
 from haystack_integrations.tools.mcp.convert.results import error_text
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPTimeoutError
 
 
 def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any]) -> None:
@@ -143,3 +143,37 @@ def describe_unsendable(tool_args: dict[str, Any], error: ValueError) -> str:
     # Errors about text quote it.
     what = "it contains text that is not valid Unicode" if "utf-8" in str(error) else describe_error(error)
     return f"{culprit} cannot be sent as JSON: {what}"
+
+
+def invocation_error(
+    error: Exception, display_name: str, tool_args: dict[str, Any], *, may_have_run: bool
+) -> MCPInvocationError:
+    """
+    Make the error that a call raises, with the name that its caller knows the tool by.
+
+    :param error: What went wrong.
+    :param display_name: Name of the tool in messages.
+    :param tool_args: The arguments.
+    :param may_have_run: Whether an earlier attempt was sent and not answered.
+    :returns: The error, with its cause.
+    """
+    if isinstance(error, MCPInvocationError):
+        if error.tool_name == display_name:
+            return error
+        message = error.message.replace(f"`{error.tool_name}`", f"`{display_name}`", 1)
+        failure = type(error)(message, display_name, error.tool_args, code=error.code, data=error.data)
+        failure.__cause__ = error.__cause__
+        return failure
+    code = data = None
+    if not isinstance(error, MCPConnectionError):
+        text = describe_error(error)  # of a custom client: ours translate what they meet
+    elif may_have_run:
+        text = f"{with_full_stop(str(error))} The tool may have run: the call was sent before, and not answered."
+    else:
+        text = f"{with_full_stop(str(error))} The tool did not run."
+        code, data = error.code, error.data
+    is_timeout = isinstance(error, MCPConnectionError) and isinstance(error, TimeoutError)
+    kind = MCPTimeoutError if is_timeout else OutcomeUnknownError if may_have_run else MCPInvocationError
+    failure = kind(f"Failed to invoke Tool `{display_name}`: {text}", display_name, tool_args, code=code, data=data)
+    failure.__cause__ = error
+    return failure

@@ -97,14 +97,14 @@ class RequestOutcome:
 current_outcome: ContextVar[RequestOutcome | None] = ContextVar("haystack_mcp_outcome", default=None)
 
 
-class CallNotDeliveredError(MCPConnectionError):
+class CallDidNotRunError(MCPConnectionError):
     """
     Raised when a tool call provably did not run, so that it may be sent again.
     """
 
     def __init__(self, message: str, *, denied: bool = False) -> None:
         """
-        Initialize the CallNotDeliveredError.
+        Initialize the CallDidNotRunError.
 
         :param message: What went wrong.
         :param denied: Whether the server would refuse it again.

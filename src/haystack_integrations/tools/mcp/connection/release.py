@@ -41,7 +41,7 @@ def close_in_background(supervisor: Supervisor) -> asyncio.Task[None]:
     return task
 
 
-def release_from_anywhere(supervisor: Supervisor) -> None:
+def release_collected(supervisor: Supervisor) -> None:
     """
     Drop a user that was garbage-collected.
 
