@@ -284,17 +284,17 @@ class AsyncExecutor:
                 if not self._closing:
                     self._closing = True
                     asyncio.run_coroutine_threadsafe(self._wind_down(hooks_timeout, timeout), self._loop)
-        self._thread.join(hooks_timeout + timeout + 2)
+        self._thread.join(len(AsyncExecutor.before_shutdown) * hooks_timeout + timeout + 2)
 
     async def _wind_down(self, hooks_timeout: float, timeout: float) -> None:
         AsyncExecutor.ending_loop = self._loop
         try:
-            try:
-                async with asyncio.timeout(hooks_timeout):
-                    for hook in AsyncExecutor.before_shutdown:
+            for hook in AsyncExecutor.before_shutdown:
+                try:
+                    async with asyncio.timeout(hooks_timeout):
                         await hook()
-            except TimeoutError:
-                logger.warning("Closing the MCP sessions took longer than {timeout} s", timeout=hooks_timeout)
+                except TimeoutError:
+                    logger.warning("Closing the MCP sessions took longer than {timeout} s", timeout=hooks_timeout)
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
                 task.cancel()

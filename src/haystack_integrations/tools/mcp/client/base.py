@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     raise_tool_error,
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
-from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
+from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError, OutcomeUnknownError
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,11 @@ class MCPClient(ABC):
             if type(self).call_tool is MCPClient.call_tool:
                 return await self._send_call(tool_name, tool_args)
             answer = await self.call_tool(tool_name, tool_args)
-        except (CallDidNotRunError, TimeoutError):
+        except (CallDidNotRunError, OutcomeUnknownError) as error:
+            if error.session_lost:  # that of a client which this one wraps
+                self.life.end(str(error))
+            raise
+        except TimeoutError:
             raise
         except (MCPConnectionError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             self.life.end(describe_error(error))

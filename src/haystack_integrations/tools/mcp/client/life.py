@@ -56,14 +56,23 @@ class SessionLife:
         self.over = asyncio.Event()
         self._on_lost = on_lost
         self._opener: asyncio.Task[object] | None = None
+        # Whether `end` may cancel the opener, and whether it has.
+        self._may_interrupt = False
         self._interrupted = False
+
+    @property
+    def has_owner(self) -> bool:
+        """
+        Whether somebody opens and closes the client for its users, and wants to know of a loss.
+        """
+        return self._on_lost is not None
 
     @property
     def is_open(self) -> bool:
         """
-        Whether the session takes calls.
+        Whether the session takes calls. While it is opened, its client may call tools already.
         """
-        return self.state is SessionState.OPEN
+        return self.state in (SessionState.OPENING, SessionState.OPEN)
 
     @property
     def loss(self) -> str | None:
@@ -74,19 +83,49 @@ class SessionLife:
 
     def opening(self) -> None:
         """
-        Note that the running task opens the session. `end` may cancel this task, once, until `opened` is called.
+        Note that the running task opens the session, perhaps again after a failure of its own.
 
-        :raises asyncio.CancelledError: If the session was ended before.
+        `end` may cancel this task, once, until `interruption` or `opened` is called.
+
+        :raises asyncio.CancelledError: If the session was opened or ended by somebody else.
         """
-        if self.state is not SessionState.NEW:
+        task = asyncio.current_task()
+        is_retry = self._opener is task and self.state in (SessionState.OPENING, SessionState.LOST)
+        if self.state is not SessionState.NEW and not is_retry:
             raise asyncio.CancelledError
         self.state = SessionState.OPENING
-        self._opener = asyncio.current_task()
+        self.reason = None
+        self.over.clear()
+        self._opener = task
+        self._may_interrupt = True
+
+    def interruption(self) -> bool:
+        """
+        Take back the cancellation of the opener by `end`, which does not cancel it again: it cleans up now.
+
+        :returns: Whether there was one.
+        """
+        self._may_interrupt = False
+        was_interrupted, self._interrupted = self._interrupted, False
+        if was_interrupted and self._opener is not None:
+            self._opener.uncancel()
+        return was_interrupted
+
+    def allow_interruption(self) -> None:
+        """
+        Let `end` cancel the opener once more: it has cleaned up, and finds out what went wrong.
+
+        :raises asyncio.CancelledError: If nobody wants to know, because the session was closed meanwhile.
+        """
+        if self.state is SessionState.CLOSED:
+            raise asyncio.CancelledError
+        self._may_interrupt = True
 
     def opened(self) -> None:
         """
         Note that nobody opens the session any more: it takes calls now, unless it has ended.
         """
+        self.interruption()
         self._opener = None
         if self.state is SessionState.OPENING:
             self.state = SessionState.OPEN
@@ -115,21 +154,10 @@ class SessionLife:
             self._on_lost(self.loss)
 
     def _interrupt(self, before: SessionState, reason: str | None, state: SessionState) -> None:
-        # A lost session without a reason has an opener that fails by itself: its stream has ended. Once only, because a
-        # second cancellation would interrupt the closing of what was opened so far.
+        # When the stream of a transport ends, which is a loss without a reason, the opener fails by itself.
         is_due = state is SessionState.CLOSED or (before is SessionState.OPENING and reason is not None)
         opener = self._opener
-        if is_due and not self._interrupted and opener is not None and opener is not asyncio.current_task():
+        if is_due and self._may_interrupt and opener is not None and opener is not asyncio.current_task():
+            self._may_interrupt = False
             self._interrupted = True
             opener.cancel()
-
-    def was_lost_while_opening(self) -> bool:
-        """
-        Tell the opener what a `CancelledError` is; if it comes from `end`, it is taken back from the task.
-
-        :returns: True if the session was lost, False if somebody gave up opening it.
-        """
-        opener, self._opener = self._opener, None
-        if opener is None or not self._interrupted:
-            return False
-        return not opener.uncancel() and self.state is SessionState.LOST

@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
+    OutcomeUnknownError,
     ReadInterruptedError,
     RequestOutcome,
     current_outcome,
@@ -146,10 +147,10 @@ class SDKClient(MCPClient):
         :returns: List of available tools on the server.
         :raises MCPConnectionError: If connection to the server fails.
         """
-        if self.life.state is not SessionState.OPENING:  # it is used without a Session, perhaps once more
+        if not self.life.has_owner:  # each connect is a session
             await self.aclose()
             self.life = SessionLife()
-            self.life.opening()
+        self.life.opening()
         outcome = RequestOutcome()
         token = current_outcome.set(outcome)
         self._failure = None
@@ -161,27 +162,26 @@ class SDKClient(MCPClient):
             self._handshake = None
             validate_only_bounded(sdk.session, self._output_schemas)
             tools = await self._list_all()
-            self.life.opened()
+            if not self.life.has_owner:
+                self.life.opened()
             return tools
         except asyncio.CancelledError:
+            # First of all: while the task is being cancelled, the scopes of the SDK do not end.
+            was_interrupted = self.life.interruption()
             crash = await self._close()
-            was_lost = self.life.was_lost_while_opening()
-            if self.life.state is SessionState.CLOSED or _is_being_cancelled() or not (was_lost or crash):
-                self._note_failed_connect()
+            if _is_being_cancelled() or not (was_interrupted or crash):
                 raise
             error = crash or ConnectionError(self.life.loss)
         except Exception as failure:
+            self.life.interruption()
             await self._close()
             error = failure
         finally:
             current_outcome.reset(token)
-        self._note_failed_connect()
         if isinstance(error, MCPConnectionError):
             raise error
+        self.life.allow_interruption()
         raise await self._connect_error(error, outcome) from error
-
-    def _note_failed_connect(self) -> None:
-        self.life.end("the session could not be opened", SessionState.CLOSED)
 
     async def _connect_error(self, error: BaseException, outcome: RequestOutcome) -> MCPConnectionError:
         what = outcome.fault or (f"it answered with HTTP {outcome.status}" if outcome.status else None)
@@ -315,13 +315,11 @@ class SDKClient(MCPClient):
         :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
         sdk, life = self._sdk, self.life
-        if life.state is SessionState.NEW:
+        if sdk is None and life.state in (SessionState.NEW, SessionState.OPENING):
             raise not_connected()
         if sdk is None or not life.is_open or self._has_died():
             # What is not written to a dead server's pipe has not run for sure.
-            if life.is_open:
-                life.end()
-            raise CallDidNotRunError(await self.find_reason())
+            raise await self._session_ended()
         outcome = RequestOutcome()
         token = current_outcome.set(outcome)
         try:
@@ -341,6 +339,14 @@ class SDKClient(MCPClient):
         finally:
             current_outcome.reset(token)
 
+    async def _session_ended(self) -> CallDidNotRunError:
+        if self.life.is_open:
+            self.life.end()
+        reason = "the connection is closed" if self.life.state is SessionState.CLOSED else await self.find_reason()
+        error = CallDidNotRunError(reason)
+        error.session_lost = True
+        return error
+
     async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         return await SDKClient.request_tool(self, tool_name, tool_args)
 
@@ -352,10 +358,12 @@ class SDKClient(MCPClient):
         # The SDK fails the calls of a transport that crashed before anybody else hears of it.
         closed = error.code == types.CONNECTION_CLOSED and (over or says_transport_ended(error))
         if fault is not None or closed:
-            reason = await self.find_reason() if over else self.life.reason or fault or CLOSED_DURING_CALL
+            reason = await self.find_reason() if over else fault or self.life.reason or CLOSED_DURING_CALL
+            failure: CallDidNotRunError | OutcomeUnknownError = outcome_unknown(reason, tool_name, tool_args)
             if outcome.never_ran and self._counts_calls():
-                return CallDidNotRunError(reason, denied=outcome.denied)
-            return outcome_unknown(reason, tool_name, tool_args)
+                failure = CallDidNotRunError(reason, denied=outcome.denied)
+            failure.session_lost = not self.life.is_open
+            return failure
         if outcome.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
             text = f"the server answered with HTTP {outcome.status}"
             text = text if is_http_placeholder(error) else f"{text}: {error.message}"

@@ -68,13 +68,13 @@ class Session:
         """
         self._owner = owner
         self._client = client
-        self._life = client.life = SessionLife(self._lost)
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
         self._was_open = False
         self.tools: list[types.Tool] = []
         self.details = ServerDetails()
+        self._life = client.life = SessionLife(self._lost)
 
     @property
     def is_open(self) -> bool:
@@ -123,8 +123,8 @@ class Session:
             await self._client.find_reason()
         except asyncio.CancelledError:
             # Opening it was given up; or a transport that lives in this task crashed, which closing tells more about.
-            if self._life.was_lost_while_opening():
-                msg = f"Failed to connect to {self._owner.description}: {self._life.reason}"
+            if self._life.interruption() and self._life.loss is not None and not opened.done():
+                msg = f"Failed to connect to {self._owner.description}: {self._life.loss}"
                 opened.set_exception(MCPConnectionError(msg, operation="connect"))
             self._life.end()
         except Exception as error:
@@ -136,9 +136,13 @@ class Session:
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
             opened.cancel()  # does nothing if it is done
-            await self._close_client()
-            self._life.end("the transport was cancelled")  # if nobody knows better
-            await self._abandon_calls()
+            # Beside the closing, which may take long.
+            abandoning = asyncio.create_task(self._abandon_calls())
+            try:
+                await self._close_client()
+                self._life.end("the transport was cancelled")  # if nobody knows better
+            finally:
+                await abandoning
 
     async def _close_client(self) -> None:
         try:
@@ -152,7 +156,7 @@ class Session:
             )
 
     async def _abandon_calls(self) -> None:
-        # The SDK fails the calls of a transport that ended. In process there is none, and custom clients may not.
+        # The SDK fails the calls of a transport that ended. In process there is none; a custom client may not notice.
         if self._calls:
             await asyncio.wait(self._calls, timeout=_CALLS_END_TIMEOUT)
         for task in list(self._calls):
@@ -210,12 +214,14 @@ class Session:
             reason = f"the server raised {type(error).__name__}"
             raise outcome_unknown(reason, tool_name, tool_args) from error
         except asyncio.CancelledError:
-            if task not in self._abandoned or task.uncancel():
+            if task not in self._abandoned or task.cancelling() > 1:
                 raise
             raise outcome_unknown(self._life.reason or "the session ended", tool_name, tool_args) from None
         finally:
             self._calls.discard(task)
-            self._abandoned.discard(task)
+            if task in self._abandoned:
+                self._abandoned.discard(task)
+                task.uncancel()
             if self._life.state is SessionState.DRAINING and not self._calls:
                 self._life.end()
 

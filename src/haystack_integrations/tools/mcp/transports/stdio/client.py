@@ -96,7 +96,8 @@ class StdioClient(SDKClient):
             return None
         code = await self._process.exit_code()
         if code is None:
-            return f"the server process closed its output{self._last_lines()}"
+            closed = "output" if self._process.has_closed_output else "input"
+            return f"the server process closed its {closed}{self._last_lines()}"
         exited = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"the server process {exited}{self._last_lines()}"
 

@@ -314,6 +314,13 @@ class ServerProcess:
         """
         return self._process is not None and self._process.poll() is not None
 
+    @property
+    def has_closed_output(self) -> bool:
+        """
+        Whether its standard output was closed.
+        """
+        return _STDOUT not in self._outputs
+
     async def exit_code(self, timeout: float = 1.0) -> int | None:
         """
         Wait for the exit code, and for the last lines on standard error.
