@@ -8,8 +8,9 @@ not be the end of anything else.
 """
 
 import asyncio
+import gc
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import anyio
 import mcp
 import pytest
+from mcp import types
 from mcp.client._memory import InMemoryTransport
 from mcp.server import MCPServer
 
@@ -28,7 +30,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
 )
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
-from tests.support.background import in_thread
+from tests.support.background import AT_ONCE, in_thread
 from tests.support.waiting import LIMIT
 
 
@@ -41,12 +43,14 @@ class Wire:
     crash_at: str | None = None
     # Ends the stream of messages from the server when the client sends a message with this method.
     end_at: str | None = None
+    # Ends the session when the client sends a message with this method, as the HTTP client does that was refused one.
+    lose_at: str | None = None
     sessions: int = 0
     # Closing waits for it.
     may_close: threading.Event = field(default_factory=threading.Event)
 
     @asynccontextmanager
-    async def transport(self, server: MCPServer) -> AsyncIterator[tuple[Any, Any]]:
+    async def transport(self, server: MCPServer, lose: Callable[[str], None]) -> AsyncIterator[tuple[Any, Any]]:
         self.sessions += 1
         crash = asyncio.Event()
 
@@ -66,6 +70,8 @@ class Wire:
                     crash.set()
                 elif method is not None and method == wire.end_at:
                     await read.aclose()
+                elif method is not None and method == wire.lose_at:
+                    asyncio.get_running_loop().call_soon(lose, "the server refused a message")
                 else:
                     await self._stream.send(message)
 
@@ -108,7 +114,10 @@ class WireClient(SDKClient):
         def echo(text: str) -> str:
             return text
 
-        return self._client(self._wire.transport(server))
+        return self._client(self._wire.transport(server, self.life.end))
+
+    async def _advice(self) -> str | None:
+        return "Mend the wire."
 
 
 @dataclass
@@ -195,3 +204,144 @@ async def test_a_client_without_a_connection_connects_after_a_failure(wire):
     assert [tool.name for tool in await client.connect()] == ["echo"]
     await client.aclose()
     assert not asyncio.current_task().cancelling()
+
+
+MESSAGES_OF_A_CONNECT = ["initialize", "notifications/initialized", "tools/list"]
+
+
+@pytest.mark.parametrize("method", MESSAGES_OF_A_CONNECT)
+async def test_a_session_that_is_lost_while_a_client_connects_leaves_no_cancellation_in_its_task(wire, method):
+    client = WireClient(wire)
+    for _ in range(3):
+        wire.lose_at = method
+        with pytest.raises(MCPConnectionError, match="the server refused a message"):
+            await asyncio.wait_for(client.connect(), LIMIT)
+        assert not asyncio.current_task().cancelling()
+    wire.lose_at = None
+    assert [tool.name for tool in await client.connect()] == ["echo"]
+    await client.aclose()
+
+
+@pytest.mark.parametrize("method", MESSAGES_OF_A_CONNECT)
+def test_a_session_that_is_lost_while_it_opens_is_reported_with_the_advice(wire, method):
+    wire.lose_at = method
+    connection = MCPConnection(WireInfo(wire), share=False)
+    with pytest.raises(MCPConnectionError, match=r"the server refused a message\. Mend the wire\.$"):
+        connection.open()
+    connection.close()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_closing_does_not_wait_for_the_advice_about_a_failed_connect(wire, lost):
+    looking = threading.Event()
+
+    class Pensive(WireClient):
+        async def _advice(self) -> str | None:
+            looking.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    class Info(WireInfo):
+        def create_client(self) -> MCPClient:
+            return Pensive(self.wire)
+
+    wire.lose_at, wire.crash_at = ("initialize", None) if lost else (None, "initialize")
+    connection = MCPConnection(Info(wire), share=False)
+    opening = in_thread(connection.open)
+    assert looking.wait(LIMIT)
+    in_thread(connection.close).result(timeout=AT_ONCE)
+    with pytest.raises(MCPConnectionError, match="the connection was closed"):
+        opening.result(timeout=AT_ONCE)
+
+
+def test_a_client_may_try_again_to_connect_in_its_own_connect(wire):
+    class Persistent(WireClient):
+        async def connect(self) -> list[types.Tool]:
+            try:
+                return await super().connect()
+            except MCPConnectionError:
+                wire.lose_at = wire.crash_at = None
+                return await super().connect()
+
+    class Info(WireInfo):
+        def create_client(self) -> MCPClient:
+            return Persistent(self.wire)
+
+    for method in MESSAGES_OF_A_CONNECT:
+        for attribute in ("lose_at", "crash_at"):
+            setattr(wire, attribute, method)
+            with MCPConnection(Info(wire), share=False) as connection:
+                assert connection.call_tool("echo", {"text": "one"}).structured_content == {"result": "one"}
+
+
+def test_a_client_may_call_a_tool_in_its_own_connect(wire):
+    class LoggingIn(WireClient):
+        async def connect(self) -> list[types.Tool]:
+            tools = await super().connect()
+            assert "me" in await self.call_tool("echo", {"text": "me"})
+            return tools
+
+    class Info(WireInfo):
+        def create_client(self) -> MCPClient:
+            return LoggingIn(self.wire)
+
+    with MCPConnection(Info(wire), share=False) as connection:
+        assert connection.status().state == "ready"
+
+
+def test_a_custom_client_around_a_client_of_this_package_learns_of_its_loss(wire, caplog):
+    class Wrapper(MCPClient):
+        def __init__(self) -> None:
+            super().__init__(max_retries=0)
+            self._inner = WireClient(wire)
+
+        async def connect(self) -> list[types.Tool]:
+            return await self._inner.connect()
+
+        async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+            return await self._inner.call_tool(tool_name, tool_args)
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    class Info(MCPServerInfo):
+        def create_client(self) -> MCPClient:
+            return Wrapper()
+
+    with MCPConnection(Info()) as connection:
+        wire.end_at = "tools/call"
+        with pytest.raises(MCPInvocationError, match="may have run"):
+            connection.call_tool("echo", {"text": "one"})
+        assert connection.status().state == "lost"
+        wire.end_at = None
+        assert connection.call_tool("echo", {"text": "two"}).structured_content == {"result": "two"}
+    assert wire.sessions == 2
+    assert "Lost the session with Info: the server closed the connection" in caplog.text
+
+
+def test_a_custom_client_that_ends_its_session_while_its_caller_gives_up_makes_no_noise(caplog):
+    finished = threading.Event()
+
+    class Client(MCPClient):
+        async def connect(self) -> list[types.Tool]:
+            asyncio.get_running_loop().call_later(0.05, self.life.end, "lost early")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.5)  # the caller gives up meanwhile
+            raise AssertionError
+
+        async def aclose(self) -> None:
+            finished.set()
+
+    class Info(MCPServerInfo):
+        def create_client(self) -> MCPClient:
+            return Client()
+
+    connection = MCPConnection(Info(), connection_timeout=0.2)
+    with pytest.raises(TimeoutError):
+        connection.open()
+    assert finished.wait(LIMIT)
+    connection.close()
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -120,8 +120,8 @@ class MCPClient(ABC):
                 return await self._send_call(tool_name, tool_args)
             answer = await self.call_tool(tool_name, tool_args)
         except (CallDidNotRunError, OutcomeUnknownError) as error:
-            if error.session_lost:  # that of a client which this one wraps
-                self.life.end(str(error))
+            if error.lost_because is not None:  # the session of a client that this one wraps
+                self.life.end(error.lost_because)
             raise
         except TimeoutError:
             raise

@@ -111,8 +111,8 @@ class CallDidNotRunError(MCPConnectionError):
         """
         super().__init__(message, operation="call_tool")
         self.denied = denied
-        # Whether the session in which it was to be sent has ended.
-        self.session_lost = False
+        # Why the session in which it was to be sent has ended, if it has.
+        self.lost_because: str | None = None
 
 
 class ReadInterruptedError(MCPConnectionError):
@@ -126,5 +126,5 @@ class OutcomeUnknownError(MCPInvocationError):
     Raised when a tool call was sent and never answered: the tool may have run.
     """
 
-    # Whether the session in which it was sent has ended.
-    session_lost = False
+    # Why the session in which it was sent has ended, if it has.
+    lost_because: str | None = None

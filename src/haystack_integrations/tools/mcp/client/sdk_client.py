@@ -344,7 +344,7 @@ class SDKClient(MCPClient):
             self.life.end()
         reason = "the connection is closed" if self.life.state is SessionState.CLOSED else await self.find_reason()
         error = CallDidNotRunError(reason)
-        error.session_lost = True
+        error.lost_because = reason
         return error
 
     async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
@@ -362,7 +362,8 @@ class SDKClient(MCPClient):
             failure: CallDidNotRunError | OutcomeUnknownError = outcome_unknown(reason, tool_name, tool_args)
             if outcome.never_ran and self._counts_calls():
                 failure = CallDidNotRunError(reason, denied=outcome.denied)
-            failure.session_lost = not self.life.is_open
+            if not self.life.is_open:
+                failure.lost_because = reason
             return failure
         if outcome.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
             text = f"the server answered with HTTP {outcome.status}"
