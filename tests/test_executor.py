@@ -239,3 +239,18 @@ class TestShutdown:
             executor.run(leave(), LIMIT)
         assert executor.run(asyncio.sleep(0, "here"), LIMIT) == "here"
         assert AsyncExecutor.get_instance() is executor
+
+
+def test_a_hook_that_takes_too_long_does_not_keep_the_others_from_running_at_a_shutdown(monkeypatch):
+    ran = threading.Event()
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    async def note() -> None:
+        ran.set()
+
+    monkeypatch.setattr(AsyncExecutor, "before_shutdown", [hang, note])
+    executor = AsyncExecutor()
+    executor.shutdown(timeout=0.1)
+    assert ran.is_set()
