@@ -34,17 +34,17 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
-    OutcomeUnknownError,
     ReadInterruptedError,
 )
 from haystack_integrations.tools.mcp.connection.replay import back_off, may_be_sent_again
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.errors import (
+    MCPCallTimeoutError,
     MCPConnectionError,
     MCPConnectionTimeoutError,
     MCPInvocationError,
-    MCPTimeoutError,
+    MCPOutcomeUnknownError,
 )
 
 if TYPE_CHECKING:
@@ -329,8 +329,8 @@ class Supervisor:
                     if result.is_error:
                         raise_tool_error(result, tool_name, tool_args)
                     return result
-                except (CallDidNotRunError, OutcomeUnknownError) as error:
-                    may_have_run = may_have_run or isinstance(error, OutcomeUnknownError)
+                except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
+                    may_have_run = may_have_run or isinstance(error, MCPOutcomeUnknownError)
                     calling += now() - sent
                     # A lost session is reopened at once; opening has a back-off of its own.
                     pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
@@ -350,7 +350,7 @@ class Supervisor:
                     f"Failed to invoke Tool `{display_name}`: timed out after {invocation_timeout:g} seconds. The "
                     "request was cancelled; the tool may have run."
                 )
-                failure: MCPInvocationError = MCPTimeoutError(msg, display_name, tool_args)
+                failure: MCPInvocationError = MCPCallTimeoutError(msg, display_name, tool_args)
             else:
                 failure = invocation_error(error, display_name, tool_args, may_have_run=may_have_run)
             self.failed_calls += 1
