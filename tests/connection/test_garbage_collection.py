@@ -6,19 +6,25 @@
 Users that are dropped and not closed: the last one ends the server, and nothing deadlocks.
 """
 
+import asyncio
 import gc
+import weakref
+
+import pytest
 
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
     MCPConnection,
     MCPConnectionError,
+    MCPInvocationError,
     MCPTool,
     MCPToolset,
     StdioServerInfo,
+    warm_up_toolsets,
 )
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
 from tests.support.processes import StdioServer
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 
 def reach(server: StdioServer) -> StdioServerInfo:
@@ -127,3 +133,35 @@ def test_collecting_a_closed_tool_does_nothing(stdio_server):
         gc.collect()
         assert text(kept.call_tool("add", {"a": 1, "b": 2})) == "3"
         assert kept.status().users == 1
+
+
+class Anything:
+    """Something that a caller holds in a local variable."""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda info: MCPTool("x", info).warm_up(),
+        lambda info: MCPTool("x", info).invoke(),
+        lambda info: asyncio.run(MCPTool("x", info).ainvoke()),
+        lambda info: MCPToolset(info).warm_up(),
+        lambda info: MCPConnection(info).open(),
+        lambda info: MCPConnection(info).list_tools(),
+        lambda info: warm_up_toolsets([MCPToolset(info), MCPToolset(info)]),
+    ],
+)
+def test_a_failed_connect_keeps_nothing_of_its_caller_alive(use):
+    def fail(number: int) -> weakref.ref[Anything]:
+        held = Anything()
+        with pytest.raises((MCPConnectionError, MCPInvocationError)):
+            use(StdioServerInfo("no-such-command", [str(number)]))
+        return weakref.ref(held)
+
+    held = [fail(number) for number in range(3)]
+
+    def is_forgotten() -> bool:
+        gc.collect()
+        return not any(each() for each in held)
+
+    wait_until(is_forgotten, "the end of the callers' frames")

@@ -8,7 +8,13 @@ Answers of HTTP instead of MCP: errors are reported with their status, unknown s
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError, MCPTimeoutError
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPTimeoutError,
+)
 from tests.support.background import AT_ONCE, Stopwatch, text
 from tests.support.kinds import KINDS, LONG, every_http_transport, kinds
 
@@ -35,6 +41,9 @@ def test_an_http_error_of_a_call_is_reported_with_its_status(shared_refusing_ser
             connection.call_tool("echo", {"text": f"HTTP {status}{body}"})
         assert watch.seconds < AT_ONCE
         assert f"HTTP {reason}" in str(failure.value)
+        may_have_run = status >= 500 or (kind.transport == "sse" and status == 429)
+        assert isinstance(failure.value, MCPOutcomeUnknownError) is may_have_run
+        assert ("may have run" in str(failure.value)) is may_have_run
         assert len(server.log.events("@post")) == posts + 1
         assert text(connection.call_tool("echo", {"text": "well"})) == "well"
         if kind.transport == "streamable-http":

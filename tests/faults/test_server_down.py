@@ -16,6 +16,7 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPConnectionError,
     MCPInvocationError,
+    MCPOutcomeUnknownError,
     SSEServerInfo,
     StdioServerInfo,
 )
@@ -48,6 +49,7 @@ def test_calls_of_a_server_that_is_down_say_that_the_tool_did_not_run_until_it_i
             with Stopwatch() as watch, pytest.raises(MCPInvocationError, match="did not run") as failure:
                 connection.call_tool("add", {"a": 1, "b": 1})
             assert watch.seconds < AT_ONCE
+            assert not isinstance(failure.value, MCPOutcomeUnknownError)
             if not kind.is_http:
                 assert "exit code 9" in str(failure.value)
                 assert "down for maintenance" in str(failure.value)

@@ -7,10 +7,20 @@ A server that is killed, over every transport: the next call reaches the next on
 once, and nothing runs twice.
 """
 
+import os
+import signal
+
 import psutil
 import pytest
 
-from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError, MCPTool, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    MCPConnection,
+    MCPInvocationError,
+    MCPTool,
+    MCPToolset,
+    StdioServerInfo,
+)
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.calls import assert_told_the_truth, outcome
 from tests.support.kinds import LONG, QUICKLY, every_kind, every_transport, kinds
@@ -157,3 +167,19 @@ def test_a_server_killed_again_and_again_under_short_calls_runs_none_twice(peer,
     assert len(outcomes) == 80
     assert list(outcomes.values()).count("ran") >= 60
     assert_told_the_truth(outcomes, server.log, "echo", "text")
+
+
+def test_a_killed_server_that_the_program_reaps_itself_has_an_unknown_exit_code(stdio_server):
+    server = stdio_server()
+    with MCPConnection(StdioServerInfo(server.command, server.args), invocation_timeout=LONG) as connection:
+        call = in_thread(connection.call_tool, "sleep", {"seconds": LONG})
+        server.wait_for("sleep")
+        (pid,) = server.alive()
+
+        async def kill_and_reap() -> None:  # in the executor's thread, so that it does not reap first
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+        AsyncExecutor.get_instance().run(kill_and_reap(), LIMIT)
+        with pytest.raises(MCPInvocationError, match="ended with an unknown exit code"):
+            call.result(timeout=LIMIT)

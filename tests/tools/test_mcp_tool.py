@@ -1155,3 +1155,13 @@ def test_an_agent_keeps_a_cold_tool_and_warms_it_up():
     assert result["last_message"].text == "done"
     assert generator.turns[0].tool_specs[0]["description"] == "Add two integers."
     assert generator.turns[1].tool_results == ["3"]
+
+
+@pytest.mark.parametrize("method", ["ainvoke", "invoke_async"])
+def test_a_call_that_is_awaited_without_an_asyncio_loop_is_refused_before_anything_is_sent(method):
+    server = ForeignServer(definition("add"))
+    with MCPTool("add", server.info) as tool:
+        call = getattr(tool, method)(a=1, b=2)
+        with pytest.raises(MCPInvocationError, match=r"trio\.to_thread\.run_sync.*The tool did not run"):
+            call.send(None)  # as another library's loop does
+        assert tool.connection.status().calls == 0

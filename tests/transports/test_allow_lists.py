@@ -21,12 +21,28 @@ from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 
 COMMANDS = "HAYSTACK_MCP_ALLOWED_COMMANDS"
 HOSTS = "HAYSTACK_MCP_ALLOWED_HOSTS"
+ENV = "HAYSTACK_MCP_ALLOWED_ENV"
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_restricted(monkeypatch):
     monkeypatch.delenv(COMMANDS, raising=False)
     monkeypatch.delenv(HOSTS, raising=False)
+    monkeypatch.delenv(ENV, raising=False)
+
+
+@pytest.fixture
+def programs(monkeypatch, tmp_path):
+    """
+    The commands `uvx` and `npx` on a `PATH` with nothing else.
+    """
+    for name in ("uvx", "npx"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path / "bin"
 
 
 class TestCommands:
@@ -34,9 +50,9 @@ class TestCommands:
         assert check_command("anything", {"PATH": "/x", "LD_PRELOAD": "y"}) == "anything"
 
     @pytest.mark.parametrize("allowed", ["uvx", " uvx , npx ", "npx,uvx", "uvx,"])
-    def test_a_listed_command_is_allowed(self, monkeypatch, allowed):
+    def test_a_listed_command_is_allowed(self, monkeypatch, programs, allowed):
         monkeypatch.setenv(COMMANDS, allowed)
-        assert os.path.basename(check_command("uvx", {"KEY": "x"})) == "uvx"
+        assert check_command("uvx", {}) == str(programs / "uvx")
 
     @pytest.mark.parametrize(
         ("allowed", "command"),
@@ -63,12 +79,34 @@ class TestCommands:
             check_command("uvx", None)
 
     @pytest.mark.parametrize(
-        "name", ["PATH", "path", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "NODE_OPTIONS"]
+        "name",
+        ["PATH", "path", "LD_PRELOAD", "PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "BASH_ENV", "BASH_FUNC_x%%"]
+        + ["HOME", "PYTHONWARNINGS", "BROWSER", "PERL5OPT", "RUBYOPT", "JAVA_TOOL_OPTIONS", "ANYTHING"],
     )
-    def test_an_environment_that_would_change_what_the_command_is_is_refused(self, monkeypatch, name):
+    def test_no_variable_may_be_set_unless_the_operator_allows_it(self, monkeypatch, programs, name):
         monkeypatch.setenv(COMMANDS, "uvx")
-        with pytest.raises(MCPConnectionError, match=f"sets {name}"):
-            check_command("uvx", {"HARMLESS": "x", name: "y"})
+        with pytest.raises(MCPConnectionError, match=ENV) as raised:
+            check_command("uvx", {name: "s3cret-value"})
+        assert f"sets {name}," in str(raised.value)
+        assert "allows none" in str(raised.value)
+        assert "s3cret-value" not in str(raised.value)
+        monkeypatch.setenv(ENV, f"OTHER, {name}")
+        assert check_command("uvx", {name: "s3cret-value"}) == str(programs / "uvx")
+
+    @pytest.mark.parametrize("allowed", ["", "API_KEY,LEVEL", "api_token", "API_*"])
+    def test_only_the_exact_names_are_allowed(self, monkeypatch, programs, allowed):
+        monkeypatch.setenv(COMMANDS, "uvx")
+        monkeypatch.setenv(ENV, allowed)
+        with pytest.raises(MCPConnectionError, match="sets API_TOKEN, and"):
+            check_command("uvx", {"API_TOKEN": "x"})
+
+    def test_an_environment_that_is_not_allowed_starts_nothing(self, monkeypatch, tmp_path):
+        monkeypatch.setenv(COMMANDS, "bash")
+        payload = tmp_path / "payload"
+        payload.write_text(f"touch {tmp_path / 'hijacked'}\n")
+        with pytest.raises(MCPConnectionError, match="sets BASH_ENV"):
+            MCPTool("x", StdioServerInfo("bash", ["-c", "true"], env={"BASH_ENV": str(payload)})).warm_up()
+        assert not (tmp_path / "hijacked").exists()
 
     def test_a_bare_name_is_looked_up_on_the_operators_path(self, monkeypatch, tmp_path):
         program = tmp_path / "my-mcp-server"
@@ -77,7 +115,25 @@ class TestCommands:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setenv(COMMANDS, "my-mcp-server,my-absent-server")
         assert check_command("my-mcp-server", None) == str(program)
-        assert check_command("my-absent-server", None) == "my-absent-server"
+        with pytest.raises(MCPConnectionError, match="'my-absent-server': it was not found on the PATH"):
+            check_command("my-absent-server", None)
+
+    def test_a_relative_entry_of_the_path_is_the_operators_whatever_the_working_directory_of_the_server(
+        self, monkeypatch, tmp_path
+    ):
+        here, there = tmp_path / "here", tmp_path / "there"
+        for folder in (here, there):
+            folder.mkdir()
+            program = folder / "server"
+            program.write_text(f"#!/bin/sh\ntouch {folder / 'started'}\n")
+            program.chmod(0o755)
+        monkeypatch.chdir(here)
+        monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setenv(COMMANDS, "server")
+        with pytest.raises(MCPConnectionError):
+            MCPTool("x", StdioServerInfo("server", cwd=str(there))).warm_up()
+        assert (here / "started").exists()
+        assert not (there / "started").exists()
 
     def test_a_path_is_started_as_it_is_listed(self, monkeypatch):
         monkeypatch.setenv(COMMANDS, "/opt/mcp/server")

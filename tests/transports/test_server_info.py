@@ -134,6 +134,8 @@ class TestValidation:
             ({"command": "  "}, "`command`"),
             ({"command": None}, "`command`.*None"),
             ({"command": ["uvx"]}, "`command`"),
+            ({"command": "python server.py"}, r"`command` must be a program alone.*command='python', args=\[...\]"),
+            ({"command": "uvx  some-server --token s3same"}, r"arguments belong in `args`(?!.*s3same)"),
             ({"args": "server.py"}, "`args` must be a list of strings or None"),
             ({"args": ["a", 1]}, "`args`"),
             ({"args": 5}, "`args`"),

@@ -15,6 +15,7 @@ import pytest
 from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPInvocationError,
+    MCPOutcomeUnknownError,
     StreamableHttpServerInfo,
 )
 from tests.support.background import in_thread
@@ -160,3 +161,29 @@ def test_a_refusal_that_cannot_be_read_harms_no_other_call(
             connection.call_tool("pay")
         refused.set()
         assert other.result(timeout=LIMIT).content[0].text == "waited"
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (500, b"oops"),
+        (502, b"<html>Bad Gateway</html>"),
+        (504, b""),
+        (200, b"<html>Please log in</html>"),
+        (200, b'{"jsonrpc": "2.0", "id":'),
+        (200, b""),
+        (202, b""),
+    ],
+)
+def test_a_response_without_an_answer_to_a_call_says_that_the_tool_may_have_run(handshake_server, status, body):
+    def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+        if message["method"] == "tools/list":
+            return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
+        return status, body, None
+
+    server = handshake_server(answer)
+    info = StreamableHttpServerInfo(server.url, max_retries=2, base_delay=0.01)
+    with MCPConnection(info, invocation_timeout=LIMIT) as connection:
+        with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+            connection.call_tool("pay")
+        assert connection.status().calls == 1

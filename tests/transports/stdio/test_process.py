@@ -139,6 +139,17 @@ class TestStarting:
                 assert await process.read_line() is None
                 assert process.has_exited()
                 await process._exited.wait()
+                assert process.exit_code_is_unknown
+
+        run(start())
+
+    def test_tells_the_exit_code_of_a_process_for_which_nobody_else_waits(self, run):
+        async def start() -> None:
+            async with process_of("import time; time.sleep(1000)") as process:
+                assert process._process is not None
+                os.kill(process._process.pid, 9)
+                assert await process.exit_code(LIMIT) == -9
+                assert not process.exit_code_is_unknown
 
         run(start())
 

@@ -45,6 +45,30 @@ class TestLines:
         assert tail("a" * 300, "b" * 10_000, "c\nd\n") == f"{'a' * 300}{'b' * 200} | d"
 
 
+class TestTerminals:
+    @pytest.mark.parametrize(
+        "written",
+        [
+            "\x1b[31mError:\x1b[0m disk full",
+            "\x1b[1;38;5;196mError: \x1b[22mdisk\x1b[K full",
+            "\x1b]0;a title\x07Error: disk full",
+            "\x1b]8;;https://example.com\x1b\\Error: disk\x1b]8;;\x1b\\ full",
+            "\x1b(BError: disk full\x1bM",
+            "\x9b31mError: disk full\x07\x00",
+            "Error: disk full\x1b[3",
+            "Error: disk full\x1b",
+        ],
+    )
+    def test_escape_sequences_and_control_characters_do_not_show(self, written):
+        assert tail(f"{written}\n") == tail(written) == "Error: disk full"
+
+    def test_a_sequence_within_a_secret_does_not_make_it_show(self):
+        assert tail(f"token={SECRET[:5]}\x1b[1m{SECRET[5:]} refused\n") == "token=*** refused"
+
+    def test_nor_does_one_that_belongs_to_the_secret(self):
+        assert tail("token=abc\x1b[1mdef\x07ghi\n", secrets=("abc\x1b[1mdef\x07ghi",)) == "token=***"
+
+
 class TestSecrets:
     def test_a_secret_does_not_show(self):
         assert tail(f"token={SECRET} refused\n") == "token=*** refused"

@@ -17,6 +17,7 @@ _import_structure = {
         "MCPConnectionTimeoutError",
         "MCPError",
         "MCPInvocationError",
+        "MCPOutcomeUnknownError",
         "MCPTimeoutError",
         "MCPToolNotFoundError",
     ],
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .errors import MCPConnectionTimeoutError as MCPConnectionTimeoutError
     from .errors import MCPError as MCPError
     from .errors import MCPInvocationError as MCPInvocationError
+    from .errors import MCPOutcomeUnknownError as MCPOutcomeUnknownError
     from .errors import MCPTimeoutError as MCPTimeoutError
     from .errors import MCPToolNotFoundError as MCPToolNotFoundError
     from .executor import AsyncExecutor as AsyncExecutor

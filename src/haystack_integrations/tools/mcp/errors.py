@@ -141,7 +141,27 @@ class MCPInvocationError(ToolInvocationError):
         return type(self), (self.message, self.tool_name, self.tool_args), {"code": self.code, "data": self.data}
 
 
+class MCPOutcomeUnknownError(MCPInvocationError):
+    """
+    Raised when a tool call was sent and not answered: the tool may have run.
+
+    Every other MCPInvocationError means that the tool did not run, or that the server answered: with an error of the
+    tool, or a refusal. Before such a call is repeated, somebody should look whether its effect is there.
+    """
+
+    # Why the session in which it was sent has ended, if it has.
+    lost_because: str | None = None
+
+
 class MCPTimeoutError(MCPInvocationError, TimeoutError):
     """
-    Raised when a tool call takes longer than `invocation_timeout` seconds. The call is cancelled on the server, too.
+    Raised when a tool call was not answered within `invocation_timeout`, or got no session within `connection_timeout`.
+
+    If the call was sent, the error is an MCPOutcomeUnknownError, too, and the call was cancelled on the server.
+    """
+
+
+class MCPCallTimeoutError(MCPTimeoutError, MCPOutcomeUnknownError):
+    """
+    Raised when a tool call was sent and not answered within `invocation_timeout` seconds.
     """

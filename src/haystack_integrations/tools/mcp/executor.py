@@ -188,8 +188,17 @@ class AsyncExecutor:
         :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
         :returns: Result of the coroutine.
         :raises TimeoutError: If execution exceeds timeout.
-        :raises RuntimeError: After `shutdown`.
+        :raises RuntimeError: After `shutdown`, or outside of an asyncio event loop. The coroutine did not start.
         """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            coro.close()
+            msg = (
+                "It was awaited outside of an asyncio event loop. From trio, or another library, call the synchronous "
+                "counterpart in a thread: await trio.to_thread.run_sync(lambda: tool.invoke(...))."
+            )
+            raise RuntimeError(msg) from None
         if self.in_loop_thread():
             async with asyncio.timeout(timeout):
                 return await coro

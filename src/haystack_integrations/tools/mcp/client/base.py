@@ -22,8 +22,8 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     raise_tool_error,
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
-from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError, OutcomeUnknownError
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
+from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 
 logger = logging.getLogger(__name__)
 
@@ -113,13 +113,13 @@ class MCPClient(ABC):
         :returns: The result.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
-            session, and becomes an OutcomeUnknownError.
+            session, and becomes an MCPOutcomeUnknownError.
         """
         try:
             if type(self).call_tool is MCPClient.call_tool:
                 return await self._send_call(tool_name, tool_args)
             answer = await self.call_tool(tool_name, tool_args)
-        except (CallDidNotRunError, OutcomeUnknownError) as error:
+        except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
             if error.lost_because is not None:  # the session of a client that this one wraps
                 self.life.end(error.lost_because)
             raise

@@ -16,10 +16,15 @@ from mcp import types
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from haystack_integrations.tools.mcp.client.request_outcome import OutcomeUnknownError
 from haystack_integrations.tools.mcp.client.sdk_workarounds import describe_validation, quotes_answer, schema_violation
 from haystack_integrations.tools.mcp.convert.results import error_text
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPTimeoutError
+from haystack_integrations.tools.mcp.errors import (
+    MCPCallTimeoutError,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPTimeoutError,
+)
 
 
 def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any]) -> None:
@@ -56,7 +61,7 @@ def with_full_stop(text: str) -> str:
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
-def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> OutcomeUnknownError:
+def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> MCPOutcomeUnknownError:
     """
     Make the error of a call that was sent and never answered.
 
@@ -69,7 +74,7 @@ def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> O
         f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run, so the call was "
         "not repeated; the next call opens a new session if it must."
     )
-    return OutcomeUnknownError(msg, tool_name, tool_args)
+    return MCPOutcomeUnknownError(msg, tool_name, tool_args)
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -173,7 +178,13 @@ def invocation_error(
         text = f"{with_full_stop(str(error))} The tool did not run."
         code, data = error.code, error.data
     is_timeout = isinstance(error, MCPConnectionError) and isinstance(error, TimeoutError)
-    kind = MCPTimeoutError if is_timeout else OutcomeUnknownError if may_have_run else MCPInvocationError
+    kinds = {
+        (False, False): MCPInvocationError,
+        (False, True): MCPOutcomeUnknownError,
+        (True, False): MCPTimeoutError,
+        (True, True): MCPCallTimeoutError,
+    }
+    kind = kinds[is_timeout, may_have_run]
     failure = kind(f"Failed to invoke Tool `{display_name}`: {text}", display_name, tool_args, code=code, data=data)
     failure.__cause__ = error
     return failure

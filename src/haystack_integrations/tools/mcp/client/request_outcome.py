@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import anyio
 from mcp import types
 
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
+from haystack_integrations.tools.mcp.errors import MCPConnectionError
 
 CALL_METHOD = "tools/call"
 
@@ -119,12 +119,3 @@ class ReadInterruptedError(MCPConnectionError):
     """
     Raised when the connection broke while something was read, so that it may be read again.
     """
-
-
-class OutcomeUnknownError(MCPInvocationError):
-    """
-    Raised when a tool call was sent and never answered: the tool may have run.
-    """
-
-    # Why the session in which it was sent has ended, if it has.
-    lost_because: str | None = None

@@ -32,19 +32,19 @@ from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
-    OutcomeUnknownError,
     ReadInterruptedError,
     RequestOutcome,
     current_outcome,
 )
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     is_http_placeholder,
+    says_no_answer,
     says_transport_ended,
     validate_only_bounded,
 )
 from haystack_integrations.tools.mcp.client.taps import tapped
 from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -311,7 +311,7 @@ class SDKClient(MCPClient):
         :param tool_args: Arguments to pass to the tool.
         :returns: The result.
         :raises CallDidNotRunError: If the tool provably did not run.
-        :raises OutcomeUnknownError: If the call was sent and never answered.
+        :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
         sdk, life = self._sdk, self.life
@@ -359,7 +359,7 @@ class SDKClient(MCPClient):
         closed = error.code == types.CONNECTION_CLOSED and (over or says_transport_ended(error))
         if fault is not None or closed:
             reason = await self.find_reason() if over else fault or self.life.reason or CLOSED_DURING_CALL
-            failure: CallDidNotRunError | OutcomeUnknownError = outcome_unknown(reason, tool_name, tool_args)
+            failure: CallDidNotRunError | MCPOutcomeUnknownError = outcome_unknown(reason, tool_name, tool_args)
             if outcome.never_ran and self._counts_calls():
                 failure = CallDidNotRunError(reason, denied=outcome.denied)
             if not self.life.is_open:
@@ -367,9 +367,13 @@ class SDKClient(MCPClient):
             return failure
         if outcome.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
             text = f"the server answered with HTTP {outcome.status}"
+            if is_http_placeholder(error) and outcome.status.startswith("5"):
+                return outcome_unknown(text, tool_name, tool_args)  # a proxy says so, too, of a server that is slow
             text = text if is_http_placeholder(error) else f"{text}: {error.message}"
         else:
             text = describe_error(error)
+            if says_no_answer(error):
+                return outcome_unknown(text, tool_name, tool_args)
         return _invocation_error(text, tool_name, tool_args, code=error.code, data=error.data)
 
     def details(self) -> ServerDetails:

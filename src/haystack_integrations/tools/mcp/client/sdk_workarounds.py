@@ -30,6 +30,9 @@ _TRANSPORT_ENDED = "Connection closed"
 # What the SDK says in place of the server if an HTTP error comes without a JSON-RPC error (`client.streamable_http`).
 _HTTP_PLACEHOLDERS = ("Server returned an error response", "Not Found")
 
+# How the SDK's error for an answer without a body begins (`client.streamable_http`).
+_NO_BODY = "server answered a request with "
+
 # How the SDK's error for an answer that it cannot parse begins; the rest quotes the answer.
 _PARSE_FAILURE = "Failed to parse "
 
@@ -52,6 +55,16 @@ def is_http_placeholder(error: ProtocolError) -> bool:
     :returns: True if the text says nothing beyond the status.
     """
     return error.message in _HTTP_PLACEHOLDERS
+
+
+def says_no_answer(error: ProtocolError) -> bool:
+    """
+    Tell whether the SDK made this error because a response over HTTP contains no answer, whatever its status says.
+
+    :param error: The error of a request.
+    :returns: True if the server may have processed the request.
+    """
+    return quotes_answer(error) or error.message.startswith(_NO_BODY)
 
 
 def quotes_answer(error: ProtocolError) -> bool:

@@ -16,7 +16,11 @@ from haystack_integrations.tools.mcp.connection.context_managed import ContextMa
 from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
-from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPTimeoutError
+from haystack_integrations.tools.mcp.errors import (
+    MCPCallTimeoutError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+)
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
 
 if TYPE_CHECKING:
@@ -360,7 +364,9 @@ def check_timeout(parameter: str, value: float) -> float:
 def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:
     if isinstance(error, TimeoutError):
         msg = f"Failed to invoke Tool `{tool_name}`: {error} (its event loop is blocked). The tool may have run."
-        return MCPTimeoutError(msg, tool_name, tool_args)
-    fate = "may have run" if isinstance(error, OperationCancelledError) else "did not run"
-    msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool {fate}."
+        return MCPCallTimeoutError(msg, tool_name, tool_args)
+    if isinstance(error, OperationCancelledError):
+        msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool may have run."
+        return MCPOutcomeUnknownError(msg, tool_name, tool_args)
+    msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool did not run."
     return MCPInvocationError(msg, tool_name, tool_args)

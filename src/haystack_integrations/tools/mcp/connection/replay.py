@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import random
 
-from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError, OutcomeUnknownError
+from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
+from haystack_integrations.tools.mcp.errors import MCPOutcomeUnknownError
 
 
-def may_be_sent_again(error: CallDidNotRunError | OutcomeUnknownError, *, may_repeat: bool) -> bool:
+def may_be_sent_again(error: CallDidNotRunError | MCPOutcomeUnknownError, *, may_repeat: bool) -> bool:
     """
     Decide whether a tool call that got no answer is sent again.
 

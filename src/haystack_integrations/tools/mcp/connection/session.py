@@ -204,7 +204,7 @@ class Session:
         :param tool_args: The arguments.
         :returns: The result, a tool's own error included.
         :raises CallDidNotRunError: If the tool provably did not run.
-        :raises OutcomeUnknownError: If the call was sent and never answered.
+        :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._calls.add(task)

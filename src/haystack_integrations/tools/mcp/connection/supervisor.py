@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
@@ -34,17 +34,17 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
-    OutcomeUnknownError,
     ReadInterruptedError,
 )
 from haystack_integrations.tools.mcp.connection.replay import back_off, may_be_sent_again
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.errors import (
+    MCPCallTimeoutError,
     MCPConnectionError,
     MCPConnectionTimeoutError,
     MCPInvocationError,
-    MCPTimeoutError,
+    MCPOutcomeUnknownError,
 )
 
 if TYPE_CHECKING:
@@ -66,9 +66,11 @@ class _SharedTask(Generic[T]):
     A task that several callers wait for, each with its own timeout. It is cancelled when the last one gives up.
     """
 
-    def __init__(self, coro: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, coro: Coroutine[Any, Any, T], *, forget: Callable[[_SharedTask[T]], None]) -> None:
         self._task = asyncio.create_task(coro)
         self._task.add_done_callback(_retrieve)
+        # Its error holds the frames of all who waited for it, so nobody keeps it.
+        self._task.add_done_callback(lambda _: forget(self))
         self._waiters = 0
 
     @property
@@ -190,7 +192,7 @@ class Supervisor:
         if self._closed:
             raise self._connect_error(_CLOSED)
         if self._opening is None or not self._opening.joinable:
-            self._opening = _SharedTask(self._open())
+            self._opening = _SharedTask(self._open(), forget=self._forget)
         try:
             return await self._opening.result(timeout)
         except TimeoutError as error:
@@ -202,6 +204,12 @@ class Supervisor:
             msg = with_full_stop(f"timed out after {timeout:g} seconds{f': {progress}' if progress else ''}")
             msg += " If the server needs longer, raise `connection_timeout`."
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None
+
+    def _forget(self, ended: _SharedTask[Any]) -> None:
+        if self._opening is ended:
+            self._opening = None
+        if self._listing is ended:
+            self._listing = None
 
     def _connect_error(self, text: str, kind: type[MCPConnectionError] = MCPConnectionError) -> MCPConnectionError:
         self.last_error = f"Failed to connect to {self.description}: {text}"
@@ -259,7 +267,7 @@ class Supervisor:
         for attempt in range(self.max_retries + 1):
             session = await self.ready_session(timeout)
             if self._listing is None or not self._listing.joinable:
-                self._listing = _SharedTask(session.list_tools())
+                self._listing = _SharedTask(session.list_tools(), forget=self._forget)
             try:
                 return list(await self._listing.result(timeout))
             except TimeoutError:
@@ -321,8 +329,8 @@ class Supervisor:
                     if result.is_error:
                         raise_tool_error(result, tool_name, tool_args)
                     return result
-                except (CallDidNotRunError, OutcomeUnknownError) as error:
-                    may_have_run = may_have_run or isinstance(error, OutcomeUnknownError)
+                except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
+                    may_have_run = may_have_run or isinstance(error, MCPOutcomeUnknownError)
                     calling += now() - sent
                     # A lost session is reopened at once; opening has a back-off of its own.
                     pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
@@ -342,7 +350,7 @@ class Supervisor:
                     f"Failed to invoke Tool `{display_name}`: timed out after {invocation_timeout:g} seconds. The "
                     "request was cancelled; the tool may have run."
                 )
-                failure: MCPInvocationError = MCPTimeoutError(msg, display_name, tool_args)
+                failure: MCPInvocationError = MCPCallTimeoutError(msg, display_name, tool_args)
             else:
                 failure = invocation_error(error, display_name, tool_args, may_have_run=may_have_run)
             self.failed_calls += 1

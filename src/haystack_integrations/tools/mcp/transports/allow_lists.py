@@ -10,10 +10,13 @@ these environment variables. Every client checks them when it connects:
 
 * `HAYSTACK_MCP_ALLOWED_COMMANDS`: comma-separated commands that may be started, as they are written in
   `StdioServerInfo.command`, e.g. `uvx,/opt/mcp/bin/server`. A bare name is looked up on the `PATH` of this process.
+* `HAYSTACK_MCP_ALLOWED_ENV`: comma-separated names of the environment variables that `StdioServerInfo.env` may set
+  where commands are restricted, e.g. `API_KEY,LOG_LEVEL`. If it is not set, none are: many variables make a program
+  run code of somebody else (`BASH_ENV`, `PYTHONPATH`, `NODE_OPTIONS`, `PERL5OPT`, …), and no list of them is complete.
 * `HAYSTACK_MCP_ALLOWED_HOSTS`: comma-separated hosts that may be connected to, with `*` as a wildcard, e.g.
   `mcp.example.com,*.internal,localhost:8000`. An entry without a port allows all ports.
 
-An unset variable allows everything, an empty one nothing.
+If one of the other two is not set, it allows everything; an empty one allows nothing.
 """
 
 from __future__ import annotations
@@ -28,9 +31,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError
 
 ALLOWED_COMMANDS_VARIABLE = "HAYSTACK_MCP_ALLOWED_COMMANDS"
 ALLOWED_HOSTS_VARIABLE = "HAYSTACK_MCP_ALLOWED_HOSTS"
-
-# With these variables an environment can make an allowed command run another program, or load code into it.
-_HIJACKING_VARIABLES = ("PATH", "LD_*", "DYLD_*", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "NODE_OPTIONS")
+ALLOWED_ENV_VARIABLE = "HAYSTACK_MCP_ALLOWED_ENV"
 
 
 def _entries(variable: str) -> list[str] | None:
@@ -44,8 +45,8 @@ def check_command(command: str, env: Mapping[str, object] | None) -> str:
 
     :param command: The command of a stdio server.
     :param env: The environment variables that the server info adds.
-    :returns: The command to start. If commands are restricted, relative paths are made absolute, and bare names are
-        looked up on the `PATH` of this process.
+    :returns: The command to start. If commands are restricted, that is an absolute path: a relative one starts at the
+        working directory of this process, and a bare name is looked up on its `PATH`.
     :raises MCPConnectionError: If the command, or a variable in `env`, is not allowed.
     """
     allowed = _entries(ALLOWED_COMMANDS_VARIABLE)
@@ -57,16 +58,21 @@ def check_command(command: str, env: Mapping[str, object] | None) -> str:
             f"{', '.join(allowed) or 'no command'}. Ask the operator of this process to add it."
         )
         raise MCPConnectionError(msg, operation="connect")
-    for name in env or ():
-        if any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in _HIJACKING_VARIABLES):
-            msg = (
-                f"Did not start the command '{command}': its `env` sets {name}, which could make it run a program "
-                f"that {ALLOWED_COMMANDS_VARIABLE} does not allow. Remove {name} from `env`."
-            )
-            raise MCPConnectionError(msg, operation="connect")
-    if os.path.dirname(command):  # relative to this process, whatever the working directory of the server is
-        return os.path.abspath(command)
-    return shutil.which(command) or command
+    allowed_names = _entries(ALLOWED_ENV_VARIABLE) or []
+    refused = sorted(name for name in env or () if name not in allowed_names)
+    if refused:
+        msg = (
+            f"Did not start the command '{command}': its `env` sets {', '.join(refused)}, and where "
+            f"{ALLOWED_COMMANDS_VARIABLE} is set, {ALLOWED_ENV_VARIABLE} must name each variable that `env` may set "
+            f"(it allows {', '.join(allowed_names) or 'none'}). Ask the operator of this process to add it."
+        )
+        raise MCPConnectionError(msg, operation="connect")
+    # Absolute, so that neither the server's working directory nor a relative entry of `PATH` decides what is run.
+    path = command if os.path.dirname(command) else shutil.which(command)
+    if path is None:
+        msg = f"Did not start the command '{command}': it was not found on the PATH of this process. Is it installed?"
+        raise MCPConnectionError(msg, operation="connect")
+    return os.path.abspath(path)
 
 
 def check_host(url: str) -> None:

@@ -98,6 +98,8 @@ class StdioClient(SDKClient):
         if code is None:
             closed = "output" if self._process.has_closed_output else "input"
             return f"the server process closed its {closed}{self._last_lines()}"
+        if self._process.exit_code_is_unknown:
+            return f"the server process ended with an unknown exit code{self._last_lines()}"
         exited = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"the server process {exited}{self._last_lines()}"
 

@@ -119,6 +119,8 @@ class ServerProcess:
         self.stderr = StderrTail(env.values())
         self.writable = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
+        # Whether the process has exited, and somebody else has its exit code.
+        self.exit_code_is_unknown = False
         self._group: int | None = None
         self._pid_fd: int | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -184,7 +186,7 @@ class ServerProcess:
             self._pipes[fd], _ = await connect(partial(_Pipe, fd, self), self._unconnected.popleft())
 
     def _watch(self) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or self.has_exited():
             self._note_exit()
         elif self._pid_fd is None:
             loop = asyncio.get_running_loop()
@@ -312,7 +314,18 @@ class ServerProcess:
 
         :returns: True if it certainly has.
         """
-        return self._process is not None and self._process.poll() is not None
+        process = self._process
+        if process is None or process.returncode is not None:
+            return process is not None
+        try:
+            pid, status = os.waitpid(process.pid, os.WNOHANG)
+        except ChildProcessError:
+            # Other code of this program waited for it, as init processes of containers do. Popen would say 0.
+            self.exit_code_is_unknown = True
+            pid, status = process.pid, 0
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+        return bool(pid)
 
     @property
     def has_closed_output(self) -> bool:

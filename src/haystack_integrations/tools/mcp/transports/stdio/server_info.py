@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -67,6 +69,13 @@ class StdioServerInfo(MCPServerInfo):
         """
         if not isinstance(self.command, str) or not self.command.strip():
             msg = f"StdioServerInfo: `command` must be a non-empty string, got {self.command!r}"
+            raise ValueError(msg)
+        program, *rest = self.command.split()
+        if rest and not (os.path.isfile(self.command) or shutil.which(self.command)):
+            msg = (
+                f"StdioServerInfo: `command` must be a program alone; its arguments belong in `args`, as in "
+                f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given."
+            )
             raise ValueError(msg)
         args = self.args
         if args is not None and (not isinstance(args, (list, tuple)) or not all(isinstance(arg, str) for arg in args)):

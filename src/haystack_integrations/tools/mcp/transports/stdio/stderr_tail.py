@@ -9,6 +9,7 @@ The last lines that a server process wrote to its standard error.
 from __future__ import annotations
 
 import codecs
+import re
 from collections import deque
 from collections.abc import Iterable
 
@@ -21,13 +22,24 @@ _LINE_LENGTH = 500
 # removal of white space make lines shorter.
 _KEPT_LENGTH = 4 * _LINE_LENGTH
 
+# Sequences of ECMA-48 that set colours, titles and links or move the cursor, also where the line cuts one off.
+_ESCAPE_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|$)"
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"
+    r"|\x1b[ -/]*(?:[0-~]|$)"
+)
+_CONTROL_CHARACTERS = dict.fromkeys(
+    number for number in (*range(0x20), *range(0x7F, 0xA0)) if not chr(number).isspace()
+)
+
 
 class StderrTail:
     """
     Keeps the last lines of a server's standard error for error messages.
 
     The values of the server's environment variables are redacted, because they may be secrets. Lines are cut after 500
-    characters. A carriage return, as in a progress bar, ends a line, too.
+    characters. A carriage return, as in a progress bar, ends a line, too. Escape sequences and control characters are
+    removed: they would reach a terminal through messages and logs.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -37,7 +49,7 @@ class StderrTail:
         :param secrets: Values to redact.
         """
         # A value of several lines is printed as several lines, so each is redacted on its own.
-        values = {line.strip() for value in secrets for line in [value, *value.splitlines()]}
+        values = {_printable(line).strip() for value in secrets for line in [value, *value.splitlines()]}
         self._secrets = sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
         self._kept_length = _KEPT_LENGTH + max(map(len, self._secrets), default=0)
         self._lines: deque[str] = deque(maxlen=_LINES)
@@ -67,6 +79,8 @@ class StderrTail:
         return " | ".join([*self._lines, rest] if rest else self._lines)
 
     def _clean(self, line: str, *, is_whole: bool) -> str:
+        # First, because a sequence within a secret would hide it.
+        line = _printable(line)
         if not is_whole:
             line = self._without_partial_secret(line)
         for secret in self._secrets:
@@ -77,6 +91,10 @@ class StderrTail:
         # A cut or unfinished line may end in the first part of a secret, which a search for the whole does not find.
         partial = max((_overlap(line, secret) for secret in self._secrets), default=0)
         return line[: len(line) - partial]
+
+
+def _printable(text: str) -> str:
+    return _ESCAPE_SEQUENCE.sub("", text).translate(_CONTROL_CHARACTERS)
 
 
 def _overlap(line: str, secret: str) -> int:
