@@ -1,0 +1,39 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The options that tools and toolsets share are declared once; the public signatures must agree.
+"""
+
+import dataclasses
+import inspect
+
+import pytest
+
+from haystack_integrations.tools.mcp import MCPTool, MCPToolset
+from haystack_integrations.tools.mcp.tool_base import ToolOptions
+
+
+@pytest.mark.parametrize("kind", [MCPTool, MCPToolset])
+def test_the_signatures_of_tools_and_toolsets_have_all_options_with_their_defaults(kind):
+    keyword_only = {
+        parameter.name: parameter.default
+        for parameter in inspect.signature(kind.__init__).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    assert keyword_only == {field.name: field.default for field in dataclasses.fields(ToolOptions)}
+
+
+def test_options_that_are_not_changed_are_not_stored():
+    assert ToolOptions().changed() == {}
+    assert ToolOptions(share=False, result_format="json").changed() == {"share": False, "result_format": "json"}
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({"result_format": "yaml"}, "result_format"), ({"tool_name_prefix": "a b"}, "tool_name_prefix")],
+)
+def test_invalid_options_are_refused_by_name(options, named):
+    with pytest.raises(ValueError, match=named):
+        ToolOptions(**options)
