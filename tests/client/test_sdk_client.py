@@ -320,7 +320,7 @@ def test_a_custom_client_around_a_client_of_this_package_learns_of_its_loss(wire
 
 
 def test_a_custom_client_that_ends_its_session_while_its_caller_gives_up_makes_no_noise(caplog):
-    finished = threading.Event()
+    finished, gave_up = threading.Event(), threading.Event()
 
     class Client(MCPClient):
         async def connect(self) -> list[types.Tool]:
@@ -328,7 +328,7 @@ def test_a_custom_client_that_ends_its_session_while_its_caller_gives_up_makes_n
             try:
                 await asyncio.Event().wait()
             finally:
-                await asyncio.sleep(0.5)  # the caller gives up meanwhile
+                await asyncio.to_thread(gave_up.wait, LIMIT)
             raise AssertionError
 
         async def aclose(self) -> None:
@@ -341,6 +341,7 @@ def test_a_custom_client_that_ends_its_session_while_its_caller_gives_up_makes_n
     connection = MCPConnection(Info(), connection_timeout=0.2)
     with pytest.raises(TimeoutError):
         connection.open()
+    gave_up.set()
     assert finished.wait(LIMIT)
     connection.close()
     gc.collect()

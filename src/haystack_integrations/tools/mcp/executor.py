@@ -303,7 +303,9 @@ class AsyncExecutor:
                     async with asyncio.timeout(hooks_timeout):
                         await hook()
                 except TimeoutError:
-                    logger.warning("Closing the MCP sessions took longer than {timeout} s", timeout=hooks_timeout)
+                    logger.warning(
+                        "Closing MCP sessions and servers took longer than {timeout} s", timeout=hooks_timeout
+                    )
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
                 task.cancel()

@@ -125,11 +125,14 @@ class MCPClient(ABC):
             raise
         except TimeoutError:
             raise
-        except (MCPConnectionError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            self.life.end(describe_error(error))
-            raise outcome_unknown(describe_error(error), tool_name, tool_args) from error
-        except ProtocolError as error:
-            if error.code != types.CONNECTION_CLOSED:
+        except (
+            MCPConnectionError,
+            OSError,
+            anyio.BrokenResourceError,
+            anyio.ClosedResourceError,
+            ProtocolError,
+        ) as error:
+            if isinstance(error, ProtocolError) and error.code != types.CONNECTION_CLOSED:
                 raise
             self.life.end(describe_error(error))
             raise outcome_unknown(describe_error(error), tool_name, tool_args) from error

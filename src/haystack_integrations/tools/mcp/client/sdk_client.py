@@ -293,7 +293,7 @@ class SDKClient(MCPClient):
             what = f"Failed to list the tools of {self._describe()}"
             fault = outcome.broken_by(error.code) if isinstance(error, ProtocolError) else None
             if fault is not None or self.life.over.is_set():
-                reason = await self.find_reason() if self.life.over.is_set() else self.life.reason or fault
+                reason = await self.find_reason() if self.life.over.is_set() else fault
                 msg = f"{what}: {reason}"
                 raise ReadInterruptedError(msg, self._server_info(), "list_tools") from error
             code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)

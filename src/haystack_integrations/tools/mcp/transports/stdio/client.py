@@ -63,7 +63,6 @@ class StdioClient(SDKClient):
         self.env = env
         self.cwd = cwd
         self._process: ServerProcess | None = None
-
         self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd)
 
     def _server_info(self) -> MCPServerInfo:
