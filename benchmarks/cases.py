@@ -7,8 +7,9 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-FLOOR, OURS, OURS_ASYNCIO, UPSTREAM = "floor", "ours", "ours-asyncio", "2.1.1"
-SUBJECTS = (FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
+DIRECT, FLOOR, OURS, OURS_ASYNCIO, UPSTREAM = "direct", "floor", "ours", "ours-asyncio", "2.1.1"
+SUBJECTS = (DIRECT, FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
+ALL_BRIDGES = (FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
 MAIN_SUBJECTS = (FLOOR, OURS, UPSTREAM)
 
 SLOW_SERVERS, SLOW_START = 10, 0.3
@@ -39,11 +40,15 @@ class Case:
     """The request to the workers. The driver adds `target` and `targets`."""
     quick: Repeats | None
     full: Repeats
-    server: Literal["stdio", "http", "slow", "none"] = "stdio"
+    server: Literal["stdio", "http", "costless-stdio", "costless-http", "slow", "none"] = "stdio"
     generated_tools: int = 0
     subjects: tuple[str, ...] = MAIN_SUBJECTS
     at_most: dict[str, float] = field(default_factory=dict)
-    """Targets: the highest ratio of `ours` to the named subject or row."""
+    """Targets: the highest ratio of `judged` to the named subject or row."""
+    judged: str = OURS
+    """The subject that the targets are for."""
+    most_stall: float | None = None
+    """Target: for how many seconds the loop of the caller may stand still."""
 
     @property
     def connects(self) -> bool:
@@ -60,7 +65,7 @@ def _call(
     name: str, title: str, request: dict[str, Any], server: Literal["stdio", "http"], quick: int, full: int, **more: Any
 ) -> Case:
     """A case of single calls. `quick` and `full` are the numbers of calls per turn."""
-    subjects = SUBJECTS if more.pop("uvloop_matters", False) else MAIN_SUBJECTS
+    subjects = ALL_BRIDGES if more.pop("uvloop_matters", False) else MAIN_SUBJECTS
     return Case(name, title, request, Repeats(15, quick), Repeats(30, full), server, subjects=subjects, **more)
 
 
@@ -112,7 +117,7 @@ def _concurrent_calls() -> list[Case]:
                     Repeats(2 if concurrency == 256 else 3, 1, upstream_rounds=1),
                     Repeats(7, 1, upstream_rounds=2),
                     server,
-                    subjects=SUBJECTS if server == "stdio" else MAIN_SUBJECTS,
+                    subjects=ALL_BRIDGES if server == "stdio" else MAIN_SUBJECTS,
                     at_most={FLOOR: 1.15} if concurrency == 256 else {},
                 )
             )
@@ -129,13 +134,52 @@ def _concurrent_calls() -> list[Case]:
     return cases
 
 
+def _costless() -> list[Case]:
+    """What the client itself costs. Without uvloop, as the SDK in the caller's loop runs."""
+    echo = {"tool": "echo", "arguments": {"text": "hello"}}
+    subjects = (DIRECT, FLOOR, OURS, OURS_ASYNCIO)
+    cases = []
+    for server, single, many in (("stdio", 1.3, 1.2), ("http", 1.15, 1.1)):
+        label = "HTTP" if server == "http" else server
+        server_name: Literal["costless-stdio", "costless-http"] = (
+            "costless-http" if server == "http" else "costless-stdio"
+        )
+        cases += [
+            Case(
+                f"costless-async-{server}", f"one async call that costs the server nothing, {label}",
+                {"case": "call_async", **echo}, Repeats(15, 50), Repeats(40, 100), server_name,
+                subjects=subjects, at_most={DIRECT: single}, judged=OURS_ASYNCIO,
+            ),
+            Case(
+                f"costless-256-async-{server}", f"… 256 of them at once, {label}",
+                {"case": "concurrent_async", **echo, "concurrency": 256}, Repeats(7, 3), Repeats(20, 5), server_name,
+                subjects=subjects, at_most={DIRECT: many}, judged=OURS_ASYNCIO, most_stall=0.03,
+            ),
+        ]  # fmt: skip
+    subjects = (FLOOR, OURS, OURS_ASYNCIO)
+    big = {"tool": "big", "arguments": {"size": 1_000_000}}
+    cases += [
+        Case(
+            "costless-256-threads-stdio", "… 256 sync calls at once, in threads, stdio",
+            {"case": "concurrent", **echo, "concurrency": 256}, Repeats(7, 3), Repeats(20, 5), "costless-stdio",
+            subjects=subjects, at_most={FLOOR: 1.05}, judged=OURS_ASYNCIO,
+        ),
+        Case(
+            "costless-1mb-http", "… 1 MB of text, sync, HTTP", {"case": "call", **big},
+            Repeats(15, 3), Repeats(40, 5), "costless-http",
+            subjects=subjects, at_most={FLOOR: 1.05}, judged=OURS_ASYNCIO,
+        ),
+    ]  # fmt: skip
+    return cases
+
+
 def _connecting() -> list[Case]:
     seconds = f"{SLOW_START} s"
     return [
-        Case("warm-up-1", f"1 server of {seconds}", {"case": "warm_up_one"}, Repeats(3), Repeats(7), "slow", subjects=SUBJECTS),
+        Case("warm-up-1", f"1 server of {seconds}", {"case": "warm_up_one"}, Repeats(3), Repeats(7), "slow", subjects=ALL_BRIDGES),
         Case(
             "warm-up-10", f"{SLOW_SERVERS} servers of {seconds}, together", {"case": "warm_up_many"},
-            Repeats(2, upstream_rounds=1), Repeats(7, upstream_rounds=2), "slow", subjects=SUBJECTS,
+            Repeats(2, upstream_rounds=1), Repeats(7, upstream_rounds=2), "slow", subjects=ALL_BRIDGES,
             at_most={"floor of warm-up-1": 1.5},
         ),
         Case(
@@ -199,5 +243,5 @@ COLD_START = Case(
 )
 
 CASES = [
-    *_single_calls(), *_concurrent_calls(), *_agents(), *_connecting(), *_toolsets(), COLD_START,
+    *_single_calls(), *_concurrent_calls(), *_costless(), *_agents(), *_connecting(), *_toolsets(), COLD_START,
 ]  # fmt: skip

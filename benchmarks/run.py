@@ -29,6 +29,7 @@ from typing import IO, Any
 
 from cases import (
     CASES,
+    DIRECT,
     FLOOR,
     OURS,
     OURS_ASYNCIO,
@@ -46,6 +47,7 @@ ANSWER_WITHIN = 120.0
 """Seconds after which a subject that does not answer is killed. The longest measurement takes about 20."""
 
 WORKERS = {
+    DIRECT: ("ours", ["--subject", "direct"]),
     FLOOR: ("ours", ["--subject", "floor"]),
     OURS: ("ours", ["--subject", "ours"]),
     OURS_ASYNCIO: ("ours", ["--subject", "ours", "--no-uvloop"]),
@@ -124,9 +126,9 @@ class Worker:
 
 
 @contextmanager
-def http_server(environment: dict[str, str], *options: str) -> Iterator[str]:
+def http_server(environment: dict[str, str], *options: str, script: str = "server.py") -> Iterator[str]:
     """Run an HTTP server and yield its URL."""
-    command = [python_of("ours"), BENCHMARKS / "server.py", "--transport", "http", *options]
+    command = [python_of("ours"), BENCHMARKS / script, "--transport", "http", *options]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:
@@ -162,7 +164,7 @@ class Run:
         self._workers = {subject: Worker(subject, self._environments[subject], log) for subject in subjects}
         self._report = report
         self._servers = ExitStack()
-        self._common_url = ""
+        self._common_urls: dict[str, str] = {}
 
     def measure(self, case: Case, repeats: Repeats) -> None:
         """Measure a case with all subjects, in turns."""
@@ -209,9 +211,14 @@ class Run:
         if case.server == "http" and case.connects:
             with http_server(self._environment, *options) as url:
                 yield {"target": {"url": url}}
-        elif case.server == "http":
-            self._common_url = self._common_url or self._servers.enter_context(http_server(self._environment))
-            yield {"target": {"url": self._common_url}}
+        elif case.server in ("http", "costless-http"):
+            if case.server not in self._common_urls:
+                script = "server.py" if case.server == "http" else "costless_server.py"
+                url = self._servers.enter_context(http_server(self._environment, script=script))
+                self._common_urls[case.server] = url
+            yield {"target": {"url": self._common_urls[case.server]}}
+        elif case.server == "costless-stdio":
+            yield {"target": {"command": python, "args": ["-I", "-S", str(BENCHMARKS / "costless_server.py")]}}
         elif case.server == "slow":
             args = ["-I", "-S", str(BENCHMARKS / "slow_server.py"), str(SLOW_START)]
             # Different arguments, because a bridge that shares connections would otherwise start only one server.

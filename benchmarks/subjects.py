@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The subjects of the benchmarks: three ways to call an MCP tool from Haystack.
+The subjects of the benchmarks: ways to call an MCP tool from Haystack.
 
 `HaystackSubject` uses `haystack_integrations.tools.mcp`, which is this package in one environment and mcp-haystack 2.1.1 in
-the other. `FloorSubject` is the minimum: the SDK's client in the event loop of a background thread.
+the other. `FloorSubject` is the minimum for sync callers: the SDK's client in the event loop of a background thread.
+`DirectSubject` is less than any bridge can do: the SDK's client in the caller's own loop, for async calls only.
 """
 
 import asyncio
@@ -169,6 +170,15 @@ class _BackgroundLoop:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
 
+def _sdk_client(target: Target) -> Any:
+    from mcp import Client, StdioServerParameters
+
+    url = target.get("url")
+    server = url or StdioServerParameters(command=target["command"], args=target["args"])
+    # The same protocol revisions as this package, because they cost the server different amounts of time.
+    return Client(server, mode="auto" if url else "legacy")
+
+
 class _ClientSession(Session):
     """A `mcp.Client` that one task of the background loop opens, keeps and closes."""
 
@@ -179,15 +189,9 @@ class _ClientSession(Session):
         self._life = background.submit(self._live())
 
     async def _live(self) -> None:
-        from mcp import Client, StdioServerParameters
-
         self._stop = asyncio.Event()
-        target = self._target
-        url = target.get("url")
-        server = url or StdioServerParameters(command=target["command"], args=target["args"])
         try:
-            # The same protocol revisions as this package, because they cost the server different amounts of time.
-            async with Client(server, mode="auto" if url else "legacy") as self._client:
+            async with _sdk_client(self._target) as self._client:
                 self._listing = (await self._client.list_tools()).tools
                 self._ready.set_result(None)
                 await self._stop.wait()
@@ -263,3 +267,56 @@ class FloorSubject(Subject):
 
     def open_single_tools(self, target: Target, tool_names: list[str]) -> list[Session]:  # noqa: ARG002
         return [self.open(target)]
+
+
+class _DirectSession(Session):
+    """A `mcp.Client` in the loop of the caller."""
+
+    def __init__(self, runner: asyncio.Runner, target: Target) -> None:
+        self._runner = runner
+        runner.run(self._open(target))
+
+    async def _open(self, target: Target) -> None:
+        self._stop = asyncio.Event()
+        ready = asyncio.Event()
+        self._life = asyncio.create_task(self._live(target, ready))
+        waiting = asyncio.create_task(ready.wait())
+        await asyncio.wait({self._life, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if self._life.done():
+            waiting.cancel()
+            await self._life
+
+    async def _live(self, target: Target, ready: asyncio.Event) -> None:
+        async with _sdk_client(target) as self._client:
+            await self._client.list_tools()
+            ready.set()
+            await self._stop.wait()
+
+    def call(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Any]:  # noqa: ARG002
+        message = "the SDK has no sync calls"
+        raise NotSupportedError(message)
+
+    def call_async(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
+        call_tool = self._client.call_tool
+        return lambda: call_tool(tool_name, arguments)
+
+    def tools(self) -> Sequence[Any]:
+        message = "the SDK has no Haystack tools"
+        raise NotSupportedError(message)
+
+    def close(self) -> None:
+        async def close() -> None:
+            self._stop.set()
+            await self._life
+
+        self._runner.run(close())
+
+
+class DirectSubject(FloorSubject):
+    """The bare SDK client in the loop that makes the calls."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+
+    def open(self, target: Target) -> Session:
+        return _DirectSession(self._runner, target)

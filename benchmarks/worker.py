@@ -20,8 +20,9 @@ import os
 import statistics
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any
 
@@ -38,15 +39,19 @@ class Worker:
     def __init__(self, subject_name: str) -> None:
         # Imported here, because --no-uvloop must take effect before any of these imports.
         import psutil
-        from subjects import AinvokeSubject, FloorSubject, HaystackSubject, NotSupportedError
+        from subjects import AinvokeSubject, DirectSubject, FloorSubject, HaystackSubject, NotSupportedError
 
         self.not_supported = NotSupportedError
         self._process = psutil.Process()
-        ours = subject_name == "ours"
-        self._subject = FloorSubject() if subject_name == "floor" else HaystackSubject(ours=ours)
-        self._ainvoke_subject = self._subject if subject_name == "floor" else AinvokeSubject(ours=ours)
         self._open: dict[str, Any] = {}
         self._runner = asyncio.Runner()
+        if subject_name == "direct":
+            self._subject = self._ainvoke_subject = DirectSubject(self._runner)
+        elif subject_name == "floor":
+            self._subject = self._ainvoke_subject = FloorSubject()
+        else:
+            ours = subject_name == "ours"
+            self._subject, self._ainvoke_subject = HaystackSubject(ours=ours), AinvokeSubject(ours=ours)
 
     def answer(self, request: Request) -> Answer:
         """Measure the case of a request."""
@@ -122,19 +127,24 @@ class Worker:
         return {"seconds": statistics.median(times)}
 
     def measure_concurrent_async(self, request: Request) -> Answer:
-        """`concurrency` calls at once in one loop; the median of `n` batches."""
+        """`concurrency` calls at once in one loop: the median of `n` batches, and the longest stall of the loop."""
         call = self._session(request).call_async(request["tool"], request["arguments"])
 
-        async def measure() -> list[float]:
+        async def measure() -> tuple[list[float], float]:
             times = []
+            stalls = []
             for batch in range(request["n"] + 1):
-                begin = perf_counter()
-                await asyncio.gather(*(call() for _ in range(request["concurrency"])))
+                async with _stall_watch() as gaps:
+                    begin = perf_counter()
+                    await asyncio.gather(*(call() for _ in range(request["concurrency"])))
+                    seconds = perf_counter() - begin
                 if batch:
-                    times.append(perf_counter() - begin)
-            return times
+                    times.append(seconds)
+                    stalls.append(max(gaps))
+            return times, statistics.median(stalls)
 
-        return {"seconds": statistics.median(self._runner.run(measure()))}
+        times, stall = self._runner.run(measure())
+        return {"seconds": statistics.median(times), "figures": {"stall": stall}}
 
     def measure_warm_up_one(self, request: Request) -> Answer:
         """Warm up one server."""
@@ -157,21 +167,10 @@ class Worker:
         """Warm up several servers from a running event loop, and measure the longest stall of that loop."""
 
         async def measure() -> tuple[float, float]:
-            tick, gaps = 0.005, [0.0]
-
-            async def watch() -> None:
-                while True:
-                    begin = perf_counter()
-                    await asyncio.sleep(tick)
-                    gaps.append(perf_counter() - begin - tick)
-
-            watcher = asyncio.ensure_future(watch())
-            await asyncio.sleep(2 * tick)
-            begin = perf_counter()
-            sessions = await self._subject.open_many_async(request["targets"])
-            seconds = perf_counter() - begin
-            await asyncio.sleep(2 * tick)
-            watcher.cancel()
+            async with _stall_watch() as gaps:
+                begin = perf_counter()
+                sessions = await self._subject.open_many_async(request["targets"])
+                seconds = perf_counter() - begin
             for session in sessions:
                 await asyncio.to_thread(session.close)
             return seconds, max(gaps)
@@ -254,6 +253,27 @@ class Worker:
         return {"seconds": statistics.median(self._runner.run(measure()))}
 
 
+_TICK = 0.002
+
+
+@asynccontextmanager
+async def _stall_watch() -> AsyncIterator[list[float]]:
+    """Collect how long the running loop keeps a task waiting beyond its time, in seconds."""
+    gaps = [0.0]
+
+    async def watch() -> None:
+        while True:
+            begin = perf_counter()
+            await asyncio.sleep(_TICK)
+            gaps.append(perf_counter() - begin - _TICK)
+
+    watcher = asyncio.ensure_future(watch())
+    await asyncio.sleep(2 * _TICK)
+    yield gaps
+    await asyncio.sleep(2 * _TICK)
+    watcher.cancel()
+
+
 def _check_agent_result(result: dict[str, Any], calls: int) -> None:
     done = [message.tool_call_result for message in result["messages"] if message.tool_call_result]
     if len(done) != calls or any(one.error for one in done):
@@ -264,7 +284,7 @@ def _check_agent_result(result: dict[str, Any], calls: int) -> None:
 def main() -> None:
     """Answer requests until stdin is closed."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--subject", choices=["ours", "upstream", "floor"], required=True)
+    parser.add_argument("--subject", choices=["ours", "upstream", "floor", "direct"], required=True)
     parser.add_argument("--no-uvloop", action="store_true", help="behave as if uvloop were not installed")
     options = parser.parse_args()
     if options.no_uvloop:
