@@ -241,7 +241,18 @@ COLD_START = Case(
     "none",
     at_most={"2.1.1's import": 0.2},
 )
+FIRST_WARM_UP = Case(
+    "first-warm-up",
+    "import, first `await warm_up_async()` of a process",
+    {"case": "first_warm_up"},
+    Repeats(3),
+    Repeats(7),
+    "none",
+    subjects=(OURS, UPSTREAM),
+    most_stall=0.05,
+)
 
 CASES = [
     *_single_calls(), *_concurrent_calls(), *_costless(), *_agents(), *_connecting(), *_toolsets(), COLD_START,
+    FIRST_WARM_UP,
 ]  # fmt: skip

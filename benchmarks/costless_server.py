@@ -40,7 +40,11 @@ def _result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "tools/call":
         arguments = params["arguments"]
         size = arguments.get("size")
-        text = arguments["text"] if size is None else _texts.setdefault(size, ("All work and no play. \u00e4\n" * size)[:size])
+        text = (
+            arguments["text"]
+            if size is None
+            else _texts.setdefault(size, ("All work and no play. \u00e4\n" * size)[:size])
+        )
         return {"content": [{"type": "text", "text": text}], "isError": False, **_MODERN}
     if method == "tools/list":
         return {"tools": _TOOLS, **_MODERN}

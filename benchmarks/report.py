@@ -65,7 +65,9 @@ class Report:
 
     def row(self, case: Case) -> Row:
         """The row of a case, created if necessary."""
-        return self.rows.setdefault(case.name, Row(case.name, case.title, at_most=dict(case.at_most), judged=case.judged))
+        return self.rows.setdefault(
+            case.name, Row(case.name, case.title, at_most=dict(case.at_most), judged=case.judged)
+        )
 
     def figure(self, case: Case, subject: str, name: str, value: float) -> None:
         """Add a figure that a case reports in addition to its time."""

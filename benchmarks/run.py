@@ -139,15 +139,15 @@ def http_server(environment: dict[str, str], *options: str, script: str = "serve
             process.terminate()
 
 
-def measure_cold_start(subject: str, environment: dict[str, str]) -> dict[str, Any]:
-    """Measure a cold start, in a new process."""
+def measure_in_new_process(case: Case, subject: str, environment: dict[str, str]) -> dict[str, Any]:
+    """Measure what happens once in a process."""
     venv, options = WORKERS[subject]
-    command = [python_of(venv), BENCHMARKS / "cold_start.py", *options[:2]]
+    command = [python_of(venv), BENCHMARKS / f"{case.request['case']}.py", *options[:2]]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         raise NoAnswerError(done.stderr)
-    times = json.loads(done.stdout)
-    return {"seconds": times["all"], "figures": {"import": times["import"]}}
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 class Run:
@@ -193,7 +193,7 @@ class Run:
     def _measure_one(self, case: Case, subject: str, request: dict[str, Any]) -> dict[str, Any]:
         try:
             if case.server == "none":
-                return measure_cold_start(subject, self._environments[subject])
+                return measure_in_new_process(case, subject, self._environments[subject])
             return self._workers[subject].ask(request)
         except NoAnswerError as error:
             self._report.row(case).notes[subject] = str(error)

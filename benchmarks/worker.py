@@ -20,11 +20,12 @@ import os
 import statistics
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any
+
+from stall import stall_watch
 
 Answer = dict[str, Any]
 Request = dict[str, Any]
@@ -134,7 +135,7 @@ class Worker:
             times = []
             stalls = []
             for batch in range(request["n"] + 1):
-                async with _stall_watch() as gaps:
+                async with stall_watch() as gaps:
                     begin = perf_counter()
                     await asyncio.gather(*(call() for _ in range(request["concurrency"])))
                     seconds = perf_counter() - begin
@@ -167,7 +168,7 @@ class Worker:
         """Warm up several servers from a running event loop, and measure the longest stall of that loop."""
 
         async def measure() -> tuple[float, float]:
-            async with _stall_watch() as gaps:
+            async with stall_watch() as gaps:
                 begin = perf_counter()
                 sessions = await self._subject.open_many_async(request["targets"])
                 seconds = perf_counter() - begin
@@ -251,27 +252,6 @@ class Worker:
             return times
 
         return {"seconds": statistics.median(self._runner.run(measure()))}
-
-
-_TICK = 0.002
-
-
-@asynccontextmanager
-async def _stall_watch() -> AsyncIterator[list[float]]:
-    """Collect how long the running loop keeps a task waiting beyond its time, in seconds."""
-    gaps = [0.0]
-
-    async def watch() -> None:
-        while True:
-            begin = perf_counter()
-            await asyncio.sleep(_TICK)
-            gaps.append(perf_counter() - begin - _TICK)
-
-    watcher = asyncio.ensure_future(watch())
-    await asyncio.sleep(2 * _TICK)
-    yield gaps
-    await asyncio.sleep(2 * _TICK)
-    watcher.cancel()
 
 
 def _check_agent_result(result: dict[str, Any], calls: int) -> None:

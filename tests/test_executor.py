@@ -9,11 +9,14 @@ The executor by itself: how coroutines are run in its loop, from anywhere, and h
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import ClassVar
 
 import pytest
 
 from haystack_integrations.tools.mcp import AsyncExecutor
+from haystack_integrations.tools.mcp.executor import _Mailbox
 from tests.support.background import in_loop_of_its_own, in_thread, together
 from tests.support.waiting import LIMIT
 
@@ -154,6 +157,53 @@ class TestRunAsync:
         await asyncio.to_thread(executor.shutdown)
         with pytest.raises(RuntimeError, match="shut down"):
             await caller
+
+    async def test_cancelled_before_it_could_start_harms_no_other(self, executor):
+        hold = threading.Event()
+        executor.post(lambda: hold.wait(LIMIT))  # until then, the executor starts nothing
+        given_up = asyncio.create_task(executor.run_async(Sleeper().sleep()))
+        other = asyncio.create_task(executor.run_async(asyncio.sleep(0, "done")))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.sleep(0)
+        hold.set()
+        assert await other == "done"
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+
+    def test_whose_loop_was_closed_meanwhile_harms_no_other(self, executor, caplog):
+        go_on = threading.Event()
+
+        async def answer() -> None:
+            await asyncio.to_thread(go_on.wait, LIMIT)
+
+        loop = asyncio.new_event_loop()
+        waiting = executor.run_async(answer())
+        task = loop.create_task(waiting)
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        go_on.set()
+        executor.shutdown()
+        assert not task.done()
+        assert not caplog.records
+        task._log_destroy_pending = False
+
+    async def test_of_many_callers_wakes_a_loop_once(self):
+        class Loop:
+            woken: ClassVar[list[Callable[[], None]]] = []
+
+            def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
+                self.woken.append(callback)
+
+        mailbox, loop, called = _Mailbox(), Loop(), []
+        for number in range(3):
+            mailbox.post(loop, partial(called.append, number))
+        assert len(loop.woken) == 1
+        loop.woken.pop()()
+        assert called == [0, 1, 2]
+        mailbox.post(loop, partial(called.append, 3))
+        loop.woken.pop()()
+        assert called == [0, 1, 2, 3]
 
 
 class TestCancellationByTheCoroutine:

@@ -11,6 +11,7 @@ _import_structure = {
     "client.base": ["MCPClient"],
     "client.server_info": ["MCPServerInfo"],
     "connection.connection": ["MCPConnection"],
+    "connection.preload": ["preload"],
     "connection.status": ["MCPConnectionStatus"],
     "errors": [
         "MCPConnectionError",
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .client.base import MCPClient as MCPClient
     from .client.server_info import MCPServerInfo as MCPServerInfo
     from .connection.connection import MCPConnection as MCPConnection
+    from .connection.preload import preload as preload
     from .connection.status import MCPConnectionStatus as MCPConnectionStatus
     from .errors import MCPConnectionError as MCPConnectionError
     from .errors import MCPConnectionTimeoutError as MCPConnectionTimeoutError

@@ -7,9 +7,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextvars
 import ctypes
 import os
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, TypeVar
 
@@ -48,6 +51,108 @@ class OperationCancelledError(RuntimeError):
         """
         reason = " because the AsyncExecutor was shut down" if by_shutdown else ""
         super().__init__(f"The operation was cancelled{reason}.")
+
+
+class _Mailbox:
+    """
+    Hands callbacks to an event loop from other threads, and wakes it once for all that wait.
+
+    Waking a loop is a system call, at which the thread gives up the GIL; with two busy threads it then waits up to 5 ms
+    to get it back. A mailbox must not refer to its loop, because it lives as long as the loop does.
+    """
+
+    def __init__(self) -> None:
+        self._callbacks: deque[Callable[[], object]] = deque()
+        self._is_woken = False
+
+    def post(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+        """
+        Have a callback called in the loop.
+
+        :param loop: The loop of this mailbox.
+        :param callback: The callback; it must not raise.
+        :raises RuntimeError: If the loop is closed.
+        """
+        self._callbacks.append(callback)
+        if not self._is_woken:
+            self._is_woken = True
+            try:
+                loop.call_soon_threadsafe(self._empty)
+            except RuntimeError:
+                self._is_woken = False
+                raise
+
+    def _empty(self) -> None:
+        # First of all: whoever posts from now on wakes the loop again.
+        self._is_woken = False
+        for _ in range(len(self._callbacks)):
+            self._callbacks.popleft()()
+
+
+# Those of the callers' loops.
+_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
+
+
+def _mailbox_of(loop: asyncio.AbstractEventLoop) -> _Mailbox:
+    # Only the thread of a loop asks for its mailbox, so no other thread adds it meanwhile.
+    mailbox = _mailboxes.get(loop)
+    if mailbox is None:
+        mailbox = _mailboxes[loop] = _Mailbox()
+    return mailbox
+
+
+class _Operation:
+    """
+    A coroutine on its way through the executor's loop: waiting -> running -> done.
+
+    :param coro: The coroutine.
+    :param loop: The executor's loop.
+    :param done: Called in that loop with the task, once it is done.
+    """
+
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, Any],
+        loop: asyncio.AbstractEventLoop,
+        done: Callable[[asyncio.Task[Any]], object],
+    ) -> None:
+        self._coro = coro
+        self._loop = loop
+        self._done = done
+        self._context = contextvars.copy_context()
+        self._task: asyncio.Task[Any] | None = None
+
+    def start(self) -> None:
+        """
+        Start the coroutine. To be called in the executor's loop.
+        """
+        self._task = self._context.run(self._loop.create_task, self._coro)
+        self._task.add_done_callback(self._done)
+
+    def cancel(self) -> None:
+        """
+        Cancel the coroutine, from any thread. Does nothing if it is done.
+        """
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            pass  # the loop was closed, which cancelled it
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    @property
+    def is_done(self) -> bool:
+        """
+        Whether the coroutine has ended.
+        """
+        return self._task is not None and self._task.done()
+
+
+def _time_out(waiter: asyncio.Future[Any], timeout: float) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError(f"Operation timed out after {timeout} seconds"))
 
 
 class AsyncExecutor:
@@ -105,6 +210,7 @@ class AsyncExecutor:
         # because a finaliser or a signal handler may run meanwhile in the same thread and hand over another one.
         self._handing_over = threading.RLock()
         self._loop = _new_event_loop()
+        self._mailbox = _Mailbox()
         started = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name=THREAD_NAME, daemon=True)
         self._thread.start()
@@ -135,11 +241,16 @@ class AsyncExecutor:
         """
         return threading.current_thread() is self._thread
 
-    def _submit(self, coro: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    def _submit(self, coro: Coroutine[Any, Any, T], done: Callable[[asyncio.Task[T]], object]) -> _Operation:
+        operation = _Operation(coro, self._loop, done)
+        self._hand_over(coro, lambda: self._mailbox.post(self._loop, operation.start))
+        return operation
+
+    def _hand_over(self, coro: Coroutine[Any, Any, Any], submit: Callable[[], T]) -> T:
         if not self._closing:
             with self._handing_over:
                 if not self._closing:
-                    return asyncio.run_coroutine_threadsafe(coro, self._loop)
+                    return submit()
         coro.close()
         msg = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
         raise RuntimeError(msg)
@@ -162,21 +273,33 @@ class AsyncExecutor:
                 "(ainvoke, warm_up_async, close_async, or AsyncExecutor.run_async)."
             )
             raise RuntimeError(msg)
-        future = self._submit(coro)
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        operation = self._submit(coro, lambda task: self._settle(future, task))
         try:
             return future.result(timeout)
-        except concurrent.futures.CancelledError:
-            raise OperationCancelledError(by_shutdown=self._closing) from None
         except TimeoutError:
             if future.done():  # the coroutine's own TimeoutError, or a result that arrived just now
                 return future.result()
-            future.cancel()
+            operation.cancel()
             msg = f"Operation timed out after {timeout} seconds"
             raise TimeoutError(msg) from None
         except BaseException:
-            # After e.g. a KeyboardInterrupt nobody waits any more. Cancelling a finished future has no effect.
-            future.cancel()
+            # After e.g. a KeyboardInterrupt nobody waits any more. Cancelling a finished operation has no effect.
+            operation.cancel()
             raise
+
+    def _settle(self, future: asyncio.Future[T] | concurrent.futures.Future[T], task: asyncio.Task[T]) -> None:
+        """
+        Give whoever waits what became of a task.
+        """
+        if future.done():  # nobody waits any more
+            return
+        if task.cancelled():
+            future.set_exception(OperationCancelledError(by_shutdown=self._closing))
+        elif (error := task.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(task.result())
 
     async def run_async(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """
@@ -191,7 +314,7 @@ class AsyncExecutor:
         :raises RuntimeError: After `shutdown`, or outside of an asyncio event loop. The coroutine did not start.
         """
         try:
-            asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()
         except RuntimeError:
             coro.close()
             msg = (
@@ -202,27 +325,29 @@ class AsyncExecutor:
         if self.in_loop_thread():
             async with asyncio.timeout(timeout):
                 return await coro
-        future = self._submit(coro)
-        waiter = asyncio.wrap_future(future)
-        timed_out: list[bool] = []
+        mailbox = _mailbox_of(loop)
+        waiter: asyncio.Future[T] = loop.create_future()
+
+        def done(task: asyncio.Task[T]) -> None:
+            if not task.cancelled():
+                task.exception()  # for asyncio, it is retrieved now, even if nobody waits for it any more
+            try:
+                mailbox.post(loop, lambda: self._settle(waiter, task))
+            except RuntimeError:
+                pass  # the caller's loop was closed
+
+        operation = self._submit(coro, done)
         timer = None
         if timeout is not None:
             # Every call comes through here, and asyncio.timeout() costs 10 µs more than a timer.
-            timer = waiter.get_loop().call_later(timeout, lambda: timed_out.append(waiter.cancel()))
+            timer = loop.call_later(timeout, _time_out, waiter, timeout)
         try:
             return await waiter
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if caller is not None and caller.cancelling():
-                raise
-            if any(timed_out):
-                msg = f"Operation timed out after {timeout} seconds"
-                raise TimeoutError(msg) from None
-            # The caller itself was not cancelled: a bare CancelledError would end its whole run.
-            raise OperationCancelledError(by_shutdown=self._closing) from None
         finally:
             if timer is not None:
                 timer.cancel()
+            if not operation.is_done:
+                operation.cancel()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """
@@ -252,7 +377,8 @@ class AsyncExecutor:
         async def background() -> Any:
             return await coro_factory(stop_event)
 
-        return self._submit(background()), stop_event
+        coro = background()
+        return self._hand_over(coro, lambda: asyncio.run_coroutine_threadsafe(coro, self._loop)), stop_event
 
     def post(self, callback: Callable[[], Any]) -> bool:
         """

@@ -14,6 +14,7 @@ from haystack import logging
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.pool import pool
+from haystack_integrations.tools.mcp.connection.preload import preloaded
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import (
@@ -153,8 +154,14 @@ class MCPConnection(ContextManaged):
         return executor.run(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
 
     async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        executor = AsyncExecutor.get_instance()
+        executor = await self._executor_async()
         return await executor.run_async(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+
+    async def _executor_async(self) -> AsyncExecutor:
+        executor = AsyncExecutor.get_instance()
+        if self._supervisor is None:  # making the first of a process imports the SDK
+            await executor.run_async(preloaded())
+        return executor
 
     async def _opened_tools(self, supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
         session = await supervisor.ready_session(self.connection_timeout)
@@ -239,7 +246,7 @@ class MCPConnection(ContextManaged):
         Do the same as `call_tool` without blocking the event loop.
         """
         try:
-            executor = AsyncExecutor.get_instance()
+            executor = await self._executor_async()
             timeout = self.connection_timeout + self.invocation_timeout + _BLOCKED_LOOP_GRACE
             return await executor.run_async(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
         except MCPInvocationError:

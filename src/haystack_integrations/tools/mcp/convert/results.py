@@ -51,6 +51,8 @@ class StateResult(dict[str, Any]):
         super().__init__(values)
         self.envelope = envelope
         self.visible = visible
+        # The envelope as it was parsed for the values, so that a large result is not parsed again for the model.
+        self.parsed: dict[str, Any] | None = None
 
     def get(self, key: str, default: Any = None) -> Any:
         """
@@ -61,7 +63,7 @@ class StateResult(dict[str, Any]):
         :returns: The value; the text of the result for a missing key that is visible to the model.
         """
         if key in self.visible and key not in self:
-            return model_text(self.envelope)
+            return model_text(self)
         return super().get(key, default)
 
 
@@ -79,9 +81,10 @@ def state_result(envelope: str, visible: Collection[str] = ()) -> StateResult:
     :returns: The dict with its envelope.
     """
     parsed = _parse_envelope(envelope)
-    if parsed is None:
-        parsed = {"content": [{"type": "text", "text": envelope}]}
-    return StateResult(_state_values(parsed), envelope=envelope, visible=visible)
+    values = _state_values(parsed or {"content": [{"type": "text", "text": envelope}]})
+    result = StateResult(values, envelope=envelope, visible=visible)
+    result.parsed = parsed
+    return result
 
 
 def model_text(result: Any) -> str:
@@ -173,6 +176,8 @@ def result_handler(result_format: str) -> Callable[[Any], Any]:
 
 def _parse_envelope(result: Any) -> dict[str, Any] | None:
     if isinstance(result, StateResult):
+        if result.parsed is not None:
+            return result.parsed
         result = result.envelope
     parsed = _json_object(result) if isinstance(result, str) else result
     return parsed if isinstance(parsed, dict) and len(_ENVELOPE_KEYS & parsed.keys()) > 1 else None

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 import httpx2
@@ -127,6 +128,17 @@ class WatchedHttpClient(httpx2.AsyncClient):
         self._cancellations: set[asyncio.Task[None]] = set()
         self._has_streamed = False
 
+    def build_request(self, method: str, url: httpx2.URL | str, **kwargs: Any) -> httpx2.Request:
+        """
+        Build a request.
+
+        :param method: As in httpx2.
+        :param url: As in httpx2.
+        :param kwargs: As in httpx2.
+        :returns: The request.
+        """
+        return super().build_request(method, _parsed(url), **kwargs)
+
     async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
         """
         Send a request.
@@ -245,6 +257,12 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if verdict.session is not SessionFate.ALIVE:
             # Pending calls will get the same response; ending the session now would leave their fate unknown.
             self._lose_session(outcome.fault or "the server seems to have lost the session", SessionState.DRAINING)
+
+
+@lru_cache(maxsize=128)
+def _parsed(url: httpx2.URL | str) -> httpx2.URL:
+    # The SDK gives the same text with every message, and parsing it takes longer than all that this package does.
+    return httpx2.URL(url)
 
 
 def _set_timeout(request: httpx2.Request, timeout: float) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -63,6 +64,7 @@ class StdioClient(SDKClient):
         self.env = env
         self.cwd = cwd
         self._process: ServerProcess | None = None
+        self._was_just_alive = False
         self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd)
 
     def _server_info(self) -> MCPServerInfo:
@@ -88,7 +90,18 @@ class StdioClient(SDKClient):
             self._process.end_children(at_once=True)
 
     def _has_died(self) -> bool:
-        return self._process is not None and self._process.has_exited()
+        # Once for all calls of an iteration of the loop: asking the system gives up the GIL, which with a busy caller
+        # takes up to 5 ms to get back.
+        if self._process is None or self._was_just_alive:
+            return False
+        if self._process.has_exited():
+            return True
+        self._was_just_alive = True
+        asyncio.get_running_loop().call_soon(self._look_again)
+        return False
+
+    def _look_again(self) -> None:
+        self._was_just_alive = False
 
     async def _post_mortem(self) -> str | None:
         if self._process is None:

@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Imports what a connection needs, most of all the MCP SDK, in a thread of its own.
+
+The import takes more than half a second. In the thread of an event loop it would stop all that the loop does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import importlib
+import os
+import threading
+
+_MODULES = (
+    "haystack_integrations.tools.mcp.connection.supervisor",
+    "haystack_integrations.tools.mcp.transports.http.client",
+    "haystack_integrations.tools.mcp.transports.in_process.client",
+    "haystack_integrations.tools.mcp.transports.stdio.client",
+)
+
+
+class _Preload:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._done: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def begin(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                # A daemon, so that a program may end meanwhile.
+                self._thread = threading.Thread(target=self._import, name="mcp-haystack-preload", daemon=True)
+                self._thread.start()
+
+    def _import(self) -> None:
+        try:
+            for module in _MODULES:
+                importlib.import_module(module)
+        except ImportError:
+            pass  # whoever uses a connection imports it again, and gets the error
+        finally:
+            self._done.set_result(None)
+
+    async def wait(self) -> None:
+        if not self._done.done():
+            self.begin()
+            # Shielded, because a caller that is cancelled would cancel the future of all.
+            await asyncio.shield(asyncio.wrap_future(self._done))
+
+    def finish_before_fork(self) -> None:
+        # The child would have modules that are imported by half, and their locks for ever.
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+
+_preload = _Preload()
+
+
+def preload() -> None:
+    """
+    Begin to import what a connection needs, in a background thread, and return at once.
+
+    Without it, the import, which takes more than half a second, begins with the first connection. Call it when the
+    program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
+    of the import.
+    """
+    _preload.begin()
+
+
+async def preloaded() -> None:
+    """
+    Wait for the import without blocking the event loop; begin it if nobody has.
+    """
+    await _preload.wait()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_preload.finish_before_fork)

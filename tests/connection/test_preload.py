@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The import of the MCP SDK: not in the thread of an event loop, in the background if one wishes, and whole after a fork.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conftest import StdioServerFactory
+from tests.support.scripts import SOURCE
+
+# The scripts of `conftest.py` import all names, and the SDK with them.
+PREAMBLE = """
+import asyncio, json, os, sys, threading
+from haystack_integrations.tools.mcp import MCPTool, StdioServerInfo, preload
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mcp":
+            importing_threads.append(threading.current_thread().name)
+
+importing_threads = []
+sys.meta_path.insert(0, Watch())
+
+def report(**facts):
+    os.write(1, (json.dumps(facts) + "\\n").encode())
+
+server_info = StdioServerInfo(sys.argv[1], json.loads(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def run(stdio_server: StdioServerFactory) -> Callable[[str], list[dict[str, Any]]]:
+    server = stdio_server()
+
+    def run(script: str) -> list[dict[str, Any]]:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", PREAMBLE + textwrap.dedent(script), server.command]
+            + [json.dumps(server.args)],
+            env={**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        server.wait_until_gone()
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+@pytest.mark.parametrize("first_use", ["warm_up_async", "invoke_async"])
+def test_the_first_use_from_an_event_loop_imports_the_sdk_in_another_thread(run, first_use):
+    (facts,) = run(
+        f"""
+        async def main():
+            tool = MCPTool("pid", server_info)
+            await tool.{first_use}()
+            await tool.close_async()
+
+        asyncio.run(main())
+        report(threads=importing_threads)
+        """
+    )
+    assert facts["threads"] == ["mcp-haystack-preload"]
+
+
+def test_preload_imports_the_sdk_once_in_the_background(run):
+    (facts,) = run(
+        """
+        preload()
+        preload()
+        tool = MCPTool("pid", server_info)
+        asyncio.run(tool.warm_up_async())
+        tool.close()
+        preload()
+        report(threads=importing_threads, left=[thread.name for thread in threading.enumerate()])
+        """
+    )
+    assert facts["threads"] == ["mcp-haystack-preload"]
+    assert "mcp-haystack-preload" not in facts["left"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+def test_a_fork_waits_for_the_import_so_that_the_child_has_it_whole(run):
+    reports = run(
+        """
+        preload()
+        child = os.fork()
+        whole = "haystack_integrations.tools.mcp.transports.stdio.client" in sys.modules
+        tool = MCPTool("pid", server_info)
+        report(whole=whole, called=bool(tool.invoke()))
+        tool.close()
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+        """
+    )
+    assert reports == [{"whole": True, "called": True}] * 2
+
+
+def test_a_program_may_end_during_the_import(run):
+    assert run("preload()") == []
+
+
+def test_an_sdk_that_cannot_be_imported_is_the_error_of_who_needs_it(run):
+    (facts,) = run(
+        """
+        sys.modules["mcp"] = None
+        preload()
+        try:
+            asyncio.run(MCPTool("pid", server_info).warm_up_async())
+        except ImportError as error:
+            report(said=str(error))
+        """
+    )
+    assert "mcp" in facts["said"]
