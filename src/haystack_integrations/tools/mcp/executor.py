@@ -328,13 +328,17 @@ class AsyncExecutor:
         mailbox = _mailbox_of(loop)
         waiter: asyncio.Future[T] = loop.create_future()
 
-        def done(task: asyncio.Task[T]) -> None:
-            if not task.cancelled():
-                task.exception()  # for asyncio, it is retrieved now, even if nobody waits for it any more
+        def deliver(task: asyncio.Task[T]) -> None:
             try:
                 mailbox.post(loop, lambda: self._settle(waiter, task))
             except RuntimeError:
                 pass  # the caller's loop was closed
+
+        def done(task: asyncio.Task[T]) -> None:
+            if not task.cancelled():
+                task.exception()  # for asyncio, it is retrieved now, even if nobody waits for it any more
+            # In the next iteration, so that what ends in this one goes along.
+            self._loop.call_soon(deliver, task)
 
         operation = self._submit(coro, done)
         timer = None
