@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.test_readme import OpenAIStandIn
+from tests.support.openai_stand_in import OpenAIStandIn
 from tests.support.executors import HAS_TOOL_INVOKER
 
 ROOT = Path(__file__).parents[2]
