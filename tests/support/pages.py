@@ -128,6 +128,10 @@ class Page:
         return [block for block in self.blocks if block.language == "python" and not block.file]
 
     @property
+    def is_about_haystack(self) -> bool:
+        return any(re.search(r"^from haystack[. ]", block.code, re.MULTILINE) for block in self.blocks)
+
+    @property
     def anchors(self) -> set[str]:
         headings = re.findall(r"^#+ (.+)$", self.prose, re.MULTILINE)
         return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -135,7 +139,7 @@ class Page:
     @property
     def sections(self) -> dict[str, str]:
         """The text below each heading of the second level."""
-        heading, *rest = re.split(r"^## (.+)$", self.text, flags=re.MULTILINE)
+        _heading, *rest = re.split(r"^## (.+)$", self.text, flags=re.MULTILINE)
         return dict(zip(rest[::2], rest[1::2], strict=True))
 
     def save_files(self, folder: Path) -> None:
