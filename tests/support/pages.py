@@ -61,7 +61,7 @@ class Block:
 
     @property
     def runs_until_stopped(self) -> bool:
-        return re.search(r"^# stop (it|each) with Ctrl\+C$", self.code, re.MULTILINE) is not None
+        return re.search(r"^# stop it with Ctrl\+C$", self.code, re.MULTILINE) is not None
 
     @property
     def commands(self) -> list[str]:
