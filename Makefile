@@ -18,6 +18,8 @@ COVERAGE_FLOOR ?= 95
 DEMO := .venv
 HAYSTACK2 := .venv-haystack2
 HAYSTACK3 := .venv-haystack3
+# Where an environment has its programs.
+BIN := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 
 export HAYSTACK_TELEMETRY_ENABLED := False
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -44,10 +46,10 @@ define environment
 	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 with venv and pip was found. Install one, or name it: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@echo "Setting up $(1) with $(PYTHON)"
 	@"$(PYTHON)" -m venv --clear $(1)
-	@$(1)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	@{ $(1)/bin/python -m pip install --quiet uv \
-		&& $(1)/bin/python -m uv pip install --quiet --python $(1)/bin/python --editable . $(2); } \
-		|| $(1)/bin/python -m pip install --quiet --editable . $(2)
+	@$(1)/$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@{ $(1)/$(BIN)/python -m pip install --quiet uv \
+		&& $(1)/$(BIN)/python -m uv pip install --quiet --python $(1)/$(BIN)/python --editable . $(2); } \
+		|| $(1)/$(BIN)/python -m pip install --quiet --editable . $(2)
 	@touch $@
 endef
 
@@ -63,36 +65,36 @@ $(HAYSTACK3)/.ready: pyproject.toml
 setup: $(HAYSTACK2)/.ready $(HAYSTACK3)/.ready
 
 demo: $(DEMO)/.ready
-	$(DEMO)/bin/python examples/demo.py --server $(SERVER)
+	$(DEMO)/$(BIN)/python examples/demo.py --server $(SERVER)
 
 test: test-haystack2 test-haystack3
 
 test-haystack2: $(HAYSTACK2)/.ready
-	COVERAGE_FILE=.coverage.haystack2 $(HAYSTACK2)/bin/python -m pytest $(PYTEST_ARGS) $(HAYSTACK2_TESTS)
+	COVERAGE_FILE=.coverage.haystack2 $(HAYSTACK2)/$(BIN)/python -m pytest $(PYTEST_ARGS) $(HAYSTACK2_TESTS)
 
 test-haystack3: $(HAYSTACK3)/.ready
-	COVERAGE_FILE=.coverage.haystack3 $(HAYSTACK3)/bin/python -m pytest $(PYTEST_ARGS)
+	COVERAGE_FILE=.coverage.haystack3 $(HAYSTACK3)/$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(HAYSTACK3)/.ready
-	$(HAYSTACK3)/bin/ruff check .
-	$(HAYSTACK3)/bin/ruff format --check .
-	cd src && ../$(HAYSTACK3)/bin/lint-imports --no-cache --config ../pyproject.toml
+	$(HAYSTACK3)/$(BIN)/ruff check .
+	$(HAYSTACK3)/$(BIN)/ruff format --check .
+	cd src && ../$(HAYSTACK3)/$(BIN)/lint-imports --no-cache --config ../pyproject.toml
 
 format: $(HAYSTACK3)/.ready
-	$(HAYSTACK3)/bin/ruff check --fix .
-	$(HAYSTACK3)/bin/ruff format .
+	$(HAYSTACK3)/$(BIN)/ruff check --fix .
+	$(HAYSTACK3)/$(BIN)/ruff format .
 
 types: setup
-	$(HAYSTACK2)/bin/mypy --cache-dir .mypy_cache/haystack2 -p haystack_integrations.tools.mcp
-	$(HAYSTACK3)/bin/mypy --cache-dir .mypy_cache/haystack3 -p haystack_integrations.tools.mcp
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(HAYSTACK3)/bin/pyright
+	$(HAYSTACK2)/$(BIN)/mypy --cache-dir .mypy_cache/haystack2 -p haystack_integrations.tools.mcp
+	$(HAYSTACK3)/$(BIN)/mypy --cache-dir .mypy_cache/haystack3 -p haystack_integrations.tools.mcp
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(HAYSTACK3)/$(BIN)/pyright
 
 # An example that needs the other major says so and ends well.
 examples: setup
 	@for environment in $(HAYSTACK2) $(HAYSTACK3); do \
 		for example in examples/*.py; do \
 			echo "== $$environment $$example"; \
-			$$environment/bin/python "$$example" || exit 1; \
+			$$environment/$(BIN)/python "$$example" || exit 1; \
 		done; \
 	done
 
@@ -100,12 +102,12 @@ coverage: override PYTEST_ARGS += --cov --cov-report=
 coverage: test coverage-report
 
 coverage-report:
-	$(HAYSTACK3)/bin/coverage combine --keep --data-file .coverage .coverage.haystack2 .coverage.haystack3
-	$(HAYSTACK3)/bin/coverage report --data-file .coverage --fail-under $(COVERAGE_FLOOR)
+	$(HAYSTACK3)/$(BIN)/coverage combine --keep --data-file .coverage .coverage.haystack2 .coverage.haystack3
+	$(HAYSTACK3)/$(BIN)/coverage report --data-file .coverage --fail-under $(COVERAGE_FLOOR)
 
 # The benchmarks build what they compare with.
 bench: $(HAYSTACK3)/.ready
-	$(HAYSTACK3)/bin/python benchmarks/run.py $(BENCH_ARGS)
+	$(HAYSTACK3)/$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 clean:
 	rm -rf $(DEMO) $(HAYSTACK2) $(HAYSTACK3) .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.test_readme import OpenAIStandIn
 from tests.support.executors import HAS_TOOL_INVOKER
+from tests.support.openai_stand_in import OpenAIStandIn
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

@@ -1,0 +1,328 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What README.md and docs/ show is what happens: their blocks run, against real servers, and their links lead somewhere.
+
+The blocks of a guide run in order and in one namespace, like the cells of a notebook; each block of the README runs on
+its own. A block that needs OpenAI talks to a stand-in on this machine: Haystack's chat generator is the real one, and
+only the model is missing.
+"""
+
+import ast
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+import types
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import haystack_integrations.tools.mcp as package
+from examples.servers.running import calculator_over
+from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    MCPConnection,
+    MCPConnectionStatus,
+    MCPTool,
+    MCPToolset,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from tests.support.openai_stand_in import OpenAIStandIn
+from tests.support.pages import BLOCKS, HAYSTACK, NOT_IN_THE_TEST_ENVIRONMENT, PAGES, README, ROOT, Block, Page
+from tests.support.waiting import LIMIT, wait_until
+
+# Where the other major would do the same, once is enough.
+on_one_major = pytest.mark.skipif(HAYSTACK != "Haystack 3", reason="runs on Haystack 3")
+
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+SHELL = [block for block in BLOCKS if block.language == "shell"]
+INSTALL = README.blocks[0]
+REFERENCE = next(page for page in PAGES if page.name == "docs/reference.md")
+PUBLIC_NAMES = {name for names in package._import_structure.values() for name in names}
+
+# What pages show, and the transport of the server that is really there.
+URLS = {"http://127.0.0.1:8000/mcp": "http", "http://127.0.0.1:8001/sse": "sse"}
+
+# What to ask the servers of pages, and what their answer contains.
+ANSWERS = {"docs/prefork.md": ("/add?a=5&b=3", "sum", 8), "docs/fastapi.md": ("/health", "state", "ready")}
+
+SERVERS = [
+    (block, command)
+    for block in SHELL
+    if block.runs_until_stopped and not block.needs & NOT_IN_THE_TEST_ENVIRONMENT
+    for command in block.commands
+]
+
+
+def block_id(value: Any) -> str:
+    return value.id if isinstance(value, Block) else value.name if isinstance(value, Page) else value[:40]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """
+    A folder like the one a reader is in: it has `examples`, and `python` is this Python with this package.
+    """
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    python_path = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(python_path))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def assert_printed(expected: list[str], output: str) -> None:
+    lines = iter(output.splitlines())
+    for line in expected:
+        assert line in lines, f"{line!r} is missing, or out of order, in:\n{output}"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.cells and (HAYSTACK == "Haystack 3" or page.is_about_haystack)],
+    ids=block_id,
+)
+def test_the_python_blocks_of_a_page_run_and_print_what_they_say(
+    page: Page, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page.save_files(checkout)
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    cells = [cell for cell in page.cells if cell.runs_here]
+
+    async def run_in_order(stand_in: OpenAIStandIn, urls: dict[str, str]) -> None:
+        for cell in cells:
+            stand_in.calls, stand_in.results = cell.calls, []
+            if page is README:
+                module.__dict__.clear()
+            running = eval(cell.compile(urls), module.__dict__)  # noqa: S307
+            if running is not None:
+                await running
+            assert len(stand_in.results) == len(cell.calls)
+            assert "Failed" not in "".join(stand_in.results)
+            assert_printed(cell.printed, capsys.readouterr().out)
+
+    with OpenAIStandIn([]) as stand_in, ExitStack() as servers:
+        if any("OPENAI_API_KEY" in block.needs for block in page.blocks):
+            for name, value in stand_in.environment.items():
+                monkeypatch.setenv(name, value)
+        shown = {url for cell in cells for url in URLS if url in cell.code}
+        running = run_in_order(stand_in, {url: servers.enter_context(calculator_over(URLS[url])) for url in shown})
+        if any(cell.awaits for cell in cells):
+            asyncio.run(running)
+        else:
+            # Without an event loop, which `asyncio.run` in a block would not like.
+            with pytest.raises(StopIteration):
+                running.send(None)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=block_id)
+def test_a_python_block_compiles_and_imports_what_exists(block: Block) -> None:
+    assert block.compile()
+    for statement in ast.walk(ast.parse(block.code)):
+        module = statement.module if isinstance(statement, ast.ImportFrom) else None
+        if module and module.startswith("haystack") and "Haystack 2.31" not in block.needs:
+            for alias in statement.names:
+                assert hasattr(importlib.import_module(module), alias.name)
+
+
+@on_one_major
+@pytest.mark.parametrize("block", SHELL, ids=block_id)
+def test_a_shell_block_is_right(block: Block, checkout: Path) -> None:
+    subprocess.run(["bash", "-n"], input=block.code, text=True, check=True)
+    if all(command.startswith("make ") for command in block.commands):
+        makefile = (ROOT / "Makefile").read_text()
+        targets = [word for command in block.commands for word in command.split()[1:] if "=" not in word]
+        assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+    elif not (block is INSTALL or block.runs_until_stopped or block.needs & NOT_IN_THE_TEST_ENVIRONMENT):
+        next(page for page in PAGES if page.name == block.page).save_files(checkout)
+        script = ["bash", "-euc", block.code]
+        ran = subprocess.run(script, cwd=checkout, capture_output=True, text=True, timeout=60, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert_printed(block.printed, ran.stdout)
+
+
+@on_one_major
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl+C is a signal here")
+@pytest.mark.parametrize(("block", "command"), SERVERS, ids=block_id)
+def test_a_server_of_a_guide_starts_answers_and_stops(
+    block: Block, command: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next(page for page in PAGES if page.name == block.page).save_files(checkout)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    log = checkout / "log.txt"
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")  # no model is asked here
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            ["bash", "-c", "exec " + re.sub(r"\b800\d\b", str(port), command)],
+            cwd=checkout,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+
+        def is_open() -> bool:
+            assert server.poll() is None, log.read_text()
+            with socket.socket() as client:
+                return client.connect_ex(("127.0.0.1", port)) == 0
+
+        wait_until(is_open, log.read_text)
+        if block.page in ANSWERS:
+            path, key, value = ANSWERS[block.page]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT) as response:
+                assert json.load(response)[key] == value
+    finally:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(LIMIT)
+        finally:
+            server.kill()
+
+
+@on_one_major
+@pytest.mark.integration
+def test_the_readme_installs_the_package_and_its_first_examples_work(tmp_path: Path) -> None:
+    # As a newcomer does it: a fresh copy of the checkout, a fresh environment, and the blocks as they stand.
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    README.save_files(tmp_path)
+    examples = [cell for cell in README.cells if not cell.needs]
+    for number, example in enumerate(examples):
+        (tmp_path / f"{number}.py").write_text(example.code)
+    inherited = {"HOME", "PATH", "LANG", "TMPDIR", "SSL_CERT_FILE"}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in inherited or name.upper().endswith("_PROXY") or name.startswith("PIP_")
+    }
+
+    script = "\n".join([INSTALL.code, *(f"python {number}.py" for number in range(len(examples)))])
+    ran = subprocess.run(
+        ["bash", "-euc", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert_printed([line for example in examples for line in example.printed], ran.stdout)
+    assert '"structuredContent":{"result":8}' in ran.stdout
+
+
+def test_the_first_example_is_on_the_first_screen() -> None:
+    assert README.cells[0].line < 25
+
+
+def test_every_block_says_its_language() -> None:
+    assert {block.language for block in BLOCKS} == {"python", "yaml", "shell"}
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.file or block.language == "yaml"], ids=block_id)
+def test_every_file_is_used_by_another_block_of_its_page(block: Block) -> None:
+    assert block.file
+    name = Path(block.file).stem if block.language == "python" else block.file
+    others = [other.code for other in BLOCKS if other.page == block.page and other != block]
+    assert any(re.search(rf"\b{name}\b", code) for code in others) or block.needs & NOT_IN_THE_TEST_ENVIRONMENT
+
+
+@pytest.mark.parametrize("page", [*PAGES, Page("CHANGELOG.md")], ids=block_id)
+def test_links_lead_somewhere(page: Page) -> None:
+    missing = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.prose):
+        path, _, anchor = target.partition("#")
+        if not target.startswith("https://"):
+            linked = ((ROOT / page.name).parent / path).resolve() if path else ROOT / page.name
+            if not linked.exists() or (anchor and anchor not in Page(str(linked.relative_to(ROOT))).anchors):
+                missing.append(target)
+    assert missing == []
+
+
+def test_the_readme_leads_to_every_page_and_every_example_is_listed() -> None:
+    assert {page.name for page in PAGES} - {README.name} == set(re.findall(r"\]\((docs/[\w-]+\.md)\)", README.text))
+    examples = {path.name for path in (ROOT / "examples").glob("*.py")} - {"scripted_chat.py"}
+    listed = re.findall(r"\]\(\.\./examples/(\w+\.py)\)", (ROOT / "docs/development.md").read_text())
+    assert examples == set(listed)
+
+
+def test_extras_that_pages_name_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {extra for page in PAGES for extra in re.findall(r'pip install "(?:\.|mcp-haystack)\[(\w+)\]', page.text)}
+    assert named
+    assert named <= set(project["optional-dependencies"])
+
+
+def test_the_reference_has_every_public_name() -> None:
+    assert {name for name in PUBLIC_NAMES if f"`{name}`" not in REFERENCE.text} == set()
+
+
+@pytest.mark.parametrize(
+    "public",
+    [
+        AsyncExecutor,
+        MCPConnection,
+        MCPConnectionStatus,
+        MCPTool,
+        MCPToolset,
+        SSEServerInfo,
+        StdioServerInfo,
+        StreamableHttpServerInfo,
+    ],
+    ids=lambda public: public.__name__,
+)
+def test_the_reference_has_every_parameter_and_method(public: type) -> None:
+    section = next(text for heading, text in REFERENCE.sections.items() if f"`{public.__name__}`" in heading)
+    parameters = set(inspect.signature(public).parameters)
+    methods = {
+        name
+        for base in public.__mro__
+        if base.__module__.startswith(package.__name__)
+        for name, value in vars(base).items()
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, (classmethod, property)))
+    }
+    # What all server infos have, and the parameters that are attributes, too.
+    everywhere = {"to_dict", "from_dict", "describe", "create_client"}
+    names = {name for name in parameters | methods - everywhere if not re.search(rf"`(\w+\.)?{name}\b", section)}
+    assert names == set()
+
+
+def test_the_api_reference_of_haystack_is_made_from_every_module_with_public_names() -> None:
+    config = yaml.safe_load((ROOT / "pydoc/config_docusaurus.yml").read_text())
+    [loader] = config["loaders"]
+    assert set(loader["modules"]) == {f"{package.__name__}.{module}" for module in package._import_structure}
+
+
+def test_the_workflow_uses_make_targets_that_exist() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]
+    commands = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    targets = set(re.findall(r"^make (\w+)", commands, re.MULTILINE))
+    assert targets == {"coverage", "demo", "lint", "test", "types"}
+    assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in targets)
