@@ -134,6 +134,10 @@ class SDKClient(MCPClient):
         """Say what to do about a failed connect."""
         return None
 
+    def _combine(self, what: str, advice: str | None) -> str:
+        """Say what went wrong with a connect and what to do about it, each thing once."""
+        return f"{with_full_stop(what)} {advice}" if advice else with_full_stop(what)
+
     def _counts_calls(self) -> bool:
         """Tell whether the transport notes which calls were sent."""
         return True
@@ -191,8 +195,7 @@ class SDKClient(MCPClient):
         if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
         self._failure = what
-        advice = await self._advice()
-        msg = f"Failed to connect to {self._describe()}: {with_full_stop(what)}{f' {advice}' if advice else ''}"
+        msg = f"Failed to connect to {self._describe()}: {self._combine(what, await self._advice())}"
         return MCPConnectionError(
             msg,
             server_info=self._server_info(),

@@ -48,6 +48,13 @@ class SessionOwner(Protocol):
         :param reason: Why.
         """
 
+    def session_closed(self, session: Session) -> None:
+        """
+        Take note that an open session was closed on purpose.
+
+        :param session: The session.
+        """
+
 
 class Session:
     """
@@ -71,7 +78,8 @@ class Session:
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._was_open = False
+        # When it was opened, in the seconds of its loop.
+        self.opened_at: float | None = None
         self.tools: list[types.Tool] = []
         self.details = ServerDetails()
         self._life = client.life = SessionLife(self._lost)
@@ -116,7 +124,7 @@ class Session:
             self.tools = await self._client.connect()
             self.details = self._client.details()
             self._life.opened()
-            self._was_open = True
+            self.opened_at = asyncio.get_running_loop().time()
             if not opened.done():
                 opened.set_result(None)
             await self._life.over.wait()
@@ -141,6 +149,8 @@ class Session:
             try:
                 await self._close_client()
                 self._life.end("the transport was cancelled")  # if nobody knows better
+                if self.opened_at is not None and self._life.state is SessionState.CLOSED:
+                    self._owner.session_closed(self)
             finally:
                 await abandoning
 
@@ -164,7 +174,7 @@ class Session:
             task.cancel()
 
     def _lost(self, reason: str) -> None:
-        if self._was_open:
+        if self.opened_at is not None:
             self._owner.session_lost(self, reason)
         if self._life.state is SessionState.DRAINING and not self._calls:
             self._life.end()

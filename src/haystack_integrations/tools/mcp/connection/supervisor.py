@@ -169,7 +169,26 @@ class Supervisor:
         if self.session is session:
             self.session = None
         self.last_error = reason
-        logger.warning("Lost the session with {server}: {reason}", server=self.description, reason=reason)
+        logger.warning(
+            "Lost the session with {server} after {seconds:.1f} s: {reason}",
+            server=self.description,
+            transport=self.server_info._transport,
+            seconds=_age(session),
+            reason=reason,
+        )
+
+    def session_closed(self, session: Session) -> None:
+        """
+        Note that an open session was closed on purpose.
+
+        :param session: The session.
+        """
+        logger.info(
+            "Closed the session with {server} after {seconds:.1f} s",
+            server=self.description,
+            transport=self.server_info._transport,
+            seconds=_age(session),
+        )
 
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
@@ -232,10 +251,11 @@ class Supervisor:
                 self.last_error = self._last_attempt = str(error)
                 if attempt == retries:
                     raise
-                logger.info("Reopening the session with {server} failed, trying again", server=self.description)
+                logger.info("{error} Trying again.", error=with_full_stop(str(error)), server=self.description)
         raise AssertionError  # the loop returns or raises
 
     async def _open_once(self) -> Session:
+        started = asyncio.get_running_loop().time()
         try:
             client = self.server_info.create_client()
             # A custom server info may leave the retries to its client.
@@ -250,6 +270,14 @@ class Supervisor:
             raise self._connect_error(describe_error(error)) from error
         if not session.is_open:
             raise self._connect_error(await session.reason())
+        logger.info(
+            "{verb} to {server} in {seconds:.2f} s, protocol revision {protocol_version}",
+            verb="Reconnected" if self.generation else "Connected",
+            server=self.description,
+            transport=self.server_info._transport,
+            protocol_version=session.details.protocol_version or "unknown",
+            seconds=asyncio.get_running_loop().time() - started,
+        )
         self.session = session
         self.sessions += 1
         self.generation = next(_generations)
@@ -370,6 +398,10 @@ class Supervisor:
 
 
 _CLOSED = "the connection was closed"
+
+
+def _age(session: Session) -> float:
+    return asyncio.get_running_loop().time() - (session.opened_at or 0.0)
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
