@@ -14,7 +14,9 @@ The exceptions of this package.
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
         └── MCPInvocationError             a tool call failed
-            └── MCPTimeoutError            no result within `invocation_timeout`; also a TimeoutError
+            ├── MCPOutcomeUnknownError     … and the tool may have run: the call was sent and not answered
+            ├── MCPTimeoutError            … for lack of time; also a TimeoutError
+            └── MCPCallTimeoutError        both: no answer within `invocation_timeout`
 
 `MCPInvocationError` derives from Haystack's `ToolInvocationError`, not from `MCPError`, so that an Agent turns a failed
 call into an error message for the model instead of ending the run.

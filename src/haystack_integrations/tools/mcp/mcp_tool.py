@@ -15,7 +15,7 @@ from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
-from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, provider_safe_name
 from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPError,
@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.redaction import redact_values
-from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase, ToolOptions
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
@@ -114,7 +114,7 @@ class MCPTool(ToolBase, Tool):
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
         *,
         tool_name_prefix: str | None = None,
-        result_format: str = "text",
+        result_format: ResultFormat = "text",
         share: bool = True,
         retry_idempotent: bool = False,
     ) -> None:
@@ -274,11 +274,9 @@ class MCPTool(ToolBase, Tool):
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
-        if not available:
-            msg = "No tools available on server"
-            raise MCPToolNotFoundError(msg, tool_name=self.remote_name)
         if self.remote_name not in available:
-            msg = f"Tool '{self.remote_name}' not found on server. Available tools: {', '.join(available)}"
+            choices = describe_choices([self.remote_name], available, "The server")
+            msg = f"Tool '{self.remote_name}' not found on server. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=self.remote_name, available_tools=available)
         definition = definitions[available.index(self.remote_name)]
         try:

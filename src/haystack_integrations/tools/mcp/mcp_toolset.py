@@ -9,7 +9,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from haystack import logging
 from haystack.tools.tool import Tool
@@ -18,12 +18,12 @@ from haystack.tools.toolset import Toolset
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
-from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
+from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase, ToolOptions
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 
 if TYPE_CHECKING:
     from mcp import types
@@ -92,7 +92,7 @@ class MCPToolset(ToolBase, Toolset):
         outputs_to_string: dict[str, dict[str, Any]] | None = None,
         *,
         tool_name_prefix: str | None = None,
-        result_format: str = "text",
+        result_format: ResultFormat = "text",
         share: bool = True,
         retry_idempotent: bool = False,
     ) -> None:
@@ -228,10 +228,8 @@ class MCPToolset(ToolBase, Toolset):
     def _check_found(self, by_name: dict[str, types.Tool]) -> None:
         missing = [name for name in self.tool_names or [] if name not in by_name]
         if missing:
-            msg = (
-                f"The following tools were not found: {', '.join(missing)}. "
-                f"Available tools: {', '.join(by_name) or 'none'}"
-            )
+            choices = describe_choices(missing, list(by_name), "The server")
+            msg = f"The following tools were not found: {', '.join(missing)}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))
 
     def _warn_about_unknown_tools(self, by_name: dict[str, types.Tool]) -> None:
@@ -281,14 +279,38 @@ class MCPToolset(ToolBase, Toolset):
         """
         return True
 
-    def __getitem__(self, index: int) -> Tool:
-        """
-        Get a tool by index.
+    @overload
+    def __getitem__(self, index: int | str) -> MCPTool: ...
 
-        :param index: Index of the tool to get.
-        :returns: The tool at the specified index.
+    @overload
+    def __getitem__(self, index: slice) -> list[MCPTool]: ...
+
+    def __getitem__(self, index: int | str | slice) -> MCPTool | list[MCPTool]:
         """
-        return list(self)[index]
+        Get a tool by its position or its name.
+
+        :param index: The position, the name, or a slice of positions.
+        :returns: The tool; a list of tools for a slice. Tools that were added with `add` are of the kind they had.
+        :raises IndexError: If there is no such position. The message says whether the toolset was warmed up.
+        :raises KeyError: If there is no such name. The message has the closest names.
+        """
+        tools = cast("list[MCPTool]", list(self))
+        if isinstance(index, str):
+            for tool in tools:
+                if tool.name == index:
+                    return tool
+            raise KeyError(self._say_what_is_there(f"no tool '{index}'", [index]))
+        try:
+            return tools[index]
+        except IndexError:
+            raise IndexError(self._say_what_is_there(f"no tool at position {index}", [])) from None
+
+    def _say_what_is_there(self, missing: str, wanted: list[str]) -> str:
+        if not self._generation:
+            return (
+                f"This MCPToolset has {missing}: it is not warmed up. Call warm_up(), which loads the server's tools."
+            )
+        return f"This MCPToolset has {missing}. {describe_choices(wanted, [tool.name for tool in self], 'It')}"
 
     def __contains__(self, item: Any) -> bool:
         """
@@ -386,7 +408,8 @@ class MCPToolset(ToolBase, Toolset):
         Describe the toolset without secrets.
         """
         names = [tool.name for tool in self]
-        return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r})"
+        cold = "" if self._generation else ", not warmed up"
+        return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r}{cold})"
 
 
 def _is_config(value: Any) -> bool:

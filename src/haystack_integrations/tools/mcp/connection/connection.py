@@ -271,7 +271,7 @@ class MCPConnection(ContextManaged):
         session = supervisor.session
         details = session.details if session is not None else None
         return MCPConnectionStatus(
-            state=str(supervisor.state),
+            state=supervisor.state,
             protocol_version=details.protocol_version if details else None,
             server_name=details.name if details else None,
             server_version=details.version if details else None,

@@ -138,13 +138,13 @@ class Supervisor:
         The state of the connection. From any thread.
         """
         if self._closed:
-            return ConnectionState.CLOSED
+            return "closed"
         if self.is_ready():
-            return ConnectionState.READY
+            return "ready"
         opening = self._opening
         if opening is not None and opening.joinable and self._loop_is_ours():
-            return ConnectionState.CONNECTING
-        return ConnectionState.LOST if self.generation else ConnectionState.IDLE
+            return "connecting"
+        return "lost" if self.generation else "idle"
 
     def is_ready(self) -> bool:
         """
