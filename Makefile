@@ -82,10 +82,14 @@ format: $(HAYSTACK3)/.ready
 	$(HAYSTACK3)/bin/ruff check --fix .
 	$(HAYSTACK3)/bin/ruff format .
 
+types: export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 types: setup
-	$(HAYSTACK2)/bin/mypy --cache-dir .mypy_cache/haystack2 -p haystack_integrations.tools.mcp
-	$(HAYSTACK3)/bin/mypy --cache-dir .mypy_cache/haystack3 -p haystack_integrations.tools.mcp
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(HAYSTACK3)/bin/pyright
+	@for environment in $(HAYSTACK2) $(HAYSTACK3); do \
+		echo "== $$environment"; \
+		$$environment/bin/mypy --cache-dir .mypy_cache/$$environment src tests/typing || exit 1; \
+		$$environment/bin/pyright --pythonpath $$environment/bin/python || exit 1; \
+		$$environment/bin/python tests/typing/completeness.py || exit 1; \
+	done
 
 # An example that needs the other major says so and ends well.
 examples: setup

@@ -6,9 +6,11 @@
 What the package shows of itself.
 """
 
+import ast
 import importlib.metadata
 import inspect
 import typing
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +44,9 @@ def test_every_error_is_public_and_drawn_in_the_tree():
     for name in own:
         assert name in package.__all__
         assert name in typing.cast("str", errors.__doc__)
+
+
+def test_the_script_that_type_checkers_check_uses_every_public_name():
+    script = ast.parse((Path(__file__).parent / "typing" / "user_view.py").read_text())
+    used = {node.id for node in ast.walk(script) if isinstance(node, ast.Name)}
+    assert set(package.__all__) - used == set()

@@ -95,7 +95,7 @@ class MCPToolNotFoundError(MCPError):
         """
         super().__init__(message)
         self.tool_name = tool_name
-        self.available_tools = available_tools if available_tools is not None else []
+        self.available_tools: list[str] = available_tools if available_tools is not None else []
 
     def __reduce__(self) -> tuple[Any, ...]:
         """
@@ -132,7 +132,7 @@ class MCPInvocationError(ToolInvocationError):
         """
         super().__init__(message=message, tool_name=tool_name)
         self.message = message
-        self.tool_args = tool_args if tool_args is not None else {}
+        self.tool_args: dict[str, Any] = tool_args if tool_args is not None else {}
         self.code = code
         self.data = data
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from haystack import logging
@@ -49,7 +49,7 @@ __all__ = [
     "StreamableHttpServerInfo",
 ]
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _CLIENTS = ("MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient")
 
@@ -211,7 +211,7 @@ class MCPTool(ToolBase, Tool):
                 msg = f"`{parameter}` of tool '{remote_name}' must be a dict or None, got {type(value).__name__}"
                 raise ValueError(msg)
         self.remote_name = remote_name
-        self.server_info = connection.server_info
+        self.server_info: MCPServerInfo = connection.server_info
         self.eager_connect = eager_connect
         self.options = options
         self._may_repeat = False
@@ -228,14 +228,14 @@ class MCPTool(ToolBase, Tool):
 
         handler = {"handler": result_handler(options.result_format)}
         self.name = name
-        self.description = description or ""
-        self.parameters = permissive_schema()
-        self.function = self.invoke
-        self.outputs_to_string = outputs_to_string or handler
+        self.description: str = description or ""
+        self.parameters: dict[str, Any] = permissive_schema()
+        self.function: Any = self.invoke  # the two Haystack majors declare it differently
+        self.outputs_to_string: dict[str, Any] | None = outputs_to_string or handler
         self.inputs_from_state = inputs_from_state
         self.outputs_to_state = outputs_to_state
         if HAS_ASYNC_FUNCTION:
-            self.async_function = self.invoke_async
+            self.async_function: Callable[..., Awaitable[Any]] | None = self.invoke_async
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
         # Haystack takes sources, and updates of its State, from dictionaries only.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 def _not_connected(**_arguments: Any) -> str:
@@ -127,7 +127,7 @@ class MCPToolset(ToolBase, Toolset):
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
         """
-        self.options = ToolOptions(
+        self.options: ToolOptions = ToolOptions(
             tool_name_prefix=tool_name_prefix,
             result_format=result_format,
             share=share,
@@ -152,9 +152,9 @@ class MCPToolset(ToolBase, Toolset):
         self.server_info = server_info
         self.tool_names = tool_names
         self.eager_connect = eager_connect
-        self.inputs_from_state = inputs_from_state or {}
-        self.outputs_to_state = outputs_to_state or {}
-        self.outputs_to_string = outputs_to_string or {}
+        self.inputs_from_state: dict[str, dict[str, str]] = inputs_from_state or {}
+        self.outputs_to_state: dict[str, dict[str, dict[str, Any]]] = outputs_to_state or {}
+        self.outputs_to_string: dict[str, dict[str, Any]] = outputs_to_string or {}
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         self._generation = 0
@@ -218,7 +218,7 @@ class MCPToolset(ToolBase, Toolset):
                 )
                 raise ValueError(msg)
             # In one assignment, so that an Agent in another thread sees either the old tools or the new ones.
-            self.tools = [*children.values(), *others]
+            self.tools: list[Tool] = [*children.values(), *others]
             self._children = {**self._children, **children}
             self._generation = generation
 

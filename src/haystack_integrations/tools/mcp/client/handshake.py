@@ -39,7 +39,7 @@ class HandshakeFirst:
         """
         self._asked = False
         self._request_id: Any = None
-        self.is_over = False
+        self.is_over: bool = False
         # The error with which the server refused the handshake.
         self.refusal: MCPError | None = None
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
 _MAX_PAGES = 1_000
@@ -89,7 +89,7 @@ class SDKClient(MCPClient):
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
-        self.life = SessionLife()
+        self.life: SessionLife = SessionLife()
         self._sdk: mcp.Client | None = None
         self._handshake: HandshakeFirst | None = None
         self._failure: str | None = None
@@ -161,7 +161,8 @@ class SDKClient(MCPClient):
         error: Exception
         try:
             sdk = await self._open_transport()
-            self.exit_stack = stack = AsyncExitStack()
+            stack: AsyncExitStack[bool | None] = AsyncExitStack()
+            self.exit_stack: AsyncExitStack[bool | None] | None = stack
             self._sdk = await stack.enter_async_context(sdk)
             self._handshake = None
             validate_only_bounded(sdk.session, self._output_schemas)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -98,8 +98,8 @@ class MCPConnection(ContextManaged):
             )
             raise ValueError(msg)
         self.server_info = server_info
-        self.connection_timeout = check_timeout("connection_timeout", connection_timeout)
-        self.invocation_timeout = check_timeout("invocation_timeout", invocation_timeout)
+        self.connection_timeout: float = check_timeout("connection_timeout", connection_timeout)
+        self.invocation_timeout: float = check_timeout("invocation_timeout", invocation_timeout)
         self.share = share
         self._supervisor: Supervisor | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None

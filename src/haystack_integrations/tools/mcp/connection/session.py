@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
 if TYPE_CHECKING:
     from mcp import types
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # Our transports bound their own end (2 s for a server to exit by itself, 2 s after each signal); a custom client may
 # not.
@@ -81,7 +81,7 @@ class Session:
         # When it was opened, in the seconds of its loop.
         self.opened_at: float | None = None
         self.tools: list[types.Tool] = []
-        self.details = ServerDetails()
+        self.details: ServerDetails = ServerDetails()
         self._life = client.life = SessionLife(self._lost)
 
     @property

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class Supervisor:
         :param server_info: How to reach the server.
         """
         self.server_info = server_info
-        self.description = server_info.describe()
+        self.description: str = server_info.describe()
         self.max_retries: int = 3
         self._base_delay: float = 1.0
         self._max_delay: float = 30.0
@@ -121,10 +121,10 @@ class Supervisor:
         self._last_attempt: str | None = None
         self._closed = False
         self.session: Session | None = None
-        self.generation = 0
-        self.sessions = 0
-        self.calls = 0
-        self.failed_calls = 0
+        self.generation: int = 0
+        self.sessions: int = 0
+        self.calls: int = 0
+        self.failed_calls: int = 0
         self.last_error: str | None = None
 
     def _set_retries(self, source: object) -> None:
@@ -172,7 +172,7 @@ class Supervisor:
         logger.warning(
             "Lost the session with {server} after {seconds:.1f} s: {reason}",
             server=self.description,
-            transport=self.server_info._transport,
+            transport=self.server_info._transport_name,
             seconds=_age(session),
             reason=reason,
         )
@@ -186,7 +186,7 @@ class Supervisor:
         logger.info(
             "Closed the session with {server} after {seconds:.1f} s",
             server=self.description,
-            transport=self.server_info._transport,
+            transport=self.server_info._transport_name,
             seconds=_age(session),
         )
 
@@ -274,7 +274,7 @@ class Supervisor:
             "{verb} to {server} in {seconds:.2f} s, protocol revision {protocol_version}",
             verb="Reconnected" if self.generation else "Connected",
             server=self.description,
-            transport=self.server_info._transport,
+            transport=self.server_info._transport_name,
             protocol_version=session.details.protocol_version or "unknown",
             seconds=asyncio.get_running_loop().time() - started,
         )

@@ -58,7 +58,7 @@ class _HttpClient(SDKClient):
         super().__init__(max_retries, base_delay, max_delay)
         self._info = server_info
         self.url: str = str(server_info.url)
-        self.timeout = server_info.timeout
+        self.timeout: int = server_info.timeout
         self._headers: dict[str, str] = {}
 
     def _server_info(self) -> MCPServerInfo:

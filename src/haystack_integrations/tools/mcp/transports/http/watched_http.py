@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.transports.http.refusals import (
     judge_streamable_http,
 )
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # Ending a session is worth a short DELETE request, but not a wait for a server that is gone.
 _DELETE_TIMEOUT = 2.0

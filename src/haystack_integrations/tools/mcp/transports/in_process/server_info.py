@@ -41,7 +41,7 @@ class InProcessServerInfo(MCPServerInfo):
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
-    _transport: ClassVar[str] = "in-process"
+    _transport_name: ClassVar[str] = "in-process"
 
     server: Any
 
