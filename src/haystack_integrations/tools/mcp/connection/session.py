@@ -141,6 +141,12 @@ class Session:
             else:
                 self._life.end(describe_error(error), SessionState.CLOSED)
                 opened.set_exception(error)
+        except BaseException as error:
+            if _is_being_closed(error, self._task) or opened.done():
+                raise
+            self._life.end(_raised_by_server(error), SessionState.CLOSED)
+            msg = f"Failed to connect to {self._owner.description}: {_raised_by_server(error)}"
+            opened.set_exception(MCPConnectionError(msg, operation="connect"))
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
             opened.cancel()  # does nothing if it is done
@@ -201,7 +207,15 @@ class Session:
 
         :returns: The tools; those of the beginning from a client that cannot ask.
         """
-        tools = await self._client.list_tools()
+        try:
+            tools = await self._client.list_tools()
+        except (asyncio.CancelledError, Exception):
+            raise
+        except BaseException as error:
+            if _is_being_closed(error, asyncio.current_task()):
+                raise
+            msg = f"Failed to list the tools of {self._owner.description}: {_raised_by_server(error)}"
+            raise MCPConnectionError(msg, operation="list_tools") from error
         if tools is not None:
             self.tools = tools
         return self.tools
@@ -220,13 +234,16 @@ class Session:
         self._calls.add(task)
         try:
             return await self._client.request_tool(tool_name, tool_args)
-        except (SystemExit, KeyboardInterrupt) as error:  # of a server in this process: it must not end the loop
-            reason = f"the server raised {type(error).__name__}"
-            raise outcome_unknown(reason, tool_name, tool_args) from error
         except asyncio.CancelledError:
             if task not in self._abandoned or task.cancelling() > 1:
                 raise
             raise outcome_unknown(self._life.reason or "the session ended", tool_name, tool_args) from None
+        except Exception:
+            raise
+        except BaseException as error:
+            if _is_being_closed(error, task):
+                raise
+            raise outcome_unknown(_raised_by_server(error), tool_name, tool_args) from error
         finally:
             self._calls.discard(task)
             if task in self._abandoned:
@@ -291,6 +308,21 @@ class Session:
         :returns: A clause, or the empty string.
         """
         return self._client.progress()
+
+
+def _raised_by_server(error: BaseException) -> str:
+    # What a server in this process raises beyond Exception must end neither the loop nor the program of the caller.
+    return f"the server raised {type(error).__name__}"
+
+
+def _is_being_closed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    # Whoever closes a coroutine that has not ended, e.g. garbage collection, is not in its task.
+    if not isinstance(error, GeneratorExit):
+        return False
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:  # there is no running loop
+        return True
 
 
 def _kill(sessions: Iterable[Session]) -> None:
