@@ -15,6 +15,7 @@ import mcp
 from haystack import logging
 from mcp import MCPError as ProtocolError
 from mcp import types
+from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -28,7 +29,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     outcome_unknown,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
+from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
@@ -399,8 +400,27 @@ class SDKClient(MCPClient):
     def _client(self, transport: Transport) -> mcp.Client:
         self._handshake = HandshakeFirst() if self._handshake_first else None
         # `end` without a reason: who looks for it finds more than that the stream ended.
-        streams = tapped(transport, on_end=self.life.end, before_close=self._before_close, handshake=self._handshake)
-        return mcp.Client(streams, client_info=client_info())
+        streams = tapped(
+            transport,
+            on_end=self.life.end,
+            before_close=self._before_close,
+            on_request=self._name_span,
+            handshake=self._handshake,
+        )
+        if self._handshake is None:
+            return mcp.Client(streams, client_info=client_info())
+        client = HandshakeFirstClient(streams, client_info=client_info())
+        client.handshake = self._handshake
+        return client
+
+    def _name_span(self) -> None:
+        # The SDK makes a span for each request, in which the transport writes it.
+        span = trace.get_current_span()
+        if span.is_recording():
+            span.set_attribute("mcp.server", self._describe())
+            info = self._sdk.server_info if self._sdk is not None else None
+            if info is not None:
+                span.set_attribute("mcp.server.name", info.name)
 
 
 def _invocation_error(
