@@ -383,6 +383,7 @@ class MCPTool(ToolBase, Tool):
         redacted = redact_values(failure.message, {name: arguments[name] for name in hidden if name in arguments})
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
+        failure.__traceback__ = None  # the frames of the executor's tasks help nobody
         failure.message = redacted
         failure.args = (redacted, *failure.args[1:])
         return failure

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import httpx2
 import mcp
 from haystack import logging
 from mcp import MCPError as ProtocolError
@@ -27,6 +28,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     find_protocol_error,
     not_connected,
     outcome_unknown,
+    root_cause,
     with_full_stop,
 )
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
@@ -87,6 +89,9 @@ class SDKClient(MCPClient):
     # Whether the handshake of the revisions before 2026-07-28 comes first, and the question for the server's revisions
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: ClassVar[bool] = False
+
+    # Causes of a failed connect of which its message tells all that is known.
+    _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError, OSError, httpx2.HTTPError)
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
@@ -187,7 +192,13 @@ class SDKClient(MCPClient):
         if isinstance(error, MCPConnectionError):
             raise error
         self.life.allow_interruption()
-        raise await self._connect_error(error, outcome) from error
+        cause = root_cause(error)
+        connect_error = await self._connect_error(error, outcome)
+        if isinstance(cause, self._told):
+            # The message says it all, so a traceback is to begin with the caller. Debuggers find the cause here.
+            connect_error.__context__, connect_error.__suppress_context__ = cause, True
+            raise connect_error
+        raise connect_error from cause
 
     async def _connect_error(self, error: BaseException, outcome: RequestOutcome) -> MCPConnectionError:
         what = outcome.fault or (f"it answered with HTTP {outcome.status}" if outcome.status else None)

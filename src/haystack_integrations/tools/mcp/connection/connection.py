@@ -18,6 +18,7 @@ from haystack_integrations.tools.mcp.connection.release import close_in_backgrou
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
+    MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
 )
@@ -150,11 +151,18 @@ class MCPConnection(ContextManaged):
 
     def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor = AsyncExecutor.get_instance()
-        return executor.run(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        try:
+            return executor.run(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        except MCPConnectionError as error:
+            # The frames of the executor's tasks help nobody.
+            raise error.with_traceback(None)  # noqa: B904
 
     async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor = AsyncExecutor.get_instance()
-        return await executor.run_async(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        try:
+            return await executor.run_async(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        except MCPConnectionError as error:
+            raise error.with_traceback(None)  # noqa: B904
 
     async def _opened_tools(self, supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
         session = await supervisor.ready_session(self.connection_timeout)

@@ -8,7 +8,7 @@ import asyncio
 import concurrent.futures
 import importlib
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import mcp
 import mcp.server
@@ -26,6 +26,9 @@ class InProcessClient(SDKClient):
     """
     MCP client for a server in the same process.
     """
+
+    # The rest comes from the user's own code, whose frames the user wants to see.
+    _told: ClassVar[tuple[type[Exception], ...]] = (mcp.MCPError,)
 
     def __init__(self, server: Any) -> None:
         """
