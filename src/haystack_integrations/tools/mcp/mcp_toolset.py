@@ -201,7 +201,8 @@ class MCPToolset(ToolBase, Toolset):
                 self._check_found(by_name)
                 # The order of `tool_names`, as before warm-up.
                 by_name = {name: by_name[name] for name in self.tool_names}
-            self._warn_about_unknown_tools(by_name)
+            if not self._generation:  # said once, not after each reconnect
+                self._warn_about_unknown_tools(by_name)
             schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
             usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
             children: dict[str, MCPTool] = {}
@@ -237,9 +238,10 @@ class MCPToolset(ToolBase, Toolset):
             for name in getattr(self, parameter):
                 if name not in by_name:
                     logger.warning(
-                        "{parameter} configures tool '{tool}', which is not in this toolset",
+                        "{parameter} configures tool '{tool}', which is not in this toolset. {choices}",
                         parameter=parameter,
                         tool=name,
+                        choices=describe_choices([name], list(by_name), "It"),
                     )
 
     def _usable_parameters(self, definition: types.Tool) -> dict[str, Any] | None:
