@@ -84,10 +84,14 @@ format: $(HAYSTACK3)/.ready
 	$(HAYSTACK3)/$(BIN)/ruff check --fix .
 	$(HAYSTACK3)/$(BIN)/ruff format .
 
+types: export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 types: setup
-	$(HAYSTACK2)/$(BIN)/mypy --cache-dir .mypy_cache/haystack2 -p haystack_integrations.tools.mcp
-	$(HAYSTACK3)/$(BIN)/mypy --cache-dir .mypy_cache/haystack3 -p haystack_integrations.tools.mcp
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(HAYSTACK3)/$(BIN)/pyright
+	@for environment in $(HAYSTACK2) $(HAYSTACK3); do \
+		echo "== $$environment"; \
+		$$environment/$(BIN)/mypy --cache-dir .mypy_cache/$$environment src tests/typing || exit 1; \
+		$$environment/$(BIN)/pyright --pythonpath $$environment/$(BIN)/python || exit 1; \
+		$$environment/$(BIN)/python tests/typing/completeness.py || exit 1; \
+	done
 
 # An example that needs the other major says so and ends well.
 examples: setup

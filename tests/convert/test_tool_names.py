@@ -6,7 +6,12 @@ import re
 
 import pytest
 
-from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, check_prefix, provider_safe_name
+from haystack_integrations.tools.mcp.convert.tool_names import (
+    assign_tool_names,
+    check_prefix,
+    describe_choices,
+    provider_safe_name,
+)
 
 SAFE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
 
@@ -63,3 +68,22 @@ class TestNames:
     def test_a_name_that_occurs_twice_is_rejected(self):
         with pytest.raises(ValueError, match="two tools named 'a'"):
             assign_tool_names(["a", "b", "a"])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "available", "said"),
+    [
+        (["ad"], ["add", "echo"], "Did you mean 'add'? Available tools: add, echo"),
+        (["ADD"], ["add"], "Did you mean 'add'? Available tools: add"),
+        (["add"], ["math_add", "math_multiply"], "Did you mean 'math_add'? Available tools: math_add, math_multiply"),
+        (["github_get_issue"], ["get_issue"], "Did you mean 'get_issue'? Available tools: get_issue"),
+        (["modulo"], ["add", "echo"], "Available tools: add, echo"),
+        (["ad", "x"], ["add", "echo"], "For 'ad', did you mean 'add'? Available tools: add, echo"),
+        (["x"], [], "The server has no tools"),
+        (["serch"], [*(f"get_{n}" for n in range(199)), "search"], "Did you mean 'search'? The server has 200 tools"),
+        (["modulo"], [f"get_{n}" for n in range(200)], "The server has 200 tools, none of them with a similar name"),
+        ([], [f"get_{n}" for n in range(200)], "The server has 200 tools"),
+    ],
+)
+def test_who_names_a_tool_that_is_not_there_hears_the_closest_names_and_how_many_there_are(wanted, available, said):
+    assert describe_choices(wanted, available, "The server") == said

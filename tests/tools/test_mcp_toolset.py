@@ -236,6 +236,33 @@ class TestWhileCold:
         asyncio.run(toolset.close_async())
         assert list(toolset) == []
 
+    def test_it_says_so_where_tools_are_looked_for(self):
+        toolset = MCPToolset(FASTMCP)
+        assert repr(toolset).endswith("tools=[], not warmed up)")
+        with pytest.raises(IndexError, match=r"not warmed up. Call warm_up\(\)"):
+            toolset[0]
+        with pytest.raises(KeyError, match=r"no tool 'add': it is not warmed up. Call warm_up\(\)"):
+            toolset["add"]
+        assert toolset[:] == []
+
+
+class TestLookUp:
+    def test_tools_are_found_by_position_and_by_name(self):
+        with MCPToolset(FASTMCP, tool_name_prefix="math") as toolset:
+            first = toolset[0]
+            assert toolset[first.name] is toolset[-len(toolset)] is first
+            assert toolset[:] == list(toolset)
+            assert "not warmed up" not in repr(toolset)
+            with pytest.raises(IndexError, match=f"no tool at position {len(toolset)}. Available tools: "):
+                toolset[len(toolset)]
+            with pytest.raises(KeyError, match=f"no tool '{first.remote_name}'. Did you mean '{first.name}'"):
+                toolset[first.remote_name]
+
+    def test_what_was_added_is_found_too(self):
+        with MCPToolset(FASTMCP) as toolset:
+            toolset.add(plain_tool("plain"))
+            assert toolset["plain"] is toolset[-1]
+
 
 class TestWarmedUp:
     def test_it_has_all_tools_of_the_server(self):
@@ -292,6 +319,16 @@ class TestWarmedUp:
             toolset.warm_up()
         toolset.close()
         assert (raised.value.tool_name, raised.value.available_tools) == ("three", ["one", "two"])
+
+    def test_mistyped_names_are_answered_with_the_closest_instead_of_all(self):
+        server = ForeignServer(*(definition(f"get_record_{number}") for number in range(200)), definition("search"))
+        toolset = MCPToolset(server.info, tool_names=["serch"])
+        with pytest.raises(MCPToolNotFoundError, match="Did you mean 'search'") as raised:
+            toolset.warm_up()
+        toolset.close()
+        assert "201 tools" in str(raised.value)
+        assert "get_record" not in str(raised.value)
+        assert len(raised.value.available_tools) == 201
 
     def test_a_server_without_tools_gives_an_empty_toolset(self):
         with MCPToolset(ForeignServer().info) as toolset:
@@ -434,12 +471,13 @@ class TestOddServers:
     @pytest.mark.parametrize("parameter", ["inputs_from_state", "outputs_to_state", "outputs_to_string"])
     def test_a_mapping_for_a_tool_that_is_not_there_is_warned_of(self, parameter, warnings):
         config: dict[str, Any] = {"inputs_from_state": {"key": "q"}, "outputs_to_state": {"key": {}}}
-        mapping = {"typo": config.get(parameter, {"source": "x"})}
-        with MCPToolset(ForeignServer(definition("one")).info, **{parameter: mapping}):
-            pass
+        mapping = {"ones": config.get(parameter, {"source": "x"})}
+        with MCPToolset(ForeignServer(definition("one")).info, **{parameter: mapping}) as toolset:
+            toolset.close()
+            toolset.warm_up()
         (warning,) = warnings()
         assert parameter in warning
-        assert "'typo'" in warning
+        assert "'ones', which is not in this toolset. Did you mean 'one'?" in warning
 
 
 class TestPrefixes:

@@ -6,43 +6,130 @@
 Servers in this very process, and what they could do to it.
 """
 
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.server import MCPServer
+from mcp import types
+from mcp.server import MCPServer, Server
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnection,
+    MCPConnectionError,
     MCPInvocationError,
+    MCPOutcomeUnknownError,
     MCPTool,
+    MCPToolset,
     StdioServerInfo,
 )
 from tests.support.background import in_thread
+from tests.support.scripts import SOURCE
 from tests.support.waiting import LIMIT
 
 SECRET = "sk-s3ntinel-4711"
 
 
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_a_server_in_this_process_that_exits_ends_nothing_else(stdio_server: Any, error: type[BaseException]) -> None:
+class Odd(BaseException):
+    pass
+
+
+FATAL = [SystemExit(2), KeyboardInterrupt(), GeneratorExit(), Odd(), BaseExceptionGroup("two", [KeyboardInterrupt()])]
+fatal = pytest.mark.parametrize("error", FATAL, ids=lambda error: type(error).__name__)
+
+
+@fatal
+def test_a_server_in_this_process_that_exits_ends_nothing_else(stdio_server: Any, error: BaseException) -> None:
     server = MCPServer("quitter")
 
     @server.tool()
     async def leave() -> str:
-        raise error(2)
+        raise error
+
+    @server.tool()
+    def leave_from_a_thread() -> str:
+        raise error
+
+    @server.tool()
+    def stay() -> str:
+        return "here"
 
     other = stdio_server()
     with (
         MCPConnection(StdioServerInfo(other.command, other.args)) as connection,
-        MCPTool("leave", InProcessServerInfo(server)) as tool,
+        MCPToolset(InProcessServerInfo(server)) as tools,
     ):
         call = in_thread(connection.call_tool, "sleep", {"seconds": 0.5})
         other.wait_for("sleep")
-        with pytest.raises(MCPInvocationError, match=f"{error.__name__}.*may have run"):
-            tool.invoke()
+        with pytest.raises(MCPOutcomeUnknownError, match=f"{type(error).__name__}.*may have run"):
+            tools["leave"].invoke()
+        with pytest.raises(MCPInvocationError):
+            tools["leave_from_a_thread"].invoke()
+        assert "here" in str(tools["stay"].invoke())
+        assert tools.connection.status().sessions == 1
         assert call.result(timeout=LIMIT).content[0].text == "slept 0.5 s"
         assert connection.call_tool("add", {"a": 1, "b": 2}).content[0].text == "3"
+
+
+@fatal
+def test_a_server_in_this_process_that_exits_at_connect_or_in_a_listing_is_a_connection_error(
+    error: BaseException,
+) -> None:
+    failing = True
+
+    async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
+        if failing:
+            raise error
+        return types.ListToolsResult(tools=[])
+
+    connection = MCPConnection(InProcessServerInfo(Server("quitter", on_list_tools=list_tools)))
+    with pytest.raises(MCPConnectionError, match=f"Failed to connect to .*the server raised {type(error).__name__}"):
+        connection.open()
+    failing = False
+    assert connection.list_tools() == []
+    failing = True
+    with pytest.raises(MCPConnectionError, match=f"Failed to list .*the server raised {type(error).__name__}"):
+        connection.list_tools()
+    failing = False
+    assert connection.list_tools() == []
+    connection.close()
+
+
+def test_a_module_that_exits_when_it_is_imported_is_a_connection_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "module_that_exits.py").write_text("raise SystemExit(2)")
+    monkeypatch.syspath_prepend(tmp_path)
+    connection = MCPConnection(InProcessServerInfo("module_that_exits:server"))
+    with pytest.raises(MCPConnectionError, match="'module_that_exits:server': importing it raised SystemExit"):
+        connection.open()
+    connection.close()
+
+
+def test_a_module_whose_import_hangs_does_not_hold_up_the_end_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "module_that_hangs.py").write_text("import threading; print('importing'); threading.Event().wait()")
+    program = """
+        from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, MCPConnectionError
+        try:
+            MCPConnection(InProcessServerInfo("module_that_hangs:server"), connection_timeout=0.5).open()
+        except MCPConnectionError as error:
+            print(error)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(tmp_path)])},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=True,
+    )
+    assert ended.stdout.startswith("importing")
+    assert "timed out after 0.5 seconds" in ended.stdout
+    assert ended.stderr == ""
 
 
 def test_a_result_that_is_no_unicode_is_an_invocation_error() -> None:

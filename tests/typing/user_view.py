@@ -2,60 +2,203 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+# pyright: strict
+
 """
-What a type checker sees of the package from outside. `make types` checks this file with pyright; nothing runs it.
+What a type checker sees of the package from outside: a user's script with every public name.
+
+`make types` checks this file with mypy and pyright, both strict, on both Haystack majors; nothing runs it.
 """
 
-from typing import assert_type
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Literal, assert_type
 
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from haystack.tools import ToolsType
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
+from haystack.utils import Secret
+from mcp import types
+from mcp.server import MCPServer
 from mcp.types import CallToolResult
 
+from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    InProcessClient,
+    InProcessServerInfo,
+    MCPCallTimeoutError,
+    MCPClient,
     MCPConnection,
+    MCPConnectionError,
     MCPConnectionStatus,
+    MCPConnectionTimeoutError,
+    MCPError,
     MCPInvocationError,
+    MCPOutcomeUnknownError,
     MCPServerInfo,
+    MCPTimeoutError,
     MCPTool,
+    MCPToolNotFoundError,
     MCPToolset,
+    SSEClient,
     SSEServerInfo,
+    StdioClient,
     StdioServerInfo,
+    StreamableHttpClient,
     StreamableHttpServerInfo,
     warm_up_toolsets,
+    warm_up_toolsets_async,
 )
+
+assert_type(package.__version__, str)
 
 
 def servers() -> list[MCPServerInfo]:
-    stdio = StdioServerInfo("uvx", ["mcp-server-time"], env={"TZ": "UTC"})
+    stdio = StdioServerInfo("uvx", ["mcp-server-time"], env={"TZ": "UTC", "KEY": Secret.from_env_var("KEY")})
     assert_type(stdio, StdioServerInfo)
     assert_type(stdio.command, str)
     assert_type(stdio.args, list[str] | None)
-    http = StreamableHttpServerInfo("http://127.0.0.1:8000/mcp", max_retries=1)
+    http = StreamableHttpServerInfo("http://127.0.0.1:8000/mcp", token=Secret.from_token("t"), max_retries=1)
     assert_type(http.max_retries, int)
-    return [stdio, http, SSEServerInfo("http://127.0.0.1:8001/sse")]
+    assert_type(http.describe(), str)
+    assert_type(http.to_dict(), dict[str, Any])
+    assert_type(StdioServerInfo.from_dict({}), StdioServerInfo)
+    in_process = InProcessServerInfo(MCPServer("calculator"))
+    return [stdio, http, SSEServerInfo("http://127.0.0.1:8001/sse"), in_process]
+
+
+def shorten(text: str) -> str:
+    return text[:80]
 
 
 def use(info: MCPServerInfo) -> None:
-    with MCPTool("add", info, invocation_timeout=5) as tool:
+    with MCPTool("add", info, invocation_timeout=5, outputs_to_string={"handler": shorten}) as tool:
         assert_type(tool, MCPTool)
         assert_type(tool.name, str)
+        assert_type(tool.remote_name, str)
+        assert_type(tool.description, str)
+        assert_type(tool.parameters, dict[str, Any])
+        assert_type(tool.annotations, types.ToolAnnotations | None)
+        assert_type(tool.result_format, Literal["text", "content", "json"])
+        assert_type(tool.invoke(a=1, b=2), str | dict[str, Any])
         plain: Tool = tool
         plain.invoke(a=1, b=2)
-    with MCPToolset(info, tool_names=["add"]) as toolset:
+    with MCPToolset(info, tool_names=["add"], tool_name_prefix="math", result_format="content") as toolset:
         assert_type(toolset, MCPToolset)
+        assert_type(toolset[0], MCPTool)
+        assert_type(toolset["math_add"], MCPTool)
+        assert_type(toolset[1:], list[MCPTool])
+        assert_type([tool.name for tool in toolset], list[str])
+        assert_type(len(toolset), int)
+        assert_type("math_add" in toolset, bool)
         assert_type(toolset.connection, MCPConnection)
+        assert_type(toolset.tool_names, list[str] | None)
+        toolset.add(plain)
         plain_toolset: Toolset = toolset
         assert_type(len(plain_toolset), int)
     warm_up_toolsets([toolset, tool])
-    with MCPConnection(info) as connection:
-        assert_type(connection.status(), MCPConnectionStatus)
+    several: ToolsType = [tool, toolset]
+    assert several
+
+
+def stored(toolset: MCPToolset, tool: MCPTool) -> None:
+    assert_type(MCPToolset.from_dict(toolset.to_dict()), MCPToolset)
+    assert_type(MCPTool.from_dict(tool.to_dict()), MCPTool)
+
+
+def agent(toolset: MCPToolset, generator: Any) -> list[ChatMessage]:
+    messages: list[ChatMessage] = Agent(chat_generator=generator, tools=toolset).run(
+        messages=[ChatMessage.from_user("What is 2 + 2?")]
+    )["messages"]
+    return messages
+
+
+def look(info: MCPServerInfo) -> None:
+    with MCPConnection(info, share=False) as connection:
+        assert_type(connection.list_tools(), list[types.Tool])
         assert_type(connection.call_tool("add", {"a": 1}), CallToolResult)
+        status = connection.status()
+        assert_type(status, MCPConnectionStatus)
+        assert_type(status.state, Literal["idle", "connecting", "ready", "lost", "closed"])
+        if status.state == "ready":
+            assert_type(status.protocol_version, str | None)
+        assert_type(status.capabilities, dict[str, Any] | None)
+
+
+def fail(tool: MCPTool) -> str:
+    try:
+        tool.warm_up()
+        tool.invoke(a=1)
+    except MCPToolNotFoundError as error:
+        assert_type(error.available_tools, list[str])
+        return error.tool_name
+    except MCPConnectionTimeoutError as error:
+        return f"raise connection_timeout: {error.message}"
+    except MCPConnectionError as error:
+        assert_type(error.code, int | None)
+        return f"not reachable: {error.message}"
+    except MCPError as error:
+        return error.message
+    except MCPCallTimeoutError:
+        return "sent, and not answered in time"
+    except MCPTimeoutError as error:
+        assert isinstance(error, TimeoutError)
+        return "no session in time"
+    except MCPOutcomeUnknownError as error:
+        return f"look whether {error.tool_name} ran"
+    except MCPInvocationError as error:
+        assert_type(error.tool_args, dict[str, Any])
+        assert_type(error.code, int | None)
+        return error.message
+    return "well"
 
 
 async def use_async(info: MCPServerInfo) -> None:
-    async with MCPConnection(info) as connection:
-        try:
-            assert_type(await connection.call_tool_async("add"), CallToolResult)
-        except MCPInvocationError as error:
-            assert_type(error.code, int | None)
+    async with MCPConnection(info) as connection, MCPToolset(info) as toolset, MCPTool("add", info) as tool:
+        await warm_up_toolsets_async([toolset, tool])
+        assert_type(await connection.call_tool_async("add"), CallToolResult)
+        assert_type(await connection.list_tools_async(), list[types.Tool])
+        assert_type(await tool.invoke_async(a=1, b=2), str | dict[str, Any])
+
+
+@dataclass(repr=False)
+class CustomServerInfo(MCPServerInfo):
+    """
+    A kind of server of the user's own.
+    """
+
+    address: str
+
+    def create_client(self) -> MCPClient:
+        return CustomClient(self.address)
+
+
+class CustomClient(MCPClient):
+    """
+    A client of the user's own.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(max_retries=1)
+        self.address = address
+
+    async def connect(self) -> list[types.Tool]:
+        return []
+
+    async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+        self.life.end("the line is dead")
+        return f"{tool_name} got {len(tool_args)} arguments"
+
+
+def clients() -> list[MCPClient]:
+    http = StreamableHttpClient(StreamableHttpServerInfo("http://127.0.0.1:8000/mcp"))
+    sse = SSEClient(SSEServerInfo("http://127.0.0.1:8001/sse"))
+    return [http, sse, StdioClient("uvx", ["mcp-server-time"]), InProcessClient("package.module:server")]
+
+
+def run() -> None:
+    executor = AsyncExecutor.get_instance()
+    assert_type(executor.run(asyncio.sleep(0, result="done"), timeout=5), str)

@@ -2,62 +2,120 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-import sys
+"""
+Tools of MCP (Model Context Protocol) servers for Haystack.
+
+A server info says how to reach a server: `StdioServerInfo`, `StreamableHttpServerInfo`, `SSEServerInfo` or
+`InProcessServerInfo`. `MCPToolset` gives an Agent the tools of a server, `MCPTool` a single one, and `MCPConnection`
+calls tools without an Agent. Every error is an `MCPError` or, if a tool call failed, an `MCPInvocationError`.
+
+Importing the package is cheap: what needs the MCP SDK is imported at its first use.
+"""
+
 from typing import TYPE_CHECKING
 
-from lazy_imports import LazyImporter
-
-_import_structure = {
-    "client.base": ["MCPClient"],
-    "client.server_info": ["MCPServerInfo"],
-    "connection.connection": ["MCPConnection"],
-    "connection.preload": ["preload"],
-    "connection.status": ["MCPConnectionStatus"],
-    "errors": [
-        "MCPConnectionError",
-        "MCPConnectionTimeoutError",
-        "MCPError",
-        "MCPInvocationError",
-        "MCPOutcomeUnknownError",
-        "MCPTimeoutError",
-        "MCPToolNotFoundError",
-    ],
-    "executor": ["AsyncExecutor"],
-    "mcp_tool": ["MCPTool"],
-    "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
-    "transports.http.client": ["SSEClient", "StreamableHttpClient"],
-    "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
-    "transports.in_process.client": ["InProcessClient"],
-    "transports.in_process.server_info": ["InProcessServerInfo"],
-    "transports.stdio.client": ["StdioClient"],
-    "transports.stdio.server_info": ["StdioServerInfo"],
-}
+__all__ = [
+    "AsyncExecutor",
+    "InProcessClient",
+    "InProcessServerInfo",
+    "MCPCallTimeoutError",
+    "MCPClient",
+    "MCPConnection",
+    "MCPConnectionError",
+    "MCPConnectionStatus",
+    "MCPConnectionTimeoutError",
+    "MCPError",
+    "MCPInvocationError",
+    "MCPOutcomeUnknownError",
+    "MCPServerInfo",
+    "MCPTimeoutError",
+    "MCPTool",
+    "MCPToolNotFoundError",
+    "MCPToolset",
+    "SSEClient",
+    "SSEServerInfo",
+    "StdioClient",
+    "StdioServerInfo",
+    "StreamableHttpClient",
+    "StreamableHttpServerInfo",
+    "preload",
+    "warm_up_toolsets",
+    "warm_up_toolsets_async",
+]
 
 if TYPE_CHECKING:
-    from .client.base import MCPClient as MCPClient
-    from .client.server_info import MCPServerInfo as MCPServerInfo
-    from .connection.connection import MCPConnection as MCPConnection
-    from .connection.preload import preload as preload
-    from .connection.status import MCPConnectionStatus as MCPConnectionStatus
-    from .errors import MCPConnectionError as MCPConnectionError
-    from .errors import MCPConnectionTimeoutError as MCPConnectionTimeoutError
-    from .errors import MCPError as MCPError
-    from .errors import MCPInvocationError as MCPInvocationError
-    from .errors import MCPOutcomeUnknownError as MCPOutcomeUnknownError
-    from .errors import MCPTimeoutError as MCPTimeoutError
-    from .errors import MCPToolNotFoundError as MCPToolNotFoundError
-    from .executor import AsyncExecutor as AsyncExecutor
-    from .mcp_tool import MCPTool as MCPTool
-    from .mcp_toolset import MCPToolset as MCPToolset
-    from .mcp_toolset import warm_up_toolsets as warm_up_toolsets
-    from .mcp_toolset import warm_up_toolsets_async as warm_up_toolsets_async
-    from .transports.http.client import SSEClient as SSEClient
-    from .transports.http.client import StreamableHttpClient as StreamableHttpClient
-    from .transports.http.server_info import SSEServerInfo as SSEServerInfo
-    from .transports.http.server_info import StreamableHttpServerInfo as StreamableHttpServerInfo
-    from .transports.in_process.client import InProcessClient as InProcessClient
-    from .transports.in_process.server_info import InProcessServerInfo as InProcessServerInfo
-    from .transports.stdio.client import StdioClient as StdioClient
-    from .transports.stdio.server_info import StdioServerInfo as StdioServerInfo
+    __version__: str
+
+    from .client.base import MCPClient
+    from .client.server_info import MCPServerInfo
+    from .connection.connection import MCPConnection
+    from .connection.preload import preload
+    from .connection.status import MCPConnectionStatus
+    from .errors import (
+        MCPCallTimeoutError,
+        MCPConnectionError,
+        MCPConnectionTimeoutError,
+        MCPError,
+        MCPInvocationError,
+        MCPOutcomeUnknownError,
+        MCPTimeoutError,
+        MCPToolNotFoundError,
+    )
+    from .executor import AsyncExecutor
+    from .mcp_tool import MCPTool
+    from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .transports.http.client import SSEClient, StreamableHttpClient
+    from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
+    from .transports.in_process.client import InProcessClient
+    from .transports.in_process.server_info import InProcessServerInfo
+    from .transports.stdio.client import StdioClient
+    from .transports.stdio.server_info import StdioServerInfo
 else:
-    sys.modules[__name__] = LazyImporter(name=__name__, module_file=__file__, import_structure=_import_structure)
+    import importlib
+    import importlib.metadata
+
+    _NAMES = {
+        "client.base": ["MCPClient"],
+        "client.server_info": ["MCPServerInfo"],
+        "connection.connection": ["MCPConnection"],
+        "connection.preload": ["preload"],
+        "connection.status": ["MCPConnectionStatus"],
+        "errors": [
+            "MCPCallTimeoutError",
+            "MCPConnectionError",
+            "MCPConnectionTimeoutError",
+            "MCPError",
+            "MCPInvocationError",
+            "MCPOutcomeUnknownError",
+            "MCPTimeoutError",
+            "MCPToolNotFoundError",
+        ],
+        "executor": ["AsyncExecutor"],
+        "mcp_tool": ["MCPTool"],
+        "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "transports.http.client": ["SSEClient", "StreamableHttpClient"],
+        "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
+        "transports.in_process.client": ["InProcessClient"],
+        "transports.in_process.server_info": ["InProcessServerInfo"],
+        "transports.stdio.client": ["StdioClient"],
+        "transports.stdio.server_info": ["StdioServerInfo"],
+    }
+    _MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+    def __getattr__(name: str) -> object:
+        value: object
+        if name == "__version__":
+            try:
+                value = importlib.metadata.version("mcp-haystack")
+            except importlib.metadata.PackageNotFoundError:  # run from a source tree
+                value = "unknown"
+        elif name in _MODULES:
+            value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+        else:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__"]

@@ -14,7 +14,9 @@ The exceptions of this package.
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
         └── MCPInvocationError             a tool call failed
-            └── MCPTimeoutError            no result within `invocation_timeout`; also a TimeoutError
+            ├── MCPOutcomeUnknownError     … and the tool may have run: the call was sent and not answered
+            ├── MCPTimeoutError            … for lack of time; also a TimeoutError
+            └── MCPCallTimeoutError        both: no answer within `invocation_timeout`
 
 `MCPInvocationError` derives from Haystack's `ToolInvocationError`, not from `MCPError`, so that an Agent turns a failed
 call into an error message for the model instead of ending the run.
@@ -93,7 +95,7 @@ class MCPToolNotFoundError(MCPError):
         """
         super().__init__(message)
         self.tool_name = tool_name
-        self.available_tools = available_tools if available_tools is not None else []
+        self.available_tools: list[str] = available_tools if available_tools is not None else []
 
     def __reduce__(self) -> tuple[Any, ...]:
         """
@@ -130,7 +132,7 @@ class MCPInvocationError(ToolInvocationError):
         """
         super().__init__(message=message, tool_name=tool_name)
         self.message = message
-        self.tool_args = tool_args if tool_args is not None else {}
+        self.tool_args: dict[str, Any] = tool_args if tool_args is not None else {}
         self.code = code
         self.data = data
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 
 from haystack import logging
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from haystack import logging
@@ -15,7 +15,7 @@ from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
-from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, provider_safe_name
 from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPError,
@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.redaction import redact_values
-from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase, ToolOptions
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
@@ -49,7 +49,7 @@ __all__ = [
     "StreamableHttpServerInfo",
 ]
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _CLIENTS = ("MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient")
 
@@ -114,7 +114,7 @@ class MCPTool(ToolBase, Tool):
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
         *,
         tool_name_prefix: str | None = None,
-        result_format: str = "text",
+        result_format: ResultFormat = "text",
         share: bool = True,
         retry_idempotent: bool = False,
     ) -> None:
@@ -211,7 +211,7 @@ class MCPTool(ToolBase, Tool):
                 msg = f"`{parameter}` of tool '{remote_name}' must be a dict or None, got {type(value).__name__}"
                 raise ValueError(msg)
         self.remote_name = remote_name
-        self.server_info = connection.server_info
+        self.server_info: MCPServerInfo = connection.server_info
         self.eager_connect = eager_connect
         self.options = options
         self._may_repeat = False
@@ -228,14 +228,14 @@ class MCPTool(ToolBase, Tool):
 
         handler = {"handler": result_handler(options.result_format)}
         self.name = name
-        self.description = description or ""
-        self.parameters = permissive_schema()
-        self.function = self.invoke
-        self.outputs_to_string = outputs_to_string or handler
+        self.description: str = description or ""
+        self.parameters: dict[str, Any] = permissive_schema()
+        self.function: Any = self.invoke  # the two Haystack majors declare it differently
+        self.outputs_to_string: dict[str, Any] | None = outputs_to_string or handler
         self.inputs_from_state = inputs_from_state
         self.outputs_to_state = outputs_to_state
         if HAS_ASYNC_FUNCTION:
-            self.async_function = self.invoke_async
+            self.async_function: Callable[..., Awaitable[Any]] | None = self.invoke_async
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
         # Haystack takes sources, and updates of its State, from dictionaries only.
@@ -274,11 +274,9 @@ class MCPTool(ToolBase, Tool):
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
-        if not available:
-            msg = "No tools available on server"
-            raise MCPToolNotFoundError(msg, tool_name=self.remote_name)
         if self.remote_name not in available:
-            msg = f"Tool '{self.remote_name}' not found on server. Available tools: {', '.join(available)}"
+            choices = describe_choices([self.remote_name], available, "The server")
+            msg = f"Tool '{self.remote_name}' not found on server. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=self.remote_name, available_tools=available)
         definition = definitions[available.index(self.remote_name)]
         try:
@@ -385,6 +383,7 @@ class MCPTool(ToolBase, Tool):
         redacted = redact_values(failure.message, {name: arguments[name] for name in hidden if name in arguments})
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
+        failure.__traceback__ = None  # the frames of the executor's tasks help nobody
         failure.message = redacted
         failure.args = (redacted, *failure.args[1:])
         return failure

@@ -9,7 +9,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from haystack import logging
 from haystack.tools.tool import Tool
@@ -18,12 +18,12 @@ from haystack.tools.toolset import Toolset
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
-from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
+from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase, ToolOptions
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 
 if TYPE_CHECKING:
     from mcp import types
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 def _not_connected(**_arguments: Any) -> str:
@@ -92,7 +92,7 @@ class MCPToolset(ToolBase, Toolset):
         outputs_to_string: dict[str, dict[str, Any]] | None = None,
         *,
         tool_name_prefix: str | None = None,
-        result_format: str = "text",
+        result_format: ResultFormat = "text",
         share: bool = True,
         retry_idempotent: bool = False,
     ) -> None:
@@ -127,7 +127,7 @@ class MCPToolset(ToolBase, Toolset):
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
         """
-        self.options = ToolOptions(
+        self.options: ToolOptions = ToolOptions(
             tool_name_prefix=tool_name_prefix,
             result_format=result_format,
             share=share,
@@ -152,9 +152,9 @@ class MCPToolset(ToolBase, Toolset):
         self.server_info = server_info
         self.tool_names = tool_names
         self.eager_connect = eager_connect
-        self.inputs_from_state = inputs_from_state or {}
-        self.outputs_to_state = outputs_to_state or {}
-        self.outputs_to_string = outputs_to_string or {}
+        self.inputs_from_state: dict[str, dict[str, str]] = inputs_from_state or {}
+        self.outputs_to_state: dict[str, dict[str, dict[str, Any]]] = outputs_to_state or {}
+        self.outputs_to_string: dict[str, dict[str, Any]] = outputs_to_string or {}
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         self._generation = 0
@@ -201,7 +201,8 @@ class MCPToolset(ToolBase, Toolset):
                 self._check_found(by_name)
                 # The order of `tool_names`, as before warm-up.
                 by_name = {name: by_name[name] for name in self.tool_names}
-            self._warn_about_unknown_tools(by_name)
+            if not self._generation:  # said once, not after each reconnect
+                self._warn_about_unknown_tools(by_name)
             schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
             usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
             children: dict[str, MCPTool] = {}
@@ -218,7 +219,7 @@ class MCPToolset(ToolBase, Toolset):
                 )
                 raise ValueError(msg)
             # In one assignment, so that an Agent in another thread sees either the old tools or the new ones.
-            self.tools = [*children.values(), *others]
+            self.tools: list[Tool] = [*children.values(), *others]
             self._children = {**self._children, **children}
             self._generation = generation
 
@@ -228,10 +229,8 @@ class MCPToolset(ToolBase, Toolset):
     def _check_found(self, by_name: dict[str, types.Tool]) -> None:
         missing = [name for name in self.tool_names or [] if name not in by_name]
         if missing:
-            msg = (
-                f"The following tools were not found: {', '.join(missing)}. "
-                f"Available tools: {', '.join(by_name) or 'none'}"
-            )
+            choices = describe_choices(missing, list(by_name), "The server")
+            msg = f"The following tools were not found: {', '.join(missing)}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))
 
     def _warn_about_unknown_tools(self, by_name: dict[str, types.Tool]) -> None:
@@ -239,9 +238,10 @@ class MCPToolset(ToolBase, Toolset):
             for name in getattr(self, parameter):
                 if name not in by_name:
                     logger.warning(
-                        "{parameter} configures tool '{tool}', which is not in this toolset",
+                        "{parameter} configures tool '{tool}', which is not in this toolset. {choices}",
                         parameter=parameter,
                         tool=name,
+                        choices=describe_choices([name], list(by_name), "It"),
                     )
 
     def _usable_parameters(self, definition: types.Tool) -> dict[str, Any] | None:
@@ -281,14 +281,38 @@ class MCPToolset(ToolBase, Toolset):
         """
         return True
 
-    def __getitem__(self, index: int) -> Tool:
-        """
-        Get a tool by index.
+    @overload
+    def __getitem__(self, index: int | str) -> MCPTool: ...
 
-        :param index: Index of the tool to get.
-        :returns: The tool at the specified index.
+    @overload
+    def __getitem__(self, index: slice) -> list[MCPTool]: ...
+
+    def __getitem__(self, index: int | str | slice) -> MCPTool | list[MCPTool]:
         """
-        return list(self)[index]
+        Get a tool by its position or its name.
+
+        :param index: The position, the name, or a slice of positions.
+        :returns: The tool; a list of tools for a slice. Tools that were added with `add` are of the kind they had.
+        :raises IndexError: If there is no such position. The message says whether the toolset was warmed up.
+        :raises KeyError: If there is no such name. The message has the closest names.
+        """
+        tools = cast("list[MCPTool]", list(self))
+        if isinstance(index, str):
+            for tool in tools:
+                if tool.name == index:
+                    return tool
+            raise KeyError(self._say_what_is_there(f"no tool '{index}'", [index]))
+        try:
+            return tools[index]
+        except IndexError:
+            raise IndexError(self._say_what_is_there(f"no tool at position {index}", [])) from None
+
+    def _say_what_is_there(self, missing: str, wanted: list[str]) -> str:
+        if not self._generation:
+            return (
+                f"This MCPToolset has {missing}: it is not warmed up. Call warm_up(), which loads the server's tools."
+            )
+        return f"This MCPToolset has {missing}. {describe_choices(wanted, [tool.name for tool in self], 'It')}"
 
     def __contains__(self, item: Any) -> bool:
         """
@@ -386,7 +410,8 @@ class MCPToolset(ToolBase, Toolset):
         Describe the toolset without secrets.
         """
         names = [tool.name for tool in self]
-        return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r})"
+        cold = "" if self._generation else ", not warmed up"
+        return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r}{cold})"
 
 
 def _is_config(value: Any) -> bool:

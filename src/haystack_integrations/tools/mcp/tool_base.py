@@ -8,7 +8,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from haystack.core.serialization import generate_qualified_class_name
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 HandlerConverter: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
+ResultFormat: TypeAlias = Literal["text", "content", "json"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolOptions:
     """
@@ -38,7 +41,7 @@ class ToolOptions:
     """
 
     tool_name_prefix: str | None = None
-    result_format: str = "text"
+    result_format: ResultFormat = "text"
     share: bool = True
     retry_idempotent: bool = False
 
@@ -92,7 +95,7 @@ class ToolBase(ContextManaged):
         return self.options.tool_name_prefix
 
     @property
-    def result_format(self) -> str:
+    def result_format(self) -> ResultFormat:
         """
         Format in which the model sees results: "text", "content" or "json".
         """

@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class MCPClient(ABC):
     """
 
     session: Any = None
-    exit_stack: AsyncExitStack | None = None
+    exit_stack: AsyncExitStack[bool | None] | None = None
 
     # Set before `connect` by whoever opens the session.
     life: SessionLife

@@ -91,6 +91,17 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
+def root_cause(error: BaseException) -> BaseException:
+    """
+    Find what the SDK wrapped in the groups of its task groups.
+
+    :param error: An exception, perhaps a group.
+    :returns: The only exception in it that is not a group, or the group if there are several.
+    """
+    causes = list(leaves(error))
+    return causes[0] if len(causes) == 1 else error
+
+
 def find_protocol_error(error: BaseException) -> ProtocolError | None:
     """
     Find the JSON-RPC error in what went wrong.

@@ -12,8 +12,10 @@ answer, if the first request is not the handshake.
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Any
 
+import mcp
 from mcp import MCPError, types
 from mcp.shared.message import SessionMessage
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
@@ -39,22 +41,31 @@ class HandshakeFirst:
         """
         self._asked = False
         self._request_id: Any = None
-        self.is_over = False
+        self.is_over: bool = False
         # The error with which the server refused the handshake.
         self.refusal: MCPError | None = None
+
+    def asking(self) -> None:
+        """
+        Take note that the SDK asks for revisions.
+
+        :raises MCPError: The first time, in place of the server, which is not asked yet.
+        """
+        if not self._asked:
+            self._asked = True
+            raise MCPError(types.METHOD_NOT_FOUND, "The handshake comes first")
 
     def sending(self, message: Any) -> None:
         """
         Look at a message from the SDK.
 
         :param message: The JSON-RPC message.
-        :raises MCPError: In place of the server, which is not asked yet.
+        :raises MCPError: As `asking`.
         """
         method = getattr(message, "method", None)
-        if method == "server/discover" and not self._asked:
-            self._asked = True
-            raise MCPError(types.METHOD_NOT_FOUND, "The handshake comes first")
-        if method == "initialize":
+        if method == "server/discover":
+            self.asking()
+        elif method == "initialize":
             self._request_id = message.id
 
     def received(self, item: Any) -> Any:
@@ -80,3 +91,24 @@ class HandshakeFirst:
         data = {"supported": [LATEST_MODERN_VERSION], "requested": LATEST_HANDSHAKE_VERSION}
         refusal = types.ErrorData(code=types.UNSUPPORTED_PROTOCOL_VERSION, message=error.error.message, data=data)
         return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=self._request_id, error=refusal), item.metadata)
+
+
+class HandshakeFirstClient(mcp.Client):
+    """
+    An SDK client whose first question for revisions never leaves the session.
+
+    Further down it would have its request id, and an OpenTelemetry span with an error, already.
+    """
+
+    handshake: HandshakeFirst
+
+    async def _build_session(self, exit_stack: AsyncExitStack) -> mcp.ClientSession:
+        session = await super()._build_session(exit_stack)
+        ask = session.send_discover
+
+        async def ask_after_handshake(version: str) -> dict[str, Any]:
+            self.handshake.asking()
+            return await ask(version)
+
+        session.send_discover = ask_after_handshake  # type: ignore[method-assign]
+        return session

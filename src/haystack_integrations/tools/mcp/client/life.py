@@ -50,10 +50,10 @@ class SessionLife:
 
         :param on_lost: Called once, with the reason, when that is known of a session that its owner did not close.
         """
-        self.state = SessionState.NEW
+        self.state: SessionState = SessionState.NEW
         self.reason: str | None = None
         # Set when the session is to be closed.
-        self.over = asyncio.Event()
+        self.over: asyncio.Event = asyncio.Event()
         self._on_lost = on_lost
         self._opener: asyncio.Task[object] | None = None
         # Whether `end` may cancel the opener, and whether it has.

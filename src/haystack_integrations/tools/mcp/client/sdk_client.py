@@ -11,10 +11,12 @@ from contextlib import AsyncExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import httpx2
 import mcp
 from haystack import logging
 from mcp import MCPError as ProtocolError
 from mcp import types
+from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -26,9 +28,10 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     find_protocol_error,
     not_connected,
     outcome_unknown,
+    root_cause,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
+from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
 _MAX_PAGES = 1_000
@@ -87,9 +90,12 @@ class SDKClient(MCPClient):
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: ClassVar[bool] = False
 
+    # Causes of a failed connect of which its message tells all that is known.
+    _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError, OSError, httpx2.HTTPError)
+
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
-        self.life = SessionLife()
+        self.life: SessionLife = SessionLife()
         self._sdk: mcp.Client | None = None
         self._handshake: HandshakeFirst | None = None
         self._failure: str | None = None
@@ -134,6 +140,10 @@ class SDKClient(MCPClient):
         """Say what to do about a failed connect."""
         return None
 
+    def _combine(self, what: str, advice: str | None) -> str:
+        """Say what went wrong with a connect and what to do about it, each thing once."""
+        return f"{with_full_stop(what)} {advice}" if advice else with_full_stop(what)
+
     def _counts_calls(self) -> bool:
         """Tell whether the transport notes which calls were sent."""
         return True
@@ -157,7 +167,8 @@ class SDKClient(MCPClient):
         error: Exception
         try:
             sdk = await self._open_transport()
-            self.exit_stack = stack = AsyncExitStack()
+            stack: AsyncExitStack[bool | None] = AsyncExitStack()
+            self.exit_stack: AsyncExitStack[bool | None] | None = stack
             self._sdk = await stack.enter_async_context(sdk)
             self._handshake = None
             validate_only_bounded(sdk.session, self._output_schemas)
@@ -181,7 +192,13 @@ class SDKClient(MCPClient):
         if isinstance(error, MCPConnectionError):
             raise error
         self.life.allow_interruption()
-        raise await self._connect_error(error, outcome) from error
+        cause = root_cause(error)
+        connect_error = await self._connect_error(error, outcome)
+        if isinstance(cause, self._told):
+            # The message says it all, so a traceback is to begin with the caller. Debuggers find the cause here.
+            connect_error.__context__, connect_error.__suppress_context__ = cause, True
+            raise connect_error
+        raise connect_error from cause
 
     async def _connect_error(self, error: BaseException, outcome: RequestOutcome) -> MCPConnectionError:
         what = outcome.fault or (f"it answered with HTTP {outcome.status}" if outcome.status else None)
@@ -191,8 +208,7 @@ class SDKClient(MCPClient):
         if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
         self._failure = what
-        advice = await self._advice()
-        msg = f"Failed to connect to {self._describe()}: {with_full_stop(what)}{f' {advice}' if advice else ''}"
+        msg = f"Failed to connect to {self._describe()}: {self._combine(what, await self._advice())}"
         return MCPConnectionError(
             msg,
             server_info=self._server_info(),
@@ -395,8 +411,27 @@ class SDKClient(MCPClient):
     def _client(self, transport: Transport) -> mcp.Client:
         self._handshake = HandshakeFirst() if self._handshake_first else None
         # `end` without a reason: who looks for it finds more than that the stream ended.
-        streams = tapped(transport, on_end=self.life.end, before_close=self._before_close, handshake=self._handshake)
-        return mcp.Client(streams, client_info=client_info())
+        streams = tapped(
+            transport,
+            on_end=self.life.end,
+            before_close=self._before_close,
+            on_request=self._name_span,
+            handshake=self._handshake,
+        )
+        if self._handshake is None:
+            return mcp.Client(streams, client_info=client_info())
+        client = HandshakeFirstClient(streams, client_info=client_info())
+        client.handshake = self._handshake
+        return client
+
+    def _name_span(self) -> None:
+        # The SDK makes a span for each request, in which the transport writes it.
+        span = trace.get_current_span()
+        if span.is_recording():
+            span.set_attribute("mcp.server", self._describe())
+            info = self._sdk.server_info if self._sdk is not None else None
+            if info is not None:
+                span.set_attribute("mcp.server.name", info.name)
 
 
 def _invocation_error(

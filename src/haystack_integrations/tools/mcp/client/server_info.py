@@ -52,6 +52,8 @@ class MCPServerInfo(ABC):
     _optional_fields: ClassVar[frozenset[str]] = frozenset()
     # The module by whose name the class is stored, where that is not the one that defines it.
     _stored_module: ClassVar[str]
+    # Name of the transport in structured logs.
+    _transport_name: ClassVar[str] = "custom"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 import anyio
+from mcp import types
 from mcp.client import Transport
 from pydantic_core import to_json
 
@@ -31,6 +32,7 @@ async def tapped(
     *,
     on_end: Callable[[], None],
     before_close: Callable[[], Awaitable[None]],
+    on_request: Callable[[], None],
     handshake: HandshakeFirst | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
     """
@@ -39,12 +41,13 @@ async def tapped(
     :param transport: The transport.
     :param on_end: Called when no more messages can come in or go out.
     :param before_close: Awaited before the transport is closed, whatever the reason.
+    :param on_request: Called when a request goes out, in the context of its caller.
     :param handshake: Negotiates the revision of the protocol in place of the SDK, or None.
     :returns: A context manager with the incoming and the outgoing stream.
     """
     async with transport as (read, write):
         try:
-            yield _Incoming(read, on_end, handshake), _Outgoing(write, on_end, handshake)
+            yield _Incoming(read, on_end, handshake), _Outgoing(write, on_end, on_request, handshake)
         finally:
             await before_close()
 
@@ -96,8 +99,15 @@ class _Incoming(_Tap):
 
 
 class _Outgoing(_Tap):
-    def __init__(self, stream: Any, on_end: Callable[[], None], handshake: HandshakeFirst | None) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        on_end: Callable[[], None],
+        on_request: Callable[[], None],
+        handshake: HandshakeFirst | None,
+    ) -> None:
         super().__init__(stream, on_end, handshake)
+        self._on_request = on_request
         self._cancellations: set[asyncio.Task[None]] = set()
 
     async def send(self, message: Any) -> None:
@@ -113,6 +123,8 @@ class _Outgoing(_Tap):
             return
         elif self._handshake is not None:
             self._handshake.sending(message.message)
+        if isinstance(message.message, types.JSONRPCRequest):
+            self._on_request()
         if call is not None:
             # A model's answer may contain half of a surrogate pair. A message that a transport of the SDK cannot write
             # ends the session, so it is refused here.

@@ -19,6 +19,7 @@ from haystack_integrations.tools.mcp.connection.release import close_in_backgrou
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
+    MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
 )
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -99,8 +100,8 @@ class MCPConnection(ContextManaged):
             )
             raise ValueError(msg)
         self.server_info = server_info
-        self.connection_timeout = check_timeout("connection_timeout", connection_timeout)
-        self.invocation_timeout = check_timeout("invocation_timeout", invocation_timeout)
+        self.connection_timeout: float = check_timeout("connection_timeout", connection_timeout)
+        self.invocation_timeout: float = check_timeout("invocation_timeout", invocation_timeout)
         self.share = share
         self._supervisor: Supervisor | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
@@ -151,11 +152,18 @@ class MCPConnection(ContextManaged):
 
     def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor = AsyncExecutor.get_instance()
-        return executor.run(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        try:
+            return executor.run(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        except MCPConnectionError as error:
+            # The frames of the executor's tasks help nobody.
+            raise error.with_traceback(None)  # noqa: B904
 
     async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor = await self._executor_async()
-        return await executor.run_async(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        try:
+            return await executor.run_async(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        except MCPConnectionError as error:
+            raise error.with_traceback(None)  # noqa: B904
 
     async def _executor_async(self) -> AsyncExecutor:
         executor = AsyncExecutor.get_instance()
@@ -278,7 +286,7 @@ class MCPConnection(ContextManaged):
         session = supervisor.session
         details = session.details if session is not None else None
         return MCPConnectionStatus(
-            state=str(supervisor.state),
+            state=supervisor.state,
             protocol_version=details.protocol_version if details else None,
             server_name=details.name if details else None,
             server_version=details.version if details else None,

@@ -29,7 +29,7 @@ class Pool:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         self._shared: dict[Any, Supervisor] = {}
         self._users: dict[int, int] = {}
         # What users that were garbage-collected after the executor's shutdown had used: its sessions ended with the
@@ -95,7 +95,7 @@ class Pool:
         return self._users.get(id(supervisor), 0)
 
 
-pool = Pool()
+pool: Pool = Pool()
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
 if TYPE_CHECKING:
     from mcp import types
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # Our transports bound their own end (2 s for a server to exit by itself, 2 s after each signal); a custom client may
 # not.
@@ -48,6 +48,13 @@ class SessionOwner(Protocol):
         :param reason: Why.
         """
 
+    def session_closed(self, session: Session) -> None:
+        """
+        Take note that an open session was closed on purpose.
+
+        :param session: The session.
+        """
+
 
 class Session:
     """
@@ -71,9 +78,10 @@ class Session:
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._was_open = False
+        # When it was opened, in the seconds of its loop.
+        self.opened_at: float | None = None
         self.tools: list[types.Tool] = []
-        self.details = ServerDetails()
+        self.details: ServerDetails = ServerDetails()
         self._life = client.life = SessionLife(self._lost)
 
     @property
@@ -116,7 +124,7 @@ class Session:
             self.tools = await self._client.connect()
             self.details = self._client.details()
             self._life.opened()
-            self._was_open = True
+            self.opened_at = asyncio.get_running_loop().time()
             if not opened.done():
                 opened.set_result(None)
             await self._life.over.wait()
@@ -133,6 +141,12 @@ class Session:
             else:
                 self._life.end(describe_error(error), SessionState.CLOSED)
                 opened.set_exception(error)
+        except BaseException as error:
+            if _is_being_closed(error, self._task) or opened.done():
+                raise
+            self._life.end(_raised_by_server(error), SessionState.CLOSED)
+            msg = f"Failed to connect to {self._owner.description}: {_raised_by_server(error)}"
+            opened.set_exception(MCPConnectionError(msg, operation="connect"))
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
             opened.cancel()  # does nothing if it is done
@@ -141,6 +155,8 @@ class Session:
             try:
                 await self._close_client()
                 self._life.end("the transport was cancelled")  # if nobody knows better
+                if self.opened_at is not None and self._life.state is SessionState.CLOSED:
+                    self._owner.session_closed(self)
             finally:
                 await abandoning
 
@@ -164,7 +180,7 @@ class Session:
             task.cancel()
 
     def _lost(self, reason: str) -> None:
-        if self._was_open:
+        if self.opened_at is not None:
             self._owner.session_lost(self, reason)
         if self._life.state is SessionState.DRAINING and not self._calls:
             self._life.end()
@@ -191,7 +207,15 @@ class Session:
 
         :returns: The tools; those of the beginning from a client that cannot ask.
         """
-        tools = await self._client.list_tools()
+        try:
+            tools = await self._client.list_tools()
+        except (asyncio.CancelledError, Exception):
+            raise
+        except BaseException as error:
+            if _is_being_closed(error, asyncio.current_task()):
+                raise
+            msg = f"Failed to list the tools of {self._owner.description}: {_raised_by_server(error)}"
+            raise MCPConnectionError(msg, operation="list_tools") from error
         if tools is not None:
             self.tools = tools
         return self.tools
@@ -210,13 +234,16 @@ class Session:
         self._calls.add(task)
         try:
             return await self._client.request_tool(tool_name, tool_args)
-        except (SystemExit, KeyboardInterrupt) as error:  # of a server in this process: it must not end the loop
-            reason = f"the server raised {type(error).__name__}"
-            raise outcome_unknown(reason, tool_name, tool_args) from error
         except asyncio.CancelledError:
             if task not in self._abandoned or task.cancelling() > 1:
                 raise
             raise outcome_unknown(self._life.reason or "the session ended", tool_name, tool_args) from None
+        except Exception:
+            raise
+        except BaseException as error:
+            if _is_being_closed(error, task):
+                raise
+            raise outcome_unknown(_raised_by_server(error), tool_name, tool_args) from error
         finally:
             self._calls.discard(task)
             if task in self._abandoned:
@@ -281,6 +308,21 @@ class Session:
         :returns: A clause, or the empty string.
         """
         return self._client.progress()
+
+
+def _raised_by_server(error: BaseException) -> str:
+    # What a server in this process raises beyond Exception must end neither the loop nor the program of the caller.
+    return f"the server raised {type(error).__name__}"
+
+
+def _is_being_closed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    # Whoever closes a coroutine that has not ended, e.g. garbage collection, is not in its task.
+    if not isinstance(error, GeneratorExit):
+        return False
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:  # there is no running loop
+        return True
 
 
 def _kill(sessions: Iterable[Session]) -> None:

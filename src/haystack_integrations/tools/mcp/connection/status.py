@@ -5,20 +5,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-
-class ConnectionState(StrEnum):
-    """
-    State of a connection.
-    """
-
-    IDLE = "idle"
-    CONNECTING = "connecting"
-    READY = "ready"
-    LOST = "lost"
-    CLOSED = "closed"
+ConnectionState: TypeAlias = Literal["idle", "connecting", "ready", "lost", "closed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +28,7 @@ class MCPConnectionStatus:
     :param last_error: Text of the last error.
     """
 
-    state: str = ConnectionState.IDLE.value
+    state: ConnectionState = "idle"
     protocol_version: str | None = None
     server_name: str | None = None
     server_version: str | None = None

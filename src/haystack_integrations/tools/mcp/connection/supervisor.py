@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class Supervisor:
         :param server_info: How to reach the server.
         """
         self.server_info = server_info
-        self.description = server_info.describe()
+        self.description: str = server_info.describe()
         self.max_retries: int = 3
         self._base_delay: float = 1.0
         self._max_delay: float = 30.0
@@ -121,10 +121,10 @@ class Supervisor:
         self._last_attempt: str | None = None
         self._closed = False
         self.session: Session | None = None
-        self.generation = 0
-        self.sessions = 0
-        self.calls = 0
-        self.failed_calls = 0
+        self.generation: int = 0
+        self.sessions: int = 0
+        self.calls: int = 0
+        self.failed_calls: int = 0
         self.last_error: str | None = None
 
     def _set_retries(self, source: object) -> None:
@@ -138,13 +138,13 @@ class Supervisor:
         The state of the connection. From any thread.
         """
         if self._closed:
-            return ConnectionState.CLOSED
+            return "closed"
         if self.is_ready():
-            return ConnectionState.READY
+            return "ready"
         opening = self._opening
         if opening is not None and opening.joinable and self._loop_is_ours():
-            return ConnectionState.CONNECTING
-        return ConnectionState.LOST if self.generation else ConnectionState.IDLE
+            return "connecting"
+        return "lost" if self.generation else "idle"
 
     def is_ready(self) -> bool:
         """
@@ -169,7 +169,26 @@ class Supervisor:
         if self.session is session:
             self.session = None
         self.last_error = reason
-        logger.warning("Lost the session with {server}: {reason}", server=self.description, reason=reason)
+        logger.warning(
+            "Lost the session with {server} after {seconds:.1f} s: {reason}",
+            server=self.description,
+            transport=self.server_info._transport_name,
+            seconds=_age(session),
+            reason=reason,
+        )
+
+    def session_closed(self, session: Session) -> None:
+        """
+        Note that an open session was closed on purpose.
+
+        :param session: The session.
+        """
+        logger.info(
+            "Closed the session with {server} after {seconds:.1f} s",
+            server=self.description,
+            transport=self.server_info._transport_name,
+            seconds=_age(session),
+        )
 
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
@@ -232,10 +251,11 @@ class Supervisor:
                 self.last_error = self._last_attempt = str(error)
                 if attempt == retries:
                     raise
-                logger.info("Reopening the session with {server} failed, trying again", server=self.description)
+                logger.info("{error} Trying again.", error=with_full_stop(str(error)), server=self.description)
         raise AssertionError  # the loop returns or raises
 
     async def _open_once(self) -> Session:
+        started = asyncio.get_running_loop().time()
         try:
             client = self.server_info.create_client()
             # A custom server info may leave the retries to its client.
@@ -250,6 +270,14 @@ class Supervisor:
             raise self._connect_error(describe_error(error)) from error
         if not session.is_open:
             raise self._connect_error(await session.reason())
+        logger.info(
+            "{verb} to {server} in {seconds:.2f} s, protocol revision {protocol_version}",
+            verb="Reconnected" if self.generation else "Connected",
+            server=self.description,
+            transport=self.server_info._transport_name,
+            protocol_version=session.details.protocol_version or "unknown",
+            seconds=asyncio.get_running_loop().time() - started,
+        )
         self.session = session
         self.sessions += 1
         self.generation = next(_generations)
@@ -370,6 +398,10 @@ class Supervisor:
 
 
 _CLOSED = "the connection was closed"
+
+
+def _age(session: Session) -> float:
+    return asyncio.get_running_loop().time() - (session.opened_at or 0.0)
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

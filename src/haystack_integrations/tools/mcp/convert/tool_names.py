@@ -5,13 +5,17 @@
 The names under which the model sees a server's tools.
 """
 
+import difflib
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 _MAX_LENGTH: Final = 64
 _MAX_QUOTED: Final = 200
+# A message lists this many names, and suggests that many.
+_FEW_NAMES: Final = 10
+_CLOSEST_NAMES: Final = 3
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
@@ -86,3 +90,33 @@ def _quote(value: Any) -> str:
     if isinstance(value, str):
         return repr(value if len(value) <= _MAX_QUOTED else f"{value[:_MAX_QUOTED]}...")
     return type(value).__name__
+
+
+def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str) -> str:
+    """
+    Say what somebody may have meant who named tools that are not there.
+
+    :param wanted: The names that are not there.
+    :param available: The names that are.
+    :param owner: Who has the tools.
+    :returns: Sentences with the closest names, and how many there are; all names only if they are few.
+    """
+    if not available:
+        return f"{owner} has no tools"
+    hints = []
+    for name in wanted:
+        if closest := " or ".join(map(repr, _closest(name, available))):
+            hints.append(f"Did you mean {closest}? " if len(wanted) == 1 else f"For {name!r}, did you mean {closest}? ")
+    if len(available) <= _FEW_NAMES:
+        return f"{''.join(hints)}Available tools: {', '.join(available)}"
+    unlike = ", none of them with a similar name" if wanted and not hints else ""
+    return f"{''.join(hints)}{owner} has {len(available)} tools{unlike}"
+
+
+def _closest(wanted: str, available: Sequence[str]) -> list[str]:
+    by_key = {name.casefold(): name for name in reversed(available)}
+    key = wanted.casefold()
+    # A prefix too many or too few may be more than half of a name.
+    prefixed = [other for other in by_key if other.endswith(f"_{key}") or key.endswith(f"_{other}")]
+    similar = difflib.get_close_matches(key, by_key, n=_CLOSEST_NAMES)
+    return [by_key[other] for other in dict.fromkeys([*prefixed, *similar])][:_CLOSEST_NAMES]

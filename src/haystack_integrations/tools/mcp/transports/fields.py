@@ -16,7 +16,7 @@ from typing import Any
 from haystack import logging
 from haystack.utils import Secret
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 def check_number(owner: object, parameter: str, *, minimum: float, exclusive: bool = False) -> None:

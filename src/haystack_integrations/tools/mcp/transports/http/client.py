@@ -4,27 +4,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import mcp
 from mcp.client import Transport
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from haystack_integrations.tools.mcp.client.error_texts import leaves
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers
-from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
+from haystack_integrations.tools.mcp.transports.http.watched_http import (
+    CONNECT_ERRORS,
+    NO_CONNECTION,
+    WatchedHttpClient,
+    describe_no_connection,
+)
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
 # An event carries a whole result. The SDK's own limit, 1 MiB, is less than an image or a listing of 5,000 tools.
 _MAX_EVENT_SIZE = 64 * 1024 * 1024
+
+# How the reason for a failed connect begins, and how the diagnosis does.
+_ANSWERED = "it answered with HTTP "
+_URL_ANSWERS = re.compile(r"https?://\S+ answers ")
 
 
 class _HttpClient(SDKClient):
@@ -46,7 +58,7 @@ class _HttpClient(SDKClient):
         super().__init__(max_retries, base_delay, max_delay)
         self._info = server_info
         self.url: str = str(server_info.url)
-        self.timeout = server_info.timeout
+        self.timeout: int = server_info.timeout
         self._headers: dict[str, str] = {}
 
     def _server_info(self) -> MCPServerInfo:
@@ -83,6 +95,23 @@ class _HttpClient(SDKClient):
         return await diagnose(
             self.url, self._headers, transport=self._info._transport, timeout=min(5.0, float(self.timeout))
         )
+
+    def _explain(self, error: BaseException) -> str:
+        # What the SSE transport of the SDK raises itself, in the words for all other requests.
+        for leaf in leaves(error):
+            if isinstance(leaf, httpx2.HTTPStatusError):
+                return f"{_ANSWERED}{leaf.response.status_code} {leaf.response.reason_phrase}".strip()
+            if isinstance(leaf, CONNECT_ERRORS):
+                return describe_no_connection(leaf)
+        return super()._explain(error)
+
+    def _combine(self, what: str, advice: str | None) -> str:
+        # The diagnosis tried the same once more. If the same came out, it tells all of it.
+        status = what.removeprefix(_ANSWERED) if what.startswith(_ANSWERED) else None
+        answer = _URL_ANSWERS.match(advice or "")
+        if advice is None or (status not in advice if status else answer or not what.startswith(NO_CONNECTION)):
+            return super()._combine(what, advice)
+        return f"it answers {advice[answer.end() :]}" if answer else advice
 
     def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
         return WatchedHttpClient(

@@ -141,6 +141,7 @@ class SSEServerInfo(HttpServerInfo):
 
     _stored_module: ClassVar[str] = STORED_MODULE
     _transport: ClassVar[Literal["sse", "streamable-http"]] = "sse"
+    _transport_name: ClassVar[str] = "sse"
 
     url: str | None = None
     base_url: str | None = None
@@ -218,6 +219,7 @@ class StreamableHttpServerInfo(HttpServerInfo):
 
     _stored_module: ClassVar[str] = STORED_MODULE
     _transport: ClassVar[Literal["sse", "streamable-http"]] = "streamable-http"
+    _transport_name: ClassVar[str] = "streamable-http"
 
     url: str
     token: str | Secret | None = None

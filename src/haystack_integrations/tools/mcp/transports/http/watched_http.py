@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.transports.http.refusals import (
     judge_streamable_http,
 )
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # Ending a session is worth a short DELETE request, but not a wait for a server that is gone.
 _DELETE_TIMEOUT = 2.0
@@ -44,7 +44,8 @@ _PENDING_CANCELLATIONS_TIMEOUT = 0.5
 _MAX_REDIRECTS = 3
 
 # The request was not sent.
-_CONNECT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+CONNECT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+NO_CONNECTION = "no connection could be made"
 
 # The pause before an event stream is opened again: a server may end it at once and ask for a retry without delay.
 _REOPEN_PAUSE = 0.1
@@ -233,9 +234,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
         return response
 
     def _handle_failure(self, request: httpx2.Request, outcome: RequestOutcome, error: Exception) -> httpx2.Response:
-        if isinstance(error, _CONNECT_ERRORS):
+        if isinstance(error, CONNECT_ERRORS):
             _record_never_ran(request, outcome)
-            outcome.fault = f"no connection could be made ({_name(error)}: {error})"
+            outcome.fault = describe_no_connection(error)
         else:
             outcome.fault = f"the connection was cut before the answer came ({_name(error)})"
         if self._over_sse:
@@ -263,6 +264,16 @@ class WatchedHttpClient(httpx2.AsyncClient):
 def _parsed(url: httpx2.URL | str) -> httpx2.URL:
     # The SDK gives the same text with every message, and parsing it takes longer than all that this package does.
     return httpx2.URL(url)
+
+
+def describe_no_connection(error: Exception) -> str:
+    """
+    Say that a request was not sent.
+
+    :param error: One of `CONNECT_ERRORS`.
+    :returns: A clause.
+    """
+    return f"{NO_CONNECTION} ({_name(error)}: {error})"
 
 
 def _set_timeout(request: httpx2.Request, timeout: float) -> None:

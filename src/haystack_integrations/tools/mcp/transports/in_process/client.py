@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import importlib
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import mcp
 import mcp.server
@@ -25,6 +27,9 @@ class InProcessClient(SDKClient):
     MCP client for a server in the same process.
     """
 
+    # The rest comes from the user's own code, whose frames the user wants to see.
+    _told: ClassVar[tuple[type[Exception], ...]] = (mcp.MCPError,)
+
     def __init__(self, server: Any) -> None:
         """
         Initialize an in-process MCP client.
@@ -42,7 +47,7 @@ class InProcessClient(SDKClient):
         return self._info.describe()
 
     async def _open_transport(self) -> mcp.Client:
-        server = await asyncio.to_thread(_import, self.server) if isinstance(self.server, str) else self.server
+        server = await _imported(self.server) if isinstance(self.server, str) else self.server
         server = getattr(server, "_mcp_server", server)  # the SDK server inside a FastMCP server
         if not isinstance(server, (mcp.server.Server, mcp.server.mcpserver.MCPServer)):
             msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
@@ -51,6 +56,26 @@ class InProcessClient(SDKClient):
 
     def _counts_calls(self) -> bool:
         return False  # there are no streams in which to count them
+
+
+async def _imported(path: str) -> Any:
+    # In a daemon thread: in one of asyncio's own, an import that hangs would hold up the interpreter's exit.
+    outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    outcome.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            outcome.set_result(_import(path))
+        except Exception as error:
+            outcome.set_exception(error)
+        except BaseException as error:  # e.g. of a script that parses its arguments when it is imported
+            msg = f"importing it raised {type(error).__name__}"
+            failure = ImportError(msg)
+            failure.__cause__ = error
+            outcome.set_exception(failure)
+
+    threading.Thread(target=run, name="mcp-haystack-import", daemon=True).start()
+    return await asyncio.wrap_future(outcome)
 
 
 def _import(path: str) -> Any:

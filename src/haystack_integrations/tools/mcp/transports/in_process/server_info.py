@@ -41,6 +41,7 @@ class InProcessServerInfo(MCPServerInfo):
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
+    _transport_name: ClassVar[str] = "in-process"
 
     server: Any
 

@@ -60,7 +60,7 @@ class StdioClient(SDKClient):
         """
         super().__init__(max_retries, base_delay, max_delay)
         self.command = command
-        self.args = args or []
+        self.args: list[str] = args or []
         self.env = env
         self.cwd = cwd
         self._process: ServerProcess | None = None

@@ -21,7 +21,7 @@ from mcp.client.stdio import get_default_environment
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # How long a server and its children may take to exit, in seconds: after the end of its input, and again after SIGTERM.
 # As long as the SDK allows.
@@ -116,11 +116,11 @@ class ServerProcess:
         self._command = [command, *args]
         self._env = env
         self._cwd = cwd
-        self.stderr = StderrTail(env.values())
-        self.writable = asyncio.Event()
+        self.stderr: StderrTail = StderrTail(env.values())
+        self.writable: asyncio.Event = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
         # Whether the process has exited, and somebody else has its exit code.
-        self.exit_code_is_unknown = False
+        self.exit_code_is_unknown: bool = False
         self._group: int | None = None
         self._pid_fd: int | None = None
         self._connecting: asyncio.Task[None] | None = None

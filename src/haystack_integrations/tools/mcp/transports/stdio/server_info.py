@@ -50,6 +50,7 @@ class StdioServerInfo(MCPServerInfo):
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
+    _transport_name: ClassVar[str] = "stdio"
 
     command: str
     args: list[str] | None = None

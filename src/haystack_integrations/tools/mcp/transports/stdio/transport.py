@@ -17,7 +17,7 @@ from mcp.types import jsonrpc_message_adapter
 from haystack_integrations.tools.mcp.client.error_texts import describe_error
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # After this many bytes, about a millisecond of work, other tasks of the event loop get a turn. A line costs as much as
 # _LINE_COST bytes more.

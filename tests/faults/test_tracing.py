@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What OpenTelemetry is told of a connection: where its requests belong, whose they are, and no errors that are none.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp import MCPConnection
+from tests.support.external import unavailable
+from tests.support.kinds import every_kind
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """
+    Collects the spans of the MCP SDK; `spans.tracer` makes others.
+    """
+    try:
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    except ImportError:
+        unavailable("opentelemetry-sdk is not installed: install the dependency group `test`")
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    exporter.tracer = provider.get_tracer("tests")
+    # The provider of a process can be set only once.
+    monkeypatch.setattr("mcp.shared._otel._tracer", exporter.tracer)
+    yield exporter
+    provider.shutdown()
+
+
+@every_kind
+def test_requests_are_traced_below_their_caller_with_the_server_and_without_false_errors(spans, peer, kind):
+    def call(connection):
+        spans.clear()
+        with spans.tracer.start_as_current_span("caller") as caller:
+            connection.call_tool("add", {"a": 1, "b": 1})
+        finished = {span.name: span for span in spans.get_finished_spans() if span.name != "caller"}
+        for span in finished.values():
+            assert span.parent.span_id == caller.get_span_context().span_id
+            assert span.attributes["mcp.server"] == info.describe()
+        assert finished["MCP send tools/call add"].attributes["mcp.server.name"] == connection.status().server_name
+        failed = [name for name, span in finished.items() if not span.status.is_ok or span.events]
+        # Over HTTP a server is really asked for its revisions, and one of an earlier era really refuses to answer.
+        asks_in_vain = kind.transport == "streamable-http" and "legacy" in kind.options
+        assert [name for name in failed if not (asks_in_vain and name == "MCP send server/discover")] == []
+        return [name.removeprefix("MCP send ") for name in finished]
+
+    server = peer(kind)
+    info = server.reach()
+    connection = MCPConnection(info)
+    with contextlib.closing(connection):
+        requests = call(connection)
+        assert requests[-2:] == ["tools/list", "tools/call add"]
+        if kind.transport != "streamable-http":
+            assert requests == ["initialize", "tools/list", "tools/call add"]
+        assert call(connection) == ["tools/call add"]
+        server.restart()
+        if kind.notices_the_end:
+            wait_until(lambda: not connection.is_ready, "the loss")
+            assert call(connection) == requests

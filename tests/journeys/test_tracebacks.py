@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What somebody sees whose Agent ends with an error.
+"""
+
+import asyncio
+import traceback
+from pathlib import Path
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from mcp.server import MCPServer
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPToolset,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+
+ERROR = "haystack_integrations.tools.mcp.errors.MCPConnectionError: Failed to connect to "
+
+
+def run(toolset: MCPToolset, *, in_loop: bool = False) -> None:
+    agent = Agent(
+        chat_generator=ScriptedChatGenerator([call("fail"), say("done")]),
+        tools=toolset,
+        raise_on_tool_invocation_failure=True,
+    )
+    messages = [ChatMessage.from_user("Go")]
+    try:
+        if in_loop:
+            asyncio.run(agent.run_async(messages=messages))
+        else:
+            agent.run(messages=messages)
+    finally:
+        toolset.close()
+
+
+@pytest.mark.parametrize("in_loop", [False, True], ids=["run", "run_async"])
+@pytest.mark.parametrize(
+    "info",
+    [
+        StreamableHttpServerInfo("http://127.0.0.1:9/mcp"),
+        SSEServerInfo("http://127.0.0.1:9/sse"),
+        StdioServerInfo("no-such-command"),
+        StdioServerInfo("sh", ["-c", "exit 3"]),
+    ],
+    ids=["streamable-http", "sse", "no command", "stdio"],
+)
+def test_the_traceback_of_a_failed_connect_is_the_callers_and_ends_with_what_helps(info, in_loop):
+    with pytest.raises(MCPConnectionError) as failure:
+        run(MCPToolset(info), in_loop=in_loop)
+    shown = "".join(traceback.format_exception(failure.value))
+    assert shown.count("Traceback (most recent call last)") == 1
+    assert shown.splitlines()[-1].startswith(ERROR + info.describe())
+    assert "site-packages/mcp/" not in shown
+    assert "Supervisor" not in shown
+    assert failure.value.__context__ is not None
+
+
+def test_the_traceback_of_a_server_module_that_fails_shows_the_line_of_that_module(tmp_path: Path, monkeypatch):
+    (tmp_path / "module_that_fails.py").write_text("open('/no/such/file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MCPConnectionError) as failure:
+        run(MCPToolset(InProcessServerInfo("module_that_fails:server")))
+    assert "open('/no/such/file')" in "".join(traceback.format_exception(failure.value))
+
+
+def test_the_traceback_of_a_failed_call_has_no_frames_of_the_background():
+    server = MCPServer("failing")
+
+    @server.tool()
+    def fail() -> str:
+        raise ValueError("of no interest")
+
+    with pytest.raises(Exception, match="Failed to invoke Tool `fail`") as failure:
+        run(MCPToolset(InProcessServerInfo(server)))
+    first = failure.value
+    while first.__cause__ is not None:  # Haystack 2 wraps it
+        first = first.__cause__
+    assert isinstance(first, MCPInvocationError)
+    files = {Path(frame.filename).name for frame in traceback.extract_tb(first.__traceback__)}
+    assert "mcp_tool.py" in files
+    assert files.isdisjoint({"executor.py", "supervisor.py", "session.py"})
