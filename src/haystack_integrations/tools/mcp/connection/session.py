@@ -75,6 +75,7 @@ class Session:
         self.tools: list[types.Tool] = []
         self.details = ServerDetails()
         self._life = client.life = SessionLife(self._lost)
+        self._life.redact = client.redactor.text
 
     @property
     def is_open(self) -> bool:
@@ -128,11 +129,12 @@ class Session:
                 opened.set_exception(MCPConnectionError(msg, operation="connect"))
             self._life.end()
         except Exception as error:
+            failure = self._client.redactor.error(error)
             if opened.done():
-                self._life.end(describe_error(error))
+                self._life.end(describe_error(failure))
             else:
-                self._life.end(describe_error(error), SessionState.CLOSED)
-                opened.set_exception(error)
+                self._life.end(describe_error(failure), SessionState.CLOSED)
+                opened.set_exception(failure)
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
             opened.cancel()  # does nothing if it is done
@@ -152,7 +154,7 @@ class Session:
             logger.warning(
                 "Closing the session with {server} failed: {error}",
                 server=self._owner.description,
-                error=describe_error(error),
+                error=self._client.redactor.text(describe_error(error)),
             )
 
     async def _abandon_calls(self) -> None:
@@ -191,10 +193,16 @@ class Session:
 
         :returns: The tools; those of the beginning from a client that cannot ask.
         """
-        tools = await self._client.list_tools()
-        if tools is not None:
-            self.tools = tools
-        return self.tools
+        try:
+            tools = await self._client.list_tools()
+            if tools is not None:
+                self.tools = tools
+            return self.tools
+        except Exception as error:
+            failure = self._client.redactor.error(error)
+            if failure is error:
+                raise
+        raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
 
     async def call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         """
@@ -211,12 +219,17 @@ class Session:
         try:
             return await self._client.request_tool(tool_name, tool_args)
         except (SystemExit, KeyboardInterrupt) as error:  # of a server in this process: it must not end the loop
-            reason = f"the server raised {type(error).__name__}"
-            raise outcome_unknown(reason, tool_name, tool_args) from error
+            failure = outcome_unknown(f"the server raised {type(error).__name__}", tool_name, tool_args)
+            failure.__cause__ = error
+            failure = self._client.redactor.error(failure)
         except asyncio.CancelledError:
             if task not in self._abandoned or task.cancelling() > 1:
                 raise
             raise outcome_unknown(self._life.reason or "the session ended", tool_name, tool_args) from None
+        except Exception as error:
+            failure = self._client.redactor.error(error)
+            if failure is error:
+                raise
         finally:
             self._calls.discard(task)
             if task in self._abandoned:
@@ -224,6 +237,7 @@ class Session:
                 task.uncancel()
             if self._life.state is SessionState.DRAINING and not self._calls:
                 self._life.end()
+        raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
 
     @classmethod
     async def close_all(cls) -> None:
@@ -280,7 +294,7 @@ class Session:
 
         :returns: A clause, or the empty string.
         """
-        return self._client.progress()
+        return self._client.redactor.text(self._client.progress())
 
 
 def _kill(sessions: Iterable[Session]) -> None:

@@ -77,7 +77,7 @@ class StdioClient(SDKClient):
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
             return self._client(stdio_client(parameters))
-        self._process = ServerProcess(command, self.args, env, self.cwd)
+        self._process = ServerProcess(command, self.args, env, self.cwd, secrets=self.redactor.secrets)
         return self._client(stdio_transport(self._process))
 
     def kill(self) -> None:

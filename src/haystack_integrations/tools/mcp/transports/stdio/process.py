@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from haystack import logging
 from mcp.client.stdio import get_default_environment
 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.redaction import redact_text
 from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
 
 logger = logging.getLogger(__name__)
@@ -104,7 +105,9 @@ class ServerProcess:
     thread for each process.
     """
 
-    def __init__(self, command: str, args: list[str], env: Mapping[str, str], cwd: str | None) -> None:
+    def __init__(
+        self, command: str, args: list[str], env: Mapping[str, str], cwd: str | None, *, secrets: Iterable[str] = ()
+    ) -> None:
         """
         Initialize the ServerProcess.
 
@@ -112,11 +115,12 @@ class ServerProcess:
         :param args: Its arguments.
         :param env: Its environment, on top of the few variables that every server inherits.
         :param cwd: Its working directory.
+        :param secrets: What is redacted in its standard error.
         """
         self._command = [command, *args]
         self._env = env
         self._cwd = cwd
-        self.stderr = StderrTail(env.values())
+        self.stderr = StderrTail(secrets)
         self.writable = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
         # Whether the process has exited, and somebody else has its exit code.
@@ -144,7 +148,7 @@ class ServerProcess:
         :returns: A noun phrase.
         """
         pid = f", process {self._process.pid}" if self._process is not None else ""
-        return f"`{self._command[0]}`{pid}"
+        return f"`{redact_text(self._command[0])}`{pid}"
 
     async def start(self) -> None:
         """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
-from haystack_integrations.tools.mcp.redaction import redact_args
+from haystack_integrations.tools.mcp.redaction import redact_args, redact_text
 from haystack_integrations.tools.mcp.transports.fields import check_retries, check_secrets
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class StdioServerInfo(MCPServerInfo):
 
         :returns: The command line, with the values of options that look like credentials redacted.
         """
-        return f"stdio server `{' '.join([self.command, *redact_args(list(self.args or []))])}`"
+        return f"stdio server `{' '.join([redact_text(self.command), *redact_args(list(self.args or []))])}`"
 
     def _redacted_fields(self) -> dict[str, Any]:
         fields = super()._redacted_fields()

@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from haystack_integrations.tools.mcp.redaction import REDACTED, SHORTEST_SECRET
+from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor
 
 _LINES = 20
 _LINE_LENGTH = 500
@@ -37,7 +37,7 @@ class StderrTail:
     """
     Keeps the last lines of a server's standard error for error messages.
 
-    The values of the server's environment variables are redacted, because they may be secrets. Lines are cut after 500
+    The secrets of the server, and what has the shape of a credential, are redacted. Lines are cut after 500
     characters. A carriage return, as in a progress bar, ends a line, too. Escape sequences and control characters are
     removed: they would reach a terminal through messages and logs.
     """
@@ -48,10 +48,9 @@ class StderrTail:
 
         :param secrets: Values to redact.
         """
-        # A value of several lines is printed as several lines, so each is redacted on its own.
-        values = {_printable(line).strip() for value in secrets for line in [value, *value.splitlines()]}
-        self._secrets = sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
-        self._kept_length = _KEPT_LENGTH + max(map(len, self._secrets), default=0)
+        # As they show: a value of several lines is printed as several lines.
+        self._redactor = Redactor(_printable(line) for value in secrets for line in [value, *value.splitlines()])
+        self._kept_length = _KEPT_LENGTH + max(map(len, self._redactor.forms), default=0)
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._unfinished = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -83,13 +82,11 @@ class StderrTail:
         line = _printable(line)
         if not is_whole:
             line = self._without_partial_secret(line)
-        for secret in self._secrets:
-            line = line.replace(secret, REDACTED)
-        return " ".join(line.split())[:_LINE_LENGTH]
+        return " ".join(self._redactor.text(line).split())[:_LINE_LENGTH]
 
     def _without_partial_secret(self, line: str) -> str:
         # A cut or unfinished line may end in the first part of a secret, which a search for the whole does not find.
-        partial = max((_overlap(line, secret) for secret in self._secrets), default=0)
+        partial = max((_overlap(line, secret) for secret in self._redactor.forms), default=0)
         return line[: len(line) - partial]
 
 
