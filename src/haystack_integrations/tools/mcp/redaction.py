@@ -43,13 +43,15 @@ SHORTEST_SECRET = 6
 _SHORTEST_KEY = 20
 
 _SECRET_NAME = re.compile(
-    r"(?i)(?<!max[_-])token(?!iz)|key(?!board|word|cloak|space)|secret|passw|passphrase|passcode|pwd|credential|cookie"
+    r"(?i)(?<!max[_-])token(?!iz)|key(?!board|word|cloak|space|ring)|secret|passw|passphrase|passcode|pwd|credential|cookie"
     r"|auth(?!or(?!i[sz]))|bearer|signature|conn(?:ection)?[_-]?str"
     r"|(?:^|[_.-])(?:pass|pat|dsn|otp|jwt|sas)(?:$|[_.-])"
 )
 
-# What an option or a variable of such a name names is no secret.
-_LOCATION_NAME = re.compile(r"(?i)(?:file|path|dir|directory|folder|url|uri|host|name)$")
+# What an option or a variable of such a name holds is something about a secret, such as where it is.
+_NOT_SECRET_ITSELF = re.compile(
+    r"(?i)(?:file|path|dir|directory|folder|sock|url|uri|host|name|type|mode|method|provider|enabled)$"
+)
 
 # Variables whose names sound like secrets, but which shells set to folders.
 _FOLDER_VARIABLES = frozenset({"PWD", "OLDPWD"})
@@ -432,7 +434,7 @@ def _secrets_of_entry(field: str, name: str, value: Any) -> Iterator[str]:
     if field == "headers":
         is_secret = name.lower() not in _HARMLESS_HEADERS
     elif field == "env":
-        is_secret = name not in _FOLDER_VARIABLES and _SECRET_NAME.search(name) and not _LOCATION_NAME.search(name)
+        is_secret = name not in _FOLDER_VARIABLES and _SECRET_NAME.search(name) and not _NOT_SECRET_ITSELF.search(name)
     else:
         is_secret = field in SECRET_FIELDS
     if is_secret or isinstance(value, Secret):
@@ -479,14 +481,14 @@ def _secrets_of_args(args: list[str]) -> Iterator[str]:
     for option, arg in _with_options(args):
         if option is None:
             yield from _secrets_of_arg(arg)
-        elif not _LOCATION_NAME.search(option):
+        elif not _NOT_SECRET_ITSELF.search(option):
             yield from _secrets_of_credential(arg)
 
 
 def _secrets_of_arg(arg: str) -> Iterator[str]:
     yield from _secrets_of_url(arg)
     found = _secret_start(arg)
-    if found is not None and not _LOCATION_NAME.search(found[1]):
+    if found is not None and not _NOT_SECRET_ITSELF.search(found[1]):
         rest = arg[found[0] :]
         yield rest
         # Only the server knows where the value ends.

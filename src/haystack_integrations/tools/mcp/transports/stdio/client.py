@@ -16,6 +16,7 @@ from haystack_integrations.tools.mcp.client.error_texts import describe_error, l
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 from haystack_integrations.tools.mcp.transports.fields import resolve_secrets
+from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment, is_always_inherited
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
@@ -45,6 +46,7 @@ class StdioClient(SDKClient):
         base_delay: float = 1.0,
         max_delay: float = 30.0,
         cwd: str | None = None,
+        inherit_env: list[str] | bool | None = None,
     ) -> None:
         """
         Initialize a stdio MCP client.
@@ -56,14 +58,16 @@ class StdioClient(SDKClient):
         :param base_delay: Base delay for exponential backoff in seconds.
         :param max_delay: Longest delay between attempts in seconds.
         :param cwd: Working directory of the command.
+        :param inherit_env: Names of further variables that the command inherits, or True for all.
         """
         super().__init__(max_retries, base_delay, max_delay)
         self.command = command
         self.args = args or []
         self.env = env
         self.cwd = cwd
+        self._inherited: dict[str, str] = {}
         self._process: ServerProcess | None = None
-        self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd)
+        self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd, inherit_env=inherit_env)
 
     def _server_info(self) -> MCPServerInfo:
         return self._info
@@ -72,13 +76,19 @@ class StdioClient(SDKClient):
         return self._info.describe()
 
     async def _open_transport(self) -> mcp.Client:
-        command = check_command(self.command, self.env)
-        env = resolve_secrets(self.env)
+        command = check_command(self.command, self.env, self._names_to_allow())
+        given = resolve_secrets(self.env)
+        self._inherited = inherited_environment(self._info.inherit_env)
+        env = {**self._inherited, **given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
             return self._client(stdio_client(parameters))
         self._process = ServerProcess(command, self.args, env, self.cwd, secrets=self.redactor.secrets)
         return self._client(stdio_transport(self._process))
+
+    def _names_to_allow(self) -> list[str] | bool:
+        names = self._info.inherit_env or []
+        return names if isinstance(names, bool) else [name for name in names if not is_always_inherited(name)]
 
     def kill(self) -> None:
         """

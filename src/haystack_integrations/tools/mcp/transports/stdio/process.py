@@ -16,7 +16,6 @@ from typing import Any
 
 import anyio
 from haystack import logging
-from mcp.client.stdio import get_default_environment
 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.redaction import redact_text
@@ -113,7 +112,7 @@ class ServerProcess:
 
         :param command: The command.
         :param args: Its arguments.
-        :param env: Its environment, on top of the few variables that every server inherits.
+        :param env: Its environment, all of it.
         :param cwd: Its working directory.
         :param secrets: What is redacted in its standard error.
         """
@@ -162,7 +161,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            env={**get_default_environment(), **self._env},
+            env=self._env,
             cwd=self._cwd,
             start_new_session=True,
         )
