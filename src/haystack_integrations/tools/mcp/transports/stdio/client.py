@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import mcp
@@ -23,6 +24,10 @@ from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_tra
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+
+
+# How many names of variables a message shows.
+_SHOWN_NAMES = 30
 
 
 class StdioClient(SDKClient):
@@ -65,6 +70,8 @@ class StdioClient(SDKClient):
         self.args = args or []
         self.env = env
         self.cwd = cwd
+        # The variables of the command: from `env`, and inherited.
+        self._given: dict[str, str] = {}
         self._inherited: dict[str, str] = {}
         self._process: ServerProcess | None = None
         self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd, inherit_env=inherit_env)
@@ -77,7 +84,7 @@ class StdioClient(SDKClient):
 
     async def _open_transport(self) -> mcp.Client:
         command = check_command(self.command, self.env, self._names_to_allow())
-        given = resolve_secrets(self.env)
+        self._given = given = resolve_secrets(self.env)
         self._inherited = inherited_environment(self._info.inherit_env)
         env = {**self._inherited, **given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
@@ -123,11 +130,28 @@ class StdioClient(SDKClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        return "Run its command in a terminal to see why." if self.life.loss else None
+        if not self.life.loss:
+            return None
+        advice = "Run its command in a terminal to see why"
+        return (
+            f"{advice}. If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
+            if self._info.inherit_env is not True
+            else f"{advice}."
+        )
 
     def _last_lines(self) -> str:
-        text = self._process.stderr.text() if self._process is not None else ""
-        return f" (its stderr ends: {text})" if text else ""
+        if self._process is None:  # on Windows
+            return ""
+        text = self._process.stderr.text()
+        return f" (its stderr says: {text})" if text else f" ({self._describe_start()})"
+
+    def _describe_start(self) -> str:
+        # All that there is to go by if a server ends without a word.
+        given = f"{_names(self._given)} and, inherited, " if self._given else ""
+        return (
+            f"it wrote nothing to stderr; it was started as `{self._info.command_line()}` with the variables "
+            f"{given}{_names(self._inherited)}"
+        )
 
     def progress(self) -> str:
         """
@@ -140,3 +164,9 @@ class StdioClient(SDKClient):
     def _release(self) -> None:
         if self._process is not None:
             self._process.end_children()
+
+
+def _names(variables: Iterable[str]) -> str:
+    names = sorted(variables)
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return f"{', '.join(names[:_SHOWN_NAMES])}{more}"

@@ -140,7 +140,15 @@ class StdioServerInfo(MCPServerInfo):
 
         :returns: The command line, with the values of options that look like credentials redacted.
         """
-        return f"stdio server `{' '.join([redact_text(self.command), *redact_args(list(self.args or []))])}`"
+        return f"stdio server `{self.command_line()}`"
+
+    def command_line(self) -> str:
+        """
+        Give the command with its arguments for messages.
+
+        :returns: The command line, with the values of options that look like credentials redacted.
+        """
+        return " ".join([redact_text(self.command), *redact_args(list(self.args or []))])
 
     def _secrets(self) -> set[str]:
         # An error may quote what the server inherited, too, such as the password of a package index.
