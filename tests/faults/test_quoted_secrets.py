@@ -7,6 +7,7 @@ Servers that quote the credentials that they were given: nobody is shown them, n
 """
 
 import base64
+import html
 import json
 import logging
 import sys
@@ -31,7 +32,8 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
 )
 from tests.support.foreign_server import ForeignServer, definition, text_result
-from tests.support.kinds import LONG, every_http_transport, every_transport
+from tests.support.handshake_server import Answer, HandshakeServer, result_of
+from tests.support.kinds import KINDS, LONG, every_http_transport, every_transport
 
 SECRET = 'pa55/w"rd+of the=server'
 TOKEN = "t0ken.of-the_server~42"
@@ -187,6 +189,32 @@ def test_what_a_server_quotes_when_it_refuses_a_connect_is_redacted(quoting_serv
     for shown in [*texts(failure.value), repr(connection.status()), caplog.text]:
         assert not leaked(shown), shown
     connection.close()
+
+
+@pytest.mark.parametrize("body", ["JSON-RPC", "HTML"])
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+def test_what_a_server_quotes_when_it_refuses_a_call_is_redacted(status, body, caplog):
+    caplog.set_level(logging.DEBUG)
+
+    def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+        if message["method"] == "tools/list":
+            return 200, result_of(message, {"tools": []}), None
+        if body == "HTML":
+            return status, f"<p>no access with {TOKEN} and {html.escape(SECRET)}</p>".encode(), None
+        error = {"code": -32603, "message": f"no access with {TOKEN}", "data": {"headers": [SECRET]}}
+        return status, {"jsonrpc": "2.0", "id": message["id"], "error": error}, None
+
+    server = HandshakeServer(answer)
+    server.refusal_headers = {"www-authenticate": f'Bearer realm="{TOKEN}"'}
+    try:
+        info = KINDS["sessions"].reach(server.url, token=TOKEN, headers={"X-Key": SECRET}, max_retries=0)
+        with MCPConnection(info, connection_timeout=LONG) as connection:
+            with pytest.raises(MCPInvocationError) as failure:
+                connection.call_tool("whoami")
+            for shown in [*texts(failure.value), repr(connection.status()), caplog.text]:
+                assert not leaked(shown), shown
+    finally:
+        server.close()
 
 
 class GrudgingInfo(MCPServerInfo):

@@ -358,7 +358,10 @@ class SDKClient(MCPClient):
             failure = self.redactor.error(failure)
         finally:
             current_outcome.reset(token)
-        raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure  # its traceback holds this frame
 
     async def _session_ended(self) -> CallDidNotRunError:
         if self.life.is_open:

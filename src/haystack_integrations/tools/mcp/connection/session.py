@@ -135,6 +135,7 @@ class Session:
             else:
                 self._life.end(describe_error(failure), SessionState.CLOSED)
                 opened.set_exception(failure)
+            del failure  # its traceback holds this frame
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
             opened.cancel()  # does nothing if it is done
@@ -201,8 +202,12 @@ class Session:
         except Exception as error:
             failure = self._client.redactor.error(error)
             if failure is error:
+                del failure  # its traceback holds this frame
                 raise
-        raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure
 
     async def call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         """
@@ -229,6 +234,7 @@ class Session:
         except Exception as error:
             failure = self._client.redactor.error(error)
             if failure is error:
+                del failure  # its traceback holds this frame
                 raise
         finally:
             self._calls.discard(task)
@@ -237,7 +243,10 @@ class Session:
                 task.uncancel()
             if self._life.state is SessionState.DRAINING and not self._calls:
                 self._life.end()
-        raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure
 
     @classmethod
     async def close_all(cls) -> None:
