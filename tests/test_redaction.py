@@ -19,9 +19,11 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.redaction import Redactor, redact_text, redact_url, redact_values
+from tests.support.background import AT_ONCE, Stopwatch
 
 SECRET = "s3ntinel-in-an-info"
+KEY = "aB3s3ntinel" * 4
 
 
 @dataclasses.dataclass
@@ -51,6 +53,17 @@ class CarrierPigeonInfo(MCPServerInfo):
         StdioServerInfo("a", args=["--config", f'{{"apiKey": "{SECRET}", "x": 1}}']),
         StdioServerInfo("a", args=[f"host=h user=u password={SECRET}"]),
         StdioServerInfo("a", args=["-c", f"PGPASSWORD={SECRET} psql"]),
+        *(
+            StdioServerInfo("a", args=[option, SECRET])
+            for option in ["--pass", "--pwd", "--pat", "--bearer", "--secret", "--auth", "--github-pat", "--db-pass"]
+        ),
+        StdioServerInfo("a", args=[f"Server=h;Uid=u;Pwd={SECRET};Database=d"]),
+        StdioServerInfo("a", args=["-H", f"X: Bearer {SECRET}"]),
+        StdioServerInfo("a", args=[f"https://h/a;token={SECRET}/b"]),
+        StdioServerInfo("a", args=[f"--x=ghp_{KEY}", f"https://h/sk-{KEY}/mcp"]),
+        StdioServerInfo(f"/opt/ghp_{KEY}/bin/server", cwd=f"/srv/glpat-{KEY}"),
+        SSEServerInfo(f"http://h/{KEY}/sse"),
+        StreamableHttpServerInfo(f"http://h/s/sk-ant-api03-{KEY}/mcp"),
         SSEServerInfo("http://h/sse", token=SECRET),
         SSEServerInfo("http://h/sse", headers={"X": SECRET}),
         SSEServerInfo(f"http://u:{SECRET}@h/sse?key={SECRET}#{SECRET}"),
@@ -58,12 +71,11 @@ class CarrierPigeonInfo(MCPServerInfo):
         StreamableHttpServerInfo("http://h/mcp", headers={"X": SECRET}),
         StreamableHttpServerInfo(f"http://{SECRET}@h/mcp?key={SECRET}&x={SECRET}"),
     ],
-    ids=lambda info: f"{type(info).__name__}-{getattr(info, 'args', None) or ''}".replace(SECRET, "S"),
+    ids=lambda info: f"{type(info).__name__}-{getattr(info, 'args', None) or ''}".replace("s3ntinel", "S"),
 )
 def test_plain_secrets_of_a_server_info_are_neither_in_repr_nor_in_traces_nor_in_messages(info):
-    assert SECRET not in repr(info)
-    assert SECRET not in info.describe()
-    assert SECRET not in json.dumps(info._to_trace_dict())
+    for shown in (repr(info), info.describe(), json.dumps(info._to_trace_dict())):
+        assert "s3ntinel" not in shown
 
 
 def test_a_custom_server_info_that_is_a_dataclass_does_not_show_plain_secrets():
@@ -112,3 +124,167 @@ def test_a_redacted_url_keeps_all_that_helps():
     assert redact_url("https://u:p@h:8000/a/b?x=1&y=2#z") == "https://h:8000/a/b?x=***&y=***"
     assert redact_url("http://[::1]:8000/mcp") == "http://[::1]:8000/mcp"
     assert redact_url("http://h/mcp") == "http://h/mcp"
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        f"ghp_{KEY}",
+        f"gho_{KEY}",
+        f"github_pat_11AB_{KEY}",
+        f"sk-{KEY}",
+        f"sk-proj-{KEY}",
+        f"sk-ant-api03-{KEY}-AA",
+        f"xoxb-1234-{KEY}",
+        "AKIAIOSFODNN7EXAMPLE",
+        f"glpat-{KEY}",
+        f"hf_{KEY}",
+        f"npm_{KEY}",
+        f"pypi-AgEIcHlwaS5vcmc{KEY}",
+        f"AIza{KEY}",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        f"hooks.slack.com/services/T000/B000/{KEY}",
+    ],
+)
+@pytest.mark.parametrize(
+    "context", ["{}", "no access with {}.", "https://h/p/{}/x", "'{}'", 'key="{}"', "\n{}\n", "({},"]
+)
+def test_a_token_of_a_known_shape_is_redacted_wherever_it_stands(context, credential):
+    redacted = redact_text(context.format(credential))
+    assert credential[-8:] not in redacted
+    assert redacted.startswith(context.partition("{")[0])
+    assert "***" in redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("sent Authorization: Bearer abc123.def", "sent Authorization: Bearer ***"),
+        ("Basic dXNlcjpwYXNz failed", "Basic *** failed"),
+        ("Server=h;Pwd=hunter22;Database=d", "Server=h;Pwd=***;Database=d"),
+        ('Password="hunter22" is wrong', 'Password="***" is wrong'),
+        ("/path;token=abcdef12/x", "/path;token=***"),
+        ("GET /?access_token=abcdef12&x=1", "GET /?access_token=***&x=1"),
+        ("postgres://user:pw1234@h/db", "postgres://***@h/db"),
+    ],
+)
+def test_what_follows_the_word_for_a_credential_is_redacted(text, redacted):
+    assert redact_text(text) == redacted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the password: must be at least 8 characters long",
+        "Basic authentication is required, Bearer authentication too",
+        'WWW-Authenticate: Bearer realm="mcp", error="invalid_token", scope="a b1"',
+        "use next_page_token=abc123def456 to go on",
+        "ENOENT: no such file or directory, open '/home/me/sk-learn/risk-based-scikit-tests/x.py'",
+        "the task-force-is-a-long-name-1234 and sk-fading-circle-container-element",
+        "https://example.com/a/b?x=1 https://registry.npmjs.org/@scope/pkg ssh://git@github.com/o/r.git",
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b, run 550e8400-e29b-41d4-a716-446655440000",
+        "SyntaxError: unexpected token = at line 3; max_tokens=4096; keyword=foo; key=value",
+        "npm ERR! code E404; hf_hub_download(repo_id); pypi-server is not running; ghp_import.py; AKIA; eyJ; AIza",
+        "password=$PASSWORD password=None token=<your token> secret=${SECRET}",
+        "http://localhost:8000/mcp:8000 user@example.com a:b@c 12:34:56",
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk",
+    ],
+)
+def test_a_harmless_text_is_not_changed(text):
+    assert redact_text(text) == text
+    assert Redactor(["some secret"]).text(text) == text
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--keyword", "value", "--max-tokens", "4096", "--author", "Jane", "--path", "/p", "--pattern", "x*"],
+        ["-p", "8080", "--bypass", "yes", "--passive", "--compass", "north", "--tokenizer", "gpt"],
+    ],
+)
+def test_harmless_options_are_shown(args):
+    assert repr(args) in repr(StdioServerInfo("a", args=args))
+
+
+def test_texts_of_a_megabyte_are_redacted_in_a_bounded_time():
+    # With an expression that takes quadratic time, one of these would take minutes.
+    redactor = Redactor(["some secret"])
+    for part in [
+        "sk-",
+        "eyJ",
+        "eyJaaaaaaaa.",
+        "ghp_",
+        "Bearer ",
+        "://a:",
+        "password=",
+        "input_value=",
+        "pypi-",
+        "xoxb-",
+    ]:
+        text = part * (1_000_000 // len(part))
+        with Stopwatch() as watch:
+            redactor.text(text)
+            redact_values(text, {"secret": "some secret"})
+        assert watch.seconds < AT_ONCE
+        with Stopwatch() as watch:
+            repr(StdioServerInfo("a", args=[text[:100_000]]))
+            redact_url(f"https://h/{text[:100_000]}")
+        assert watch.seconds < AT_ONCE
+
+
+@pytest.mark.parametrize("value", ["short", "12345", ""])
+def test_a_value_of_fewer_than_six_characters_is_a_word_like_others(value):
+    assert Redactor([value]).text(f"a {value} text") == f"a {value} text"
+
+
+def test_a_secret_that_pydantic_abbreviates_is_redacted_and_other_values_are_not():
+    redactor = Redactor(["abcdefghijklmnopqrstuvwxyz"])
+    for shown in ("'abcdefghij...uvwxyz'", "{'key': 'abcdefg...}"):
+        assert redactor.text(f"bad [type=x, input_value={shown}, input_type=str]") == (
+            "bad [type=x, input_value=***, input_type=str]"
+        )
+    assert redactor.text("bad [type=x, input_value='five', input_type=str]") == (
+        "bad [type=x, input_value='five', input_type=str]"
+    )
+
+
+def test_the_secrets_of_a_server_info_are_those_that_are_credentials():
+    assert StdioServerInfo(
+        "a",
+        [
+            "--token",
+            "t0ken-1",
+            "--header",
+            "X-Key: Bearer t0ken-2",
+            "--password-file",
+            "/run/password",
+            "--level=debug",
+        ],
+        env={
+            "LEVEL": "warning",
+            "FOLDER": "/path/to/it",
+            "API_KEY": "t0ken-3",
+            "DB": "db://u:t0ken-4@h/d",
+            "PWD": "/home",
+        }
+        | {"ANY": Secret.from_token("t0ken-5")},
+    )._secrets() >= {f"t0ken-{number}" for number in range(1, 6)}
+    harmless = {"warning", "/path/to/it", "/home", "/run/password", "debug", "application/json", "production"}
+    info = StreamableHttpServerInfo(
+        "http://u:t0ken-1@h/mcp?api_key=t0ken-2&profile=production",
+        token="t0ken-3",
+        headers={"Accept": "application/json", "Cookie": "a=t0ken-4; b=t0ken-5", "X-Any": "Basic dTp0MGtlbi02"},
+    )
+    assert info._secrets() >= {f"t0ken-{number}" for number in range(1, 7)}
+    assert not {"application/json", "production"} & info._secrets()
+    harmless_env = {"LEVEL": "warning", "FOLDER": "/path/to/it", "PWD": "/home", "TOKEN_FILE": "/run/token"}
+    harmless = StdioServerInfo("a", ["--password-file", "/run/password", "--level=debug"], env=harmless_env)
+    assert not {secret for secret in harmless._secrets() if secret}
+
+
+def test_a_secret_without_a_value_is_none(monkeypatch):
+    monkeypatch.delenv("NO_SUCH_SECRET", raising=False)
+    assert (
+        Redactor(StreamableHttpServerInfo("http://h", token=Secret.from_env_var("NO_SUCH_SECRET"))._secrets()).forms
+        == []
+    )

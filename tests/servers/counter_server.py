@@ -31,6 +31,7 @@ from typing import Annotated, Any, Self, TypedDict
 
 import anyio
 import uvicorn
+from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Audio, Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -143,6 +144,12 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         """Fail with the message."""
         record("fail", message=message)
         raise ToolError(message)
+
+    @server.tool()
+    def refuse(message: str) -> str:
+        """Refuse with a protocol error that quotes the message."""
+        record("refuse", message=message)
+        raise MCPError(-32050, f"refused: {message}", {"quoted": message})
 
     @server.tool()
     def image() -> Image:

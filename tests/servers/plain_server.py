@@ -42,6 +42,10 @@ class ToolError(Exception):
     """What the caller is told."""
 
 
+class ProtocolError(Exception):
+    """What the caller is told in a JSON-RPC error."""
+
+
 class Cancelled(Exception):  # noqa: N818 - as in asyncio
     """The caller has given the call up: no answer."""
 
@@ -87,6 +91,9 @@ class PlainServer:
         takes = "Take a while; `sleep-finished` or `sleep-cancelled` is recorded at the end."
         self._add("sleep", takes, self._sleep, STRING, seconds=NUMBER)
         self._add("fail", "Fail with the message.", self._fail, STRING, message=STRING)
+        self._add(
+            "refuse", "Refuse with a protocol error that quotes the message.", self._refuse, STRING, message=STRING
+        )
         secret = "Say the text back, and of the token only how long it is."
         refuse = {"default": False, "type": "boolean"}
         self._add("secret_echo", secret, self._secret_echo, STRING, text=STRING, token=STRING, refuse=refuse)
@@ -129,6 +136,10 @@ class PlainServer:
     def _fail(self, message: str) -> str:
         self.record("fail", message=message)
         raise ToolError(message)
+
+    def _refuse(self, message: str) -> str:
+        self.record("refuse", message=message)
+        raise ProtocolError(message)
 
     def _secret_echo(self, text: str, token: str, refuse: bool = False) -> str:
         self.record("secret_echo", text=text, token_length=len(token))
@@ -193,6 +204,8 @@ class PlainServer:
             answer = {"result": self._result(method, params, cancelled)}
         except Cancelled:
             return
+        except ProtocolError as error:
+            answer = {"error": {"code": -32050, "message": f"refused: {error}", "data": {"quoted": str(error)}}}
         except LookupError:
             answer = {"error": {"code": -32601, "message": "Method not found", "data": method}}
         finally:

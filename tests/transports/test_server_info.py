@@ -75,6 +75,7 @@ class TestDocumentedFields:
                     "base_delay": 1.0,
                     "max_delay": 30.0,
                     "cwd": None,
+                    "inherit_env": None,
                 },
             ),
             (

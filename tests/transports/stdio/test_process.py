@@ -49,7 +49,7 @@ def run(request) -> Run:
 
 @asynccontextmanager
 async def process_of(script: str, *args: str, env: dict[str, str] | None = None) -> AsyncIterator[ServerProcess]:
-    process = ServerProcess(sys.executable, ["-u", "-c", script, *args], env or {}, None)
+    process = ServerProcess(sys.executable, ["-u", "-c", script, *args], env or {}, None, secrets=(env or {}).values())
     await process.start()
     try:
         yield process

@@ -20,10 +20,12 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     not_connected,
     outcome_unknown,
     raise_tool_error,
+    redacted_result,
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
+from haystack_integrations.tools.mcp.redaction import Redactor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -60,6 +62,10 @@ class MCPClient(ABC):
 
     # Set before `connect` by whoever opens the session.
     life: SessionLife
+
+    # Redacts what comes back from the server in errors and logs. Whoever opens the session tells it the secrets of the
+    # server info.
+    redactor: Redactor = Redactor()
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         """
@@ -99,7 +105,8 @@ class MCPClient(ABC):
         except (MCPConnectionError, MCPInvocationError):
             raise
         except Exception as error:  # of a custom session
-            msg = f"Failed to invoke Tool `{tool_name}`: {describe_error(error)}"
+            self.redactor.error(error)
+            msg = f"Failed to invoke Tool `{tool_name}`: {self.redactor.text(describe_error(error))}"
             raise MCPInvocationError(msg, tool_name, tool_args) from error
         raise_tool_error(result, tool_name, tool_args)
         return result.model_dump_json(by_alias=True)
@@ -117,7 +124,8 @@ class MCPClient(ABC):
         """
         try:
             if type(self).call_tool is MCPClient.call_tool:
-                return await self._send_call(tool_name, tool_args)
+                result = await self._send_call(tool_name, tool_args)
+                return redacted_result(result, self.redactor) if result.is_error else result
             answer = await self.call_tool(tool_name, tool_args)
         except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
             if error.lost_because is not None:  # the session of a client that this one wraps
@@ -137,9 +145,10 @@ class MCPClient(ABC):
             self.life.end(describe_error(error))
             raise outcome_unknown(describe_error(error), tool_name, tool_args) from error
         try:
-            return types.CallToolResult.model_validate_json(answer, by_name=False)
+            result = types.CallToolResult.model_validate_json(answer, by_name=False)
         except ValidationError:  # a custom client may answer in plain words
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
+        return redacted_result(result, self.redactor) if result.is_error else result
 
     async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         if self.session is None:
@@ -172,7 +181,7 @@ class MCPClient(ABC):
         self.session = None
         error = await self._close_stack()
         if error is not None:
-            logger.warning("Error during MCP client cleanup: {error}", error=describe_error(error))
+            logger.warning("Error during MCP client cleanup: {error}", error=self.redactor.text(describe_error(error)))
 
     async def _close_stack(self) -> Exception | None:
         stack, self.exit_stack = self.exit_stack, AsyncExitStack()

@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     MCPTimeoutError,
 )
+from haystack_integrations.tools.mcp.redaction import Redactor
 
 
 def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any]) -> None:
@@ -40,6 +41,18 @@ def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: di
         text = error_text(result.model_dump(by_alias=True, mode="json"))
         msg = f"Failed to invoke Tool `{tool_name}`: {text}"
         raise MCPInvocationError(msg, tool_name, tool_args)
+
+
+def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.CallToolResult:
+    """
+    Redact what a tool's own error quotes.
+
+    :param result: A result with `isError`.
+    :param redactor: Knows the secrets of the server.
+    :returns: The result with its texts redacted.
+    """
+    redacted = redactor.value(result.model_dump(by_alias=True, mode="json"))
+    return types.CallToolResult.model_validate(redacted, by_name=False)
 
 
 def not_connected() -> MCPConnectionError:

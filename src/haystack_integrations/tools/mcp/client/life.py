@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
 
+from haystack_integrations.tools.mcp.redaction import redact_text
+
 # What calls in flight are told when their connection is closed on purpose.
 CLOSED_DURING_CALL = "the connection was closed while the tool was running"
 
@@ -54,6 +56,8 @@ class SessionLife:
         self.reason: str | None = None
         # Set when the session is to be closed.
         self.over: asyncio.Event = asyncio.Event()
+        # What the reason passes through: it may quote the server. Replaced by a client that knows secrets.
+        self.redact: Callable[[str], str] = redact_text
         self._on_lost = on_lost
         self._opener: asyncio.Task[object] | None = None
         # Whether `end` may cancel the opener, and whether it has.
@@ -145,8 +149,8 @@ class SessionLife:
         if before is SessionState.LOST and state is SessionState.CLOSED:
             reason = None  # that it is closed now does not say why it was lost
         is_new = self.reason is None and reason is not None
-        if is_new:
-            self.reason = reason
+        if reason is not None and is_new:
+            self.reason = self.redact(reason)
         if self.state is not SessionState.DRAINING:
             self.over.set()
         self._interrupt(before, reason, state)

@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     find_protocol_error,
     not_connected,
     outcome_unknown,
+    redacted_result,
     root_cause,
     with_full_stop,
 )
@@ -160,10 +161,23 @@ class SDKClient(MCPClient):
         if not self.life.has_owner:  # each connect is a session
             await self.aclose()
             self.life = SessionLife()
+        info = self._server_info()
+        if info is not None:
+            self.redactor = self.redactor.knowing(info._secrets())
+        self.life.redact = self.redactor.text
         self.life.opening()
-        outcome = RequestOutcome()
+        outcome = RequestOutcome(redactor=self.redactor)
         token = current_outcome.set(outcome)
         self._failure = None
+        try:
+            return await self._connect(outcome)
+        except Exception as error:
+            self.redactor.error(error)
+            raise
+        finally:
+            current_outcome.reset(token)
+
+    async def _connect(self, outcome: RequestOutcome) -> list[types.Tool]:
         error: Exception
         try:
             sdk = await self._open_transport()
@@ -187,8 +201,6 @@ class SDKClient(MCPClient):
             self.life.interruption()
             await self._close()
             error = failure
-        finally:
-            current_outcome.reset(token)
         if isinstance(error, MCPConnectionError):
             raise error
         self.life.allow_interruption()
@@ -205,10 +217,12 @@ class SDKClient(MCPClient):
         what = what or self.life.loss or self._explain(error)
         protocol = find_protocol_error(error)
         refusal = self._refusal()
-        if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
+        if refusal is not None and (protocol is None or self.redactor.text(describe_error(protocol)) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
-        self._failure = what
-        msg = f"Failed to connect to {self._describe()}: {self._combine(what, await self._advice())}"
+        self._failure = what = self.redactor.text(what)
+        advice = await self._advice()
+        advice = self.redactor.text(advice) if advice else None
+        msg = f"Failed to connect to {self._describe()}: {self._combine(what, advice)}"
         return MCPConnectionError(
             msg,
             server_info=self._server_info(),
@@ -219,7 +233,7 @@ class SDKClient(MCPClient):
 
     def _refusal(self) -> str | None:
         refusal = self._handshake.refusal if self._handshake is not None else None
-        return None if refusal is None else describe_error(refusal)
+        return None if refusal is None else self.redactor.text(describe_error(refusal))
 
     def progress(self) -> str:
         """
@@ -258,7 +272,9 @@ class SDKClient(MCPClient):
         self.life.end(CLOSED_DURING_CALL, SessionState.CLOSED)
         crash = await self._close()
         if crash is not None and self.life.reason is not None:
-            logger.debug("Closing {server}: {error}", server=self._describe(), error=describe_error(crash))
+            logger.debug(
+                "Closing {server}: {error}", server=self._describe(), error=self.redactor.text(describe_error(crash))
+            )
         self.life.end(_SERVER_CLOSED if crash is None else describe_error(crash))
 
     async def _close(self) -> Exception | None:
@@ -301,8 +317,17 @@ class SDKClient(MCPClient):
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        outcome = RequestOutcome()
+        outcome = RequestOutcome(redactor=self.redactor)
         token = current_outcome.set(outcome)
+        try:
+            return await self._list_tools(outcome)
+        except Exception as error:
+            self.redactor.error(error)
+            raise
+        finally:
+            current_outcome.reset(token)
+
+    async def _list_tools(self, outcome: RequestOutcome) -> list[types.Tool]:
         try:
             return await self._list_all()
         except (ProtocolError, ValidationError) as error:
@@ -316,8 +341,6 @@ class SDKClient(MCPClient):
             status = f"the server answered with HTTP {outcome.status}: " if outcome.status else ""
             msg = f"{what}: {status}{describe_error(error)}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools", code=code, data=data) from error
-        finally:
-            current_outcome.reset(token)
 
     async def request_tool(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         """
@@ -336,24 +359,26 @@ class SDKClient(MCPClient):
         if sdk is None or not life.is_open or self._has_died():
             # What is not written to a dead server's pipe has not run for sure.
             raise await self._session_ended()
-        outcome = RequestOutcome()
+        outcome = RequestOutcome(redactor=self.redactor)
         token = current_outcome.set(outcome)
         try:
-            return await sdk.call_tool(tool_name, tool_args)
+            result = await sdk.call_tool(tool_name, tool_args)
+            return redacted_result(result, self.redactor) if result.is_error else result
         except asyncio.CancelledError:
             outcome.give_up()
             raise
-        except ProtocolError as error:
-            raise await self._call_error(error, outcome, tool_name, tool_args) from error
-        except ValidationError as error:
-            text = f"the server's answer is no valid result: {describe_error(error)}"
-            raise _invocation_error(text, tool_name, tool_args) from error
-        except (PydanticSerializationError, UnicodeError) as error:
-            raise _invocation_error(describe_unsendable(tool_args, error), tool_name, tool_args) from None
-        except RuntimeError as error:
-            raise _invocation_error(describe_runtime_error(error), tool_name, tool_args) from error
+        except Exception as error:
+            failure = await self._call_error(error, outcome, tool_name, tool_args)
+            if failure is not error:
+                is_unsendable = isinstance(error, (PydanticSerializationError, UnicodeError))
+                failure.__cause__ = None if is_unsendable else error  # it quotes an argument
+            failure = self.redactor.error(failure)
         finally:
             current_outcome.reset(token)
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure  # its traceback holds this frame
 
     async def _session_ended(self) -> CallDidNotRunError:
         if self.life.is_open:
@@ -367,6 +392,21 @@ class SDKClient(MCPClient):
         return await SDKClient.request_tool(self, tool_name, tool_args)
 
     async def _call_error(
+        self, error: Exception, outcome: RequestOutcome, tool_name: str, tool_args: dict[str, Any]
+    ) -> Exception:
+        if isinstance(error, ProtocolError):
+            return await self._protocol_error(error, outcome, tool_name, tool_args)
+        if isinstance(error, ValidationError):
+            text = f"the server's answer is no valid result: {describe_error(error)}"
+        elif isinstance(error, (PydanticSerializationError, UnicodeError)):
+            text = describe_unsendable(tool_args, error)
+        elif isinstance(error, RuntimeError):
+            text = describe_runtime_error(error)
+        else:
+            return error
+        return _invocation_error(text, tool_name, tool_args)
+
+    async def _protocol_error(
         self, error: ProtocolError, outcome: RequestOutcome, tool_name: str, tool_args: dict[str, Any]
     ) -> Exception:
         over = self.life.over.is_set()

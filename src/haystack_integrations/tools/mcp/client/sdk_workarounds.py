@@ -16,6 +16,7 @@ from mcp import MCPError as ProtocolError
 from mcp import types
 from pydantic import BaseModel, ValidationError
 
+from haystack_integrations.tools.mcp.client.request_outcome import current_outcome
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
 
 if TYPE_CHECKING:
@@ -136,10 +137,40 @@ def describe_validation(error: ValidationError) -> str:
     return f"{error.error_count()} fields are invalid, the first is '{place}' ({first['type']})"
 
 
-for _name in ("mcp.client.stdio", "mcp.client.sse", "mcp.client.streamable_http", "mcp.client.client"):
+class RedactedRecords(logging.Filter):
+    """
+    Redacts what libraries log of our sessions; at level DEBUG they quote whole messages and headers of the server.
+
+    A record belongs to a session if it is made in the context of one of its requests, or of a task that was started
+    while it was opened.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """
+        Redact a record.
+
+        :param record: The record.
+        :returns: True: it is logged.
+        """
+        outcome = current_outcome.get()
+        if outcome is None or outcome.redactor is None:
+            return True
+        error = record.exc_info[1] if record.exc_info else None
+        message = record.getMessage()
+        if isinstance(error, Exception):
+            redacted = outcome.redactor.error(error)
+            if redacted is not error:
+                message, record.exc_info = f"{message}: {redacted}", None
+        record.msg, record.args = outcome.redactor.text(message), None
+        return True
+
+
+# `mcp.client.session` logs under the name "client".
+for _name in ("mcp.client.stdio", "mcp.client.sse", "mcp.client.streamable_http", "mcp.client.client", "client"):
     logging.getLogger(_name).addFilter(_NoQuotedMessages())
-# `mcp.client.session` logs under this name.
-logging.getLogger("client").addFilter(_NoQuotedMessages())
+    logging.getLogger(_name).addFilter(RedactedRecords())
+for _name in ("mcp.client.caching", "mcp.shared.jsonrpc_dispatcher", "mcp.shared.dispatcher"):
+    logging.getLogger(_name).addFilter(RedactedRecords())
 
 # Pydantic completes some models of the SDK at their first use, while it holds a lock. A process that is forked in that
 # moment could never take the lock, so they are completed before there is a session.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.redaction import redact_fields
+from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
@@ -125,6 +125,12 @@ class MCPServerInfo(ABC):
         if "_stored_module" in vars(cls):
             return f"{cls._stored_module}.{cls.__name__}"
         return generate_qualified_class_name(cls)
+
+    def _secrets(self) -> set[str]:
+        """
+        Give the credentials that the server gets, with the values that Secrets have now.
+        """
+        return secrets_in(self._fields())
 
     def _redacted_fields(self) -> dict[str, Any]:
         return redact_fields(self._fields())

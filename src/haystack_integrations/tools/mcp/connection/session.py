@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Callable, Coroutine, Iterable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from haystack import logging
 
@@ -56,6 +57,34 @@ class SessionOwner(Protocol):
         """
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _redacted(
+    method: Callable[Concatenate[Session, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Session, P], Coroutine[Any, Any, T]]:
+    """
+    Redact in the errors of a method what the server may quote of its secrets.
+    """
+
+    @wraps(method)
+    async def run(self: Session, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await method(self, *args, **kwargs)
+        except Exception as error:
+            failure = self._client.redactor.error(error)
+            if failure is error:
+                del failure  # its traceback holds this frame
+                raise
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure
+
+    return run
+
+
 class Session:
     """
     One generation: a client from its opening to its closing, in one task that owns it.
@@ -83,6 +112,7 @@ class Session:
         self.tools: list[types.Tool] = []
         self.details: ServerDetails = ServerDetails()
         self._life = client.life = SessionLife(self._lost)
+        self._life.redact = client.redactor.text
 
     @property
     def is_open(self) -> bool:
@@ -136,11 +166,13 @@ class Session:
                 opened.set_exception(MCPConnectionError(msg, operation="connect"))
             self._life.end()
         except Exception as error:
+            failure = self._client.redactor.error(error)
             if opened.done():
-                self._life.end(describe_error(error))
+                self._life.end(describe_error(failure))
             else:
-                self._life.end(describe_error(error), SessionState.CLOSED)
-                opened.set_exception(error)
+                self._life.end(describe_error(failure), SessionState.CLOSED)
+                opened.set_exception(failure)
+            del failure  # its traceback holds this frame
         except BaseException as error:
             if _is_being_closed(error, self._task) or opened.done():
                 raise
@@ -168,7 +200,7 @@ class Session:
             logger.warning(
                 "Closing the session with {server} failed: {error}",
                 server=self._owner.description,
-                error=describe_error(error),
+                error=self._client.redactor.text(describe_error(error)),
             )
 
     async def _abandon_calls(self) -> None:
@@ -201,6 +233,7 @@ class Session:
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait({self._task})
 
+    @_redacted
     async def list_tools(self) -> list[types.Tool]:
         """
         Ask the server for its tools again.
@@ -220,6 +253,7 @@ class Session:
             self.tools = tools
         return self.tools
 
+    @_redacted
     async def call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         """
         Call a tool. To be awaited in a task of the session's loop.
@@ -307,7 +341,7 @@ class Session:
 
         :returns: A clause, or the empty string.
         """
-        return self._client.progress()
+        return self._client.redactor.text(self._client.progress())
 
 
 def _raised_by_server(error: BaseException) -> str:

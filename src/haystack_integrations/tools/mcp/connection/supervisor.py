@@ -258,6 +258,7 @@ class Supervisor:
         started = asyncio.get_running_loop().time()
         try:
             client = self.server_info.create_client()
+            client.redactor = client.redactor.knowing(self.server_info._secrets())
             # A custom server info may leave the retries to its client.
             self._set_retries(client)
             self._set_retries(self.server_info)

@@ -13,6 +13,9 @@ these environment variables. Every client checks them when it connects:
 * `HAYSTACK_MCP_ALLOWED_ENV`: comma-separated names of the environment variables that `StdioServerInfo.env` may set
   where commands are restricted, e.g. `API_KEY,LOG_LEVEL`. If it is not set, none are: many variables make a program
   run code of somebody else (`BASH_ENV`, `PYTHONPATH`, `NODE_OPTIONS`, `PERL5OPT`, …), and no list of them is complete.
+  `StdioServerInfo.inherit_env` may name the same ones, because it could hand this process's secrets to a server; a
+  pattern such as `AWS_*` must be listed as it is written there. What servers inherit without it comes from this process
+  by a fixed list and needs no entry.
 * `HAYSTACK_MCP_ALLOWED_HOSTS`: comma-separated hosts that may be connected to, with `*` as a wildcard, e.g.
   `mcp.example.com,*.internal,localhost:8000`. An entry without a port allows all ports.
 
@@ -24,7 +27,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
@@ -39,15 +42,16 @@ def _entries(variable: str) -> list[str] | None:
     return None if value is None else [entry.strip() for entry in value.split(",") if entry.strip()]
 
 
-def check_command(command: str, env: Mapping[str, object] | None) -> str:
+def check_command(command: str, env: Mapping[str, object] | None, inherit_env: Collection[str] | bool = False) -> str:
     """
     Check that a command may be started.
 
     :param command: The command of a stdio server.
     :param env: The environment variables that the server info adds.
+    :param inherit_env: The names of those that it wants to be inherited beyond the fixed list, or True for all.
     :returns: The command to start. If commands are restricted, that is an absolute path: a relative one starts at the
         working directory of this process, and a bare name is looked up on its `PATH`.
-    :raises MCPConnectionError: If the command, or a variable in `env`, is not allowed.
+    :raises MCPConnectionError: If the command, or a variable in `env` or `inherit_env`, is not allowed.
     """
     allowed = _entries(ALLOWED_COMMANDS_VARIABLE)
     if allowed is None:
@@ -59,13 +63,20 @@ def check_command(command: str, env: Mapping[str, object] | None) -> str:
         )
         raise MCPConnectionError(msg, operation="connect")
     allowed_names = _entries(ALLOWED_ENV_VARIABLE) or []
+    rule = (
+        f"and where {ALLOWED_COMMANDS_VARIABLE} is set, {ALLOWED_ENV_VARIABLE} must name each variable that {{}} "
+        f"(it allows {', '.join(allowed_names) or 'none'}). Ask the operator of this process to add it."
+    )
     refused = sorted(name for name in env or () if name not in allowed_names)
     if refused:
-        msg = (
-            f"Did not start the command '{command}': its `env` sets {', '.join(refused)}, and where "
-            f"{ALLOWED_COMMANDS_VARIABLE} is set, {ALLOWED_ENV_VARIABLE} must name each variable that `env` may set "
-            f"(it allows {', '.join(allowed_names) or 'none'}). Ask the operator of this process to add it."
-        )
+        rule = rule.format("`env` may set")
+        msg = f"Did not start the command '{command}': its `env` sets {', '.join(refused)}, {rule}"
+        raise MCPConnectionError(msg, operation="connect")
+    wanted = [] if isinstance(inherit_env, bool) else inherit_env
+    refused = ["all variables"] if inherit_env is True else sorted(name for name in wanted if name not in allowed_names)
+    if refused:
+        rule = rule.format("`inherit_env` may name")
+        msg = f"Did not start the command '{command}': its `inherit_env` asks for {', '.join(refused)}, {rule}"
         raise MCPConnectionError(msg, operation="connect")
     # Absolute, so that neither the server's working directory nor a relative entry of `PATH` decides what is run.
     path = command if os.path.dirname(command) else shutil.which(command)

@@ -25,6 +25,7 @@ import anyio
 import httpx2
 from httpx_sse import EventSource
 
+from haystack_integrations.tools.mcp.redaction import REDACTED, Redactor
 from haystack_integrations.tools.mcp.transports.http.options import client_options
 
 Transport = Literal["sse", "streamable-http"]
@@ -303,8 +304,8 @@ class _Diagnosis:
         secrets |= {word for value in self._headers.values() for word in (value, value.rpartition(" ")[2])}
         text = "".join(character for character in text if character.isprintable())
         for secret in sorted(secrets, key=len, reverse=True):
-            text = text.replace(secret, "***") if len(secret) >= _SHORTEST_SECRET else text
-        return text[:200]
+            text = text.replace(secret, REDACTED) if len(secret) >= _SHORTEST_SECRET else text
+        return Redactor(secrets).text(text)[:200]
 
 
 async def _transport_of(response: httpx2.Response) -> Transport | None:

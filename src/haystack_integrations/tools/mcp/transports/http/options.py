@@ -20,6 +20,7 @@ from typing import TypedDict
 
 import httpx2
 
+from haystack_integrations.tools.mcp.client.sdk_workarounds import RedactedRecords
 from haystack_integrations.tools.mcp.redaction import redact_url
 
 # A request that is sent just as the server closes an idle connection fails, and its fate is unknown. Servers close idle
@@ -124,3 +125,6 @@ class _UrlRedaction(logging.Filter):
 
 
 logging.getLogger("httpx2").addFilter(_UrlRedaction())
+# httpcore2 logs the headers of responses at level DEBUG.
+for _name in ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
+    logging.getLogger(_name).addFilter(RedactedRecords())

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import mcp
@@ -17,12 +18,17 @@ from haystack_integrations.tools.mcp.client.error_texts import describe_error, l
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 from haystack_integrations.tools.mcp.transports.fields import resolve_secrets
+from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment, is_always_inherited
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+
+
+# How many names of variables a message shows.
+_SHOWN_NAMES = 30
 
 
 class StdioClient(SDKClient):
@@ -46,6 +52,7 @@ class StdioClient(SDKClient):
         base_delay: float = 1.0,
         max_delay: float = 30.0,
         cwd: str | None = None,
+        inherit_env: list[str] | bool | None = None,
     ) -> None:
         """
         Initialize a stdio MCP client.
@@ -57,15 +64,19 @@ class StdioClient(SDKClient):
         :param base_delay: Base delay for exponential backoff in seconds.
         :param max_delay: Longest delay between attempts in seconds.
         :param cwd: Working directory of the command.
+        :param inherit_env: Names of further variables that the command inherits, or True for all.
         """
         super().__init__(max_retries, base_delay, max_delay)
         self.command = command
         self.args: list[str] = args or []
         self.env = env
         self.cwd = cwd
+        # The variables of the command: from `env`, and inherited.
+        self._given: dict[str, str] = {}
+        self._inherited: dict[str, str] = {}
         self._process: ServerProcess | None = None
         self._was_just_alive = False
-        self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd)
+        self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd, inherit_env=inherit_env)
 
     def _server_info(self) -> MCPServerInfo:
         return self._info
@@ -74,13 +85,19 @@ class StdioClient(SDKClient):
         return self._info.describe()
 
     async def _open_transport(self) -> mcp.Client:
-        command = check_command(self.command, self.env)
-        env = resolve_secrets(self.env)
+        command = check_command(self.command, self.env, self._names_to_allow())
+        self._given = given = resolve_secrets(self.env)
+        self._inherited = inherited_environment(self._info.inherit_env)
+        env = {**self._inherited, **given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
             return self._client(stdio_client(parameters))
-        self._process = ServerProcess(command, self.args, env, self.cwd)
+        self._process = ServerProcess(command, self.args, env, self.cwd, secrets=self.redactor.secrets)
         return self._client(stdio_transport(self._process))
+
+    def _names_to_allow(self) -> list[str] | bool:
+        names = self._info.inherit_env or []
+        return names if isinstance(names, bool) else [name for name in names if not is_always_inherited(name)]
 
     def kill(self) -> None:
         """
@@ -126,11 +143,28 @@ class StdioClient(SDKClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        return "Run its command in a terminal to see why." if self.life.loss else None
+        if not self.life.loss:
+            return None
+        advice = "Run its command in a terminal to see why"
+        return (
+            f"{advice}. If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
+            if self._info.inherit_env is not True
+            else f"{advice}."
+        )
 
     def _last_lines(self) -> str:
-        text = self._process.stderr.text() if self._process is not None else ""
-        return f" (its stderr ends: {text})" if text else ""
+        if self._process is None:  # on Windows
+            return ""
+        text = self._process.stderr.text()
+        return f" (its stderr says: {text})" if text else f" ({self._describe_start()})"
+
+    def _describe_start(self) -> str:
+        # All that there is to go by if a server ends without a word.
+        given = f"{_names(self._given)} and, inherited, " if self._given else ""
+        return (
+            f"it wrote nothing to stderr; it was started as `{self._info.command_line()}` with the variables "
+            f"{given}{_names(self._inherited)}"
+        )
 
     def progress(self) -> str:
         """
@@ -143,3 +177,9 @@ class StdioClient(SDKClient):
     def _release(self) -> None:
         if self._process is not None:
             self._process.end_children()
+
+
+def _names(variables: Iterable[str]) -> str:
+    names = sorted(variables)
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return f"{', '.join(names[:_SHOWN_NAMES])}{more}"

@@ -10,15 +10,15 @@ import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import anyio
 from haystack import logging
-from mcp.client.stdio import get_default_environment
 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.redaction import redact_text
 from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -104,19 +104,22 @@ class ServerProcess:
     thread for each process.
     """
 
-    def __init__(self, command: str, args: list[str], env: Mapping[str, str], cwd: str | None) -> None:
+    def __init__(
+        self, command: str, args: list[str], env: Mapping[str, str], cwd: str | None, *, secrets: Iterable[str] = ()
+    ) -> None:
         """
         Initialize the ServerProcess.
 
         :param command: The command.
         :param args: Its arguments.
-        :param env: Its environment, on top of the few variables that every server inherits.
+        :param env: Its environment, all of it.
         :param cwd: Its working directory.
+        :param secrets: What is redacted in its standard error.
         """
         self._command = [command, *args]
         self._env = env
         self._cwd = cwd
-        self.stderr: StderrTail = StderrTail(env.values())
+        self.stderr: StderrTail = StderrTail(secrets)
         self.writable: asyncio.Event = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
         # Whether the process has exited, and somebody else has its exit code.
@@ -144,7 +147,7 @@ class ServerProcess:
         :returns: A noun phrase.
         """
         pid = f", process {self._process.pid}" if self._process is not None else ""
-        return f"`{self._command[0]}`{pid}"
+        return f"`{redact_text(self._command[0])}`{pid}"
 
     async def start(self) -> None:
         """
@@ -158,7 +161,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            env={**get_default_environment(), **self._env},
+            env=self._env,
             cwd=self._cwd,
             start_new_session=True,
         )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
-from haystack_integrations.tools.mcp.redaction import redact_args
+from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.transports.fields import check_retries, check_secrets
+from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
@@ -37,8 +38,11 @@ class StdioServerInfo(MCPServerInfo):
     )
     ```
 
-    Of this process's variables, the server inherits only those that the MCP SDK considers safe (`PATH`, `HOME` and a
-    few more).
+    Of this process's variables, the server inherits a fixed list: what every program needs (`PATH`, `HOME`, `USER`,
+    `SHELL`, `TERM`, locale, time zone, temporary folders, `XDG_*`), certificate authorities and proxies
+    (`SSL_CERT_FILE`, `REQUESTS_CA_BUNDLE`, `NODE_EXTRA_CA_CERTS`, `HTTPS_PROXY`, …), and the settings of package
+    managers (`UV_*`, `PIP_*`, `NPM_CONFIG_*`), which may include credentials for reading from a package index. It
+    inherits no others, above all no API keys, unless `inherit_env` names them.
 
     :param command: Command to run, e.g. "python" or "node".
     :param args: Arguments of the command.
@@ -47,6 +51,9 @@ class StdioServerInfo(MCPServerInfo):
     :param base_delay: Initial delay in seconds between retries; grows exponentially.
     :param max_delay: Maximum delay in seconds between retries.
     :param cwd: Working directory of the command. Default: that of this process.
+    :param inherit_env: Names of further variables of this process that the server inherits, e.g.
+        `["AWS_PROFILE", "OTEL_*"]`, where `*` at the end stands for any rest; or True for all variables. Those that are
+        not set are ignored; those in `env` take precedence. Default: no further variables.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -59,8 +66,9 @@ class StdioServerInfo(MCPServerInfo):
     base_delay: float = 1.0
     max_delay: float = 30.0
     cwd: str | None = None
+    inherit_env: list[str] | bool | None = None
 
-    _optional_fields: ClassVar[frozenset[str]] = frozenset({"cwd"})
+    _optional_fields: ClassVar[frozenset[str]] = frozenset({"cwd", "inherit_env"})
 
     def __post_init__(self) -> None:
         """
@@ -85,7 +93,27 @@ class StdioServerInfo(MCPServerInfo):
         if self.cwd is not None:
             self.cwd = str(self.cwd)
         check_secrets(self, "env")
+        self._check_inherit_env()
         check_retries(self)
+
+    def _check_inherit_env(self) -> None:
+        names = self.inherit_env
+        if names is None or isinstance(names, bool):
+            return
+        what = (
+            "must be a list of names of environment variables, each perhaps with a `*` at its end, or True for all, or "
+            "None"
+        )
+        if not isinstance(names, (list, tuple, set, frozenset)):
+            msg = f"StdioServerInfo: `inherit_env` {what}, got {type(names).__name__}"
+            raise ValueError(msg)
+        for name in names:
+            if not isinstance(name, str) or not name.removesuffix("*") or set("*=\0") & set(name.removesuffix("*")):
+                hint = " (True inherits all)" if name == "*" else ""
+                shown = repr(name.partition("=")[0]) if isinstance(name, str) else type(name).__name__
+                msg = f"StdioServerInfo: `inherit_env` {what}, and {shown} is no such name{hint}"
+                raise ValueError(msg)
+        self.inherit_env = list(names)
 
     def create_client(self) -> MCPClient:
         """
@@ -104,6 +132,7 @@ class StdioServerInfo(MCPServerInfo):
             base_delay=self.base_delay,
             max_delay=self.max_delay,
             cwd=self.cwd,
+            inherit_env=self.inherit_env,
         )
 
     def describe(self) -> str:
@@ -112,7 +141,19 @@ class StdioServerInfo(MCPServerInfo):
 
         :returns: The command line, with the values of options that look like credentials redacted.
         """
-        return f"stdio server `{' '.join([self.command, *redact_args(list(self.args or []))])}`"
+        return f"stdio server `{self.command_line()}`"
+
+    def command_line(self) -> str:
+        """
+        Give the command with its arguments for messages.
+
+        :returns: The command line, with the values of options that look like credentials redacted.
+        """
+        return " ".join([redact_text(self.command), *redact_args(list(self.args or []))])
+
+    def _secrets(self) -> set[str]:
+        # An error may quote what the server inherited, too, such as the password of a package index.
+        return super()._secrets() | secrets_in({"env": inherited_environment(self.inherit_env)})
 
     def _redacted_fields(self) -> dict[str, Any]:
         fields = super()._redacted_fields()

@@ -13,10 +13,13 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from haystack_integrations.tools.mcp.redaction import REDACTED, SHORTEST_SECRET
+from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor
+from haystack_integrations.tools.mcp.transports.stdio.telling_lines import telling_text
 
-_LINES = 20
+# A traceback may be long, and what matters stand before it (Node) or after it (Python).
+_LINES = 200
 _LINE_LENGTH = 500
+_TEXT_LENGTH = 500
 
 # How much of a line is kept, besides the length of the longest secret. More than is shown, because redaction and the
 # removal of white space make lines shorter.
@@ -28,6 +31,7 @@ _ESCAPE_SEQUENCE = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"
     r"|\x1b[ -/]*(?:[0-~]|$)"
 )
+_WIDE_SPACE = re.compile(r"\s{9,}")
 _CONTROL_CHARACTERS = dict.fromkeys(
     number for number in (*range(0x20), *range(0x7F, 0xA0)) if not chr(number).isspace()
 )
@@ -35,9 +39,9 @@ _CONTROL_CHARACTERS = dict.fromkeys(
 
 class StderrTail:
     """
-    Keeps the last lines of a server's standard error for error messages.
+    Keeps the last 200 lines of a server's standard error, and quotes those that say what is wrong in error messages.
 
-    The values of the server's environment variables are redacted, because they may be secrets. Lines are cut after 500
+    The secrets of the server, and what has the shape of a credential, are redacted. Lines are cut after 500
     characters. A carriage return, as in a progress bar, ends a line, too. Escape sequences and control characters are
     removed: they would reach a terminal through messages and logs.
     """
@@ -48,10 +52,9 @@ class StderrTail:
 
         :param secrets: Values to redact.
         """
-        # A value of several lines is printed as several lines, so each is redacted on its own.
-        values = {_printable(line).strip() for value in secrets for line in [value, *value.splitlines()]}
-        self._secrets = sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
-        self._kept_length = _KEPT_LENGTH + max(map(len, self._secrets), default=0)
+        # As they show: a value of several lines is printed as several lines.
+        self._redactor = Redactor(_printable(line) for value in secrets for line in [value, *value.splitlines()])
+        self._kept_length = _KEPT_LENGTH + max(map(len, self._redactor.forms), default=0)
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._unfinished = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -71,25 +74,23 @@ class StderrTail:
 
     def text(self) -> str:
         """
-        Return the last lines.
+        Quote the lines that say what is wrong.
 
-        :returns: The last 20 lines, redacted and joined with " | ", or an empty string.
+        :returns: At most 500 characters, redacted, the lines joined with " | "; or an empty string. See `telling_text`.
         """
-        rest = self._clean(self._unfinished, is_whole=False)
-        return " | ".join([*self._lines, rest] if rest else self._lines)
+        return telling_text([*self._lines, self._clean(self._unfinished, is_whole=False)], _TEXT_LENGTH)
 
     def _clean(self, line: str, *, is_whole: bool) -> str:
         # First, because a sequence within a secret would hide it.
         line = _printable(line)
         if not is_whole:
             line = self._without_partial_secret(line)
-        for secret in self._secrets:
-            line = line.replace(secret, REDACTED)
-        return " ".join(line.split())[:_LINE_LENGTH]
+        # Indentation tells frames of a stack from what they lead to.
+        return _WIDE_SPACE.sub(" " * 8, self._redactor.text(line).expandtabs(4).rstrip())[:_LINE_LENGTH]
 
     def _without_partial_secret(self, line: str) -> str:
         # A cut or unfinished line may end in the first part of a secret, which a search for the whole does not find.
-        partial = max((_overlap(line, secret) for secret in self._secrets), default=0)
+        partial = max((_overlap(line, secret) for secret in self._redactor.forms), default=0)
         return line[: len(line) - partial]
 
 

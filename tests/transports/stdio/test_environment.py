@@ -1,0 +1,177 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a server inherits: what reaches the network and installs packages, no secrets; more only if it is asked for.
+"""
+
+import json
+import os
+import sys
+
+import pytest
+
+from haystack_integrations.tools.mcp import MCPConnectionError, MCPServerInfo, MCPTool, StdioServerInfo
+from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment
+
+INHERITED = {
+    "SSL_CERT_FILE": "/etc/company-ca.pem",
+    "SSL_CERT_DIR": "/etc/certs",
+    "REQUESTS_CA_BUNDLE": "/etc/company-ca.pem",
+    "CURL_CA_BUNDLE": "/etc/company-ca.pem",
+    "NODE_EXTRA_CA_CERTS": "/etc/company-ca.pem",
+    "HTTPS_PROXY": "http://proxy:3128",
+    "https_proxy": "http://proxy:3128",
+    "NO_PROXY": "localhost",
+    "no_proxy": "localhost",
+    "ALL_PROXY": "socks5://proxy:1080",
+    "UV_INDEX_URL": "https://user:pass-of-the-index@packages.example.com/simple",
+    "UV_INDEX_COMPANY_PASSWORD": "pass-of-the-index",
+    "UV_CACHE_DIR": "/var/cache/uv",
+    "PIP_INDEX_URL": "https://packages.example.com/simple",
+    "PIP_CONFIG_FILE": "/etc/pip.conf",
+    "NPM_CONFIG_REGISTRY": "https://packages.example.com/npm",
+    "npm_config_cache": "/var/cache/npm",
+    "LANG": "de_DE.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "LANGUAGE": "de",
+    "TZ": "Europe/Berlin",
+    "TMPDIR": "/var/tmp",
+    "XDG_CACHE_HOME": "/var/cache",
+}
+
+NOT_INHERITED = {
+    "OPENAI_API_KEY": "k",
+    "AWS_SECRET_ACCESS_KEY": "k",
+    "AWS_PROFILE": "p",
+    "GITHUB_TOKEN": "k",
+    "NPM_TOKEN": "k",
+    "UV_PUBLISH_TOKEN": "k",
+    "UV_PUBLISH_PASSWORD": "k",
+    "DATABASE_URL": "u",
+    "PYTHONPATH": "/x",
+    "NODE_OPTIONS": "--x",
+    "LD_PRELOAD": "/x",
+    "BASH_ENV": "/x",
+    "HAYSTACK_MCP_ALLOWED_ENV": "A",
+    "SSL_CERT_FILE_2": "/x",
+    "BASH_FUNC_x%%": "() { :; }",
+    "UV_FUNCTION": "() { :; }",
+}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in list(os.environ):
+        if inherited_environment().get(name) and name not in ("PATH", "HOME", "TMPDIR"):
+            monkeypatch.delenv(name)
+    for name in ("HAYSTACK_MCP_ALLOWED_COMMANDS", "HAYSTACK_MCP_ALLOWED_HOSTS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**INHERITED, **NOT_INHERITED}.items():
+        monkeypatch.setenv(name, value)
+
+
+def seen_by(server, info: StdioServerInfo) -> dict[str, str | None]:
+    with MCPTool("env", info) as tool:
+        return {
+            name: json.loads(tool.invoke(name=name))["structuredContent"]["result"]
+            for name in [*INHERITED, *NOT_INHERITED, "PATH"]
+        }
+
+
+def test_a_server_inherits_what_reaches_the_network_and_installs_packages_and_no_secrets(stdio_server):
+    server = stdio_server()
+    seen = seen_by(server, StdioServerInfo(server.command, server.args, env={"TZ": "UTC"}))
+    assert seen == {**INHERITED, **dict.fromkeys(NOT_INHERITED), "TZ": "UTC", "PATH": os.environ["PATH"]}
+
+
+@pytest.mark.parametrize(
+    ("inherit_env", "further"),
+    [
+        (["AWS_PROFILE", "NO_SUCH_VARIABLE"], {"AWS_PROFILE"}),
+        (("AWS_*", "PYTHONPATH"), {"AWS_PROFILE", "AWS_SECRET_ACCESS_KEY", "PYTHONPATH"}),
+        (["UV_PUBLISH_TOKEN", "NPM_TOKEN", "UV_FUNCTION"], {"UV_PUBLISH_TOKEN", "NPM_TOKEN"}),
+        (True, {name for name, value in NOT_INHERITED.items() if not value.startswith("()")}),
+        (False, set()),
+        ([], set()),
+    ],
+)
+def test_inherit_env_adds_variables(inherit_env, further):
+    always = inherited_environment()
+    assert set(inherited_environment(inherit_env)) - set(always) >= further
+    if inherit_env is not True:
+        assert set(inherited_environment(inherit_env)) - set(always) == further
+
+
+def test_a_server_gets_what_inherit_env_names(stdio_server):
+    server = stdio_server()
+    seen = seen_by(server, StdioServerInfo(server.command, server.args, inherit_env=["AWS_*"]))
+    assert {name for name in NOT_INHERITED if seen[name] is not None} == {"AWS_PROFILE", "AWS_SECRET_ACCESS_KEY"}
+
+
+@pytest.mark.parametrize(
+    ("inherit_env", "said"),
+    [
+        ("PATH", "got str"),
+        ({"A": "b"}, "got dict"),
+        (1, "got int"),
+        ([1], "int is no such name"),
+        (["A=s3cret"], "'A' is no such name"),
+        (["*"], "True inherits all"),
+        (["A*B"], r"'A\*B' is no such name"),
+        ([""], "'' is no such name"),
+    ],
+)
+def test_an_invalid_inherit_env_is_refused_with_the_valid_choices(inherit_env, said):
+    with pytest.raises(ValueError, match=said) as refusal:
+        StdioServerInfo("a", inherit_env=inherit_env)
+    assert "`inherit_env` must be a list of names" in str(refusal.value)
+    assert "s3cret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("inherit_env", [None, ["A", "B_*"], ("A",), [], True, False])
+def test_inherit_env_is_stored_only_if_it_is_given(inherit_env):
+    info = StdioServerInfo("a", inherit_env=inherit_env)
+    stored = json.loads(json.dumps(info.to_dict()))
+    assert ("inherit_env" in stored) is (inherit_env is not None)
+    assert MCPServerInfo.from_dict(stored) == info
+
+
+class TestWhereCommandsAreRestricted:
+    @pytest.fixture(autouse=True)
+    def restricted(self, monkeypatch):
+        monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_COMMANDS", sys.executable)
+        monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_ENV", "AWS_PROFILE,OTEL_*")
+
+    @pytest.mark.parametrize(
+        ("inherit_env", "asked"),
+        [
+            (["AWS_SECRET_ACCESS_KEY"], "AWS_SECRET_ACCESS_KEY"),
+            (["AWS_PROFILE", "AWS_*"], r"AWS_\*"),
+            (["UV_PUBLISH_TOKEN", "UV_PUBLISH_*"], r"UV_PUBLISH_\*, UV_PUBLISH_TOKEN"),
+            (["UV*"], r"UV\*"),
+            (["UV_*"], r"UV_\*"),
+            (["OTEL_TOKEN"], "OTEL_TOKEN"),
+            (True, "all variables"),
+        ],
+        ids=str,
+    )
+    def test_variables_that_the_operator_does_not_name_are_not_inherited(self, stdio_server, inherit_env, asked):
+        server = stdio_server()
+        with pytest.raises(MCPConnectionError, match=f"`inherit_env` asks for {asked}, and where") as refusal:
+            MCPTool("env", StdioServerInfo(server.command, server.args, inherit_env=inherit_env)).warm_up()
+        assert "HAYSTACK_MCP_ALLOWED_ENV must name each variable that `inherit_env` may name" in str(refusal.value)
+        assert "it allows AWS_PROFILE, OTEL_*" in str(refusal.value)
+
+    def test_the_fixed_list_and_what_the_operator_names_are_inherited(self, stdio_server):
+        server = stdio_server()
+        names = ["AWS_PROFILE", "OTEL_*", "UV_CACHE_DIR", "LC_*"]
+        seen = seen_by(server, StdioServerInfo(server.command, server.args, inherit_env=names))
+        assert seen == {**INHERITED, **dict.fromkeys(NOT_INHERITED), "AWS_PROFILE": "p", "PATH": os.environ["PATH"]}
+
+
+def test_a_secret_that_a_server_inherited_is_redacted_in_its_errors():
+    script = "import os, sys; sys.exit('no index: ' + os.environ['UV_INDEX_COMPANY_PASSWORD'])"
+    with pytest.raises(MCPConnectionError, match=r"no index: \*\*\*"):
+        MCPTool("x", StdioServerInfo(sys.executable, ["-c", script])).warm_up()
