@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.client.messages import is_unusable_answer
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
     ReadInterruptedError,
@@ -187,6 +188,8 @@ class SDKClient(MCPClient):
         what = outcome.fault or (f"it answered with HTTP {outcome.status}" if outcome.status else None)
         what = what or self.life.loss or self._explain(error)
         protocol = find_protocol_error(error)
+        if protocol is not None and is_unusable_answer(protocol):
+            protocol = None  # not the server's
         refusal = self._refusal()
         if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
@@ -296,7 +299,8 @@ class SDKClient(MCPClient):
                 reason = await self.find_reason() if self.life.over.is_set() else fault
                 msg = f"{what}: {reason}"
                 raise ReadInterruptedError(msg, self._server_info(), "list_tools") from error
-            code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
+            is_servers = isinstance(error, ProtocolError) and not is_unusable_answer(error)
+            code, data = (error.code, error.data) if is_servers else (None, None)
             status = f"the server answered with HTTP {outcome.status}: " if outcome.status else ""
             msg = f"{what}: {status}{describe_error(error)}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools", code=code, data=data) from error
@@ -353,6 +357,8 @@ class SDKClient(MCPClient):
     async def _call_error(
         self, error: ProtocolError, outcome: RequestOutcome, tool_name: str, tool_args: dict[str, Any]
     ) -> Exception:
+        if is_unusable_answer(error):
+            return outcome_unknown(error.message, tool_name, tool_args)
         over = self.life.over.is_set()
         fault = outcome.broken_by(error.code)
         # The SDK fails the calls of a transport that crashed before anybody else hears of it.

@@ -15,7 +15,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from haystack_integrations.tools.mcp.client.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
-from haystack_integrations.tools.mcp.transports.fields import resolve_secrets
+from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
@@ -45,6 +45,7 @@ class StdioClient(SDKClient):
         base_delay: float = 1.0,
         max_delay: float = 30.0,
         cwd: str | None = None,
+        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ) -> None:
         """
         Initialize a stdio MCP client.
@@ -56,14 +57,16 @@ class StdioClient(SDKClient):
         :param base_delay: Base delay for exponential backoff in seconds.
         :param max_delay: Longest delay between attempts in seconds.
         :param cwd: Working directory of the command.
+        :param max_message_size: How many bytes one message of the server may have.
         """
         super().__init__(max_retries, base_delay, max_delay)
         self.command = command
         self.args = args or []
         self.env = env
         self.cwd = cwd
+        self.max_message_size = max_message_size
         self._process: ServerProcess | None = None
-        self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd)
+        self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd, max_message_size=max_message_size)
 
     def _server_info(self) -> MCPServerInfo:
         return self._info
@@ -77,7 +80,7 @@ class StdioClient(SDKClient):
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
             return self._client(stdio_client(parameters))
-        self._process = ServerProcess(command, self.args, env, self.cwd)
+        self._process = ServerProcess(command, self.args, env, self.cwd, self.max_message_size)
         return self._client(stdio_transport(self._process))
 
     def kill(self) -> None:
@@ -93,6 +96,8 @@ class StdioClient(SDKClient):
     async def _post_mortem(self) -> str | None:
         if self._process is None:
             return None
+        if self._process.fault is not None:
+            return self._process.fault
         code = await self._process.exit_code()
         if code is None:
             closed = "output" if self._process.has_closed_output else "input"

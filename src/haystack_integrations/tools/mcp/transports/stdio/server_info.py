@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,12 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args
-from haystack_integrations.tools.mcp.transports.fields import check_retries, check_secrets
+from haystack_integrations.tools.mcp.transports.fields import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    check_message_size,
+    check_retries,
+    check_secrets,
+)
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
@@ -47,6 +53,9 @@ class StdioServerInfo(MCPServerInfo):
     :param base_delay: Initial delay in seconds between retries; grows exponentially.
     :param max_delay: Maximum delay in seconds between retries.
     :param cwd: Working directory of the command. Default: that of this process.
+    :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have. Default:
+        64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. On Windows, where the transport is
+        that of the MCP SDK, this has no effect.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -58,8 +67,9 @@ class StdioServerInfo(MCPServerInfo):
     base_delay: float = 1.0
     max_delay: float = 30.0
     cwd: str | None = None
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
 
-    _optional_fields: ClassVar[frozenset[str]] = frozenset({"cwd"})
+    _optional_fields: ClassVar[Mapping[str, Any]] = {"cwd": None, "max_message_size": DEFAULT_MAX_MESSAGE_SIZE}
 
     def __post_init__(self) -> None:
         """
@@ -85,6 +95,7 @@ class StdioServerInfo(MCPServerInfo):
             self.cwd = str(self.cwd)
         check_secrets(self, "env")
         check_retries(self)
+        check_message_size(self)
 
     def create_client(self) -> MCPClient:
         """
@@ -103,6 +114,7 @@ class StdioServerInfo(MCPServerInfo):
             base_delay=self.base_delay,
             max_delay=self.max_delay,
             cwd=self.cwd,
+            max_message_size=self.max_message_size,
         )
 
     def describe(self) -> str:
