@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
+from tests.support.background import AT_ONCE, Stopwatch, text
 from tests.support.kinds import LONG, QUICKLY
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.waiting import LIMIT

@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     transport = "json"
     listing = LISTING
-    streams: "queue.Queue[tuple[bytes, str | None, bool]]" = queue.Queue()
+    streams: "list[queue.Queue[tuple[bytes, str | None, bool]]]" = []  # noqa: RUF012
 
     def log_message(self, *_args: Any) -> None:
         pass
@@ -120,17 +120,19 @@ class Handler(BaseHTTPRequestHandler):
             self._head(405, content_length="0")
             return
         self.close_connection = True
+        stream: queue.Queue[tuple[bytes, str | None, bool]] = queue.Queue()
+        self.streams.append(stream)
         self._head(200, content_type="text/event-stream")
-        self.wfile.write(b"event: endpoint\ndata: /messages\n\n")
+        self.wfile.write(f"event: endpoint\ndata: /{self.streams.index(stream)}\n\n".encode())
         while True:
-            self._event(*self.streams.get())
+            self._event(*stream.get())
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if "id" not in message or self.transport == "sse":
             self._head(202, content_length="0")
             if "id" in message:
-                self.streams.put(answer(message, self.listing))
+                self.streams[int(self.path[1:])].put(answer(message, self.listing))
             return
         data, encoding, endless = answer(message, self.listing)
         self.close_connection = True
@@ -144,6 +146,14 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(ENDLESS)
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_port = True  # the test keeps the port
+
+    def handle_error(self, *_: Any) -> None:
+        pass  # clients leave endless answers
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transport", choices=["stdio", "sse", "json", "events"], required=True)
@@ -154,9 +164,7 @@ def main() -> None:
         serve_stdio(options.listing)
         return
     Handler.transport, Handler.listing = options.transport, options.listing
-    server = ThreadingHTTPServer(("127.0.0.1", options.port), Handler)
-    server.daemon_threads = True
-    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients leave endless answers
+    server = Server(("127.0.0.1", options.port), Handler)
     print(f"PORT {server.server_port}", flush=True)
     server.serve_forever()
 

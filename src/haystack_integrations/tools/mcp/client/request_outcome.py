@@ -39,6 +39,8 @@ class RequestOutcome:
     :param stream_fault: What ended the stream of an answer too early, unless the SDK could resume it.
     :param status: HTTP status of a refusal, with its reason phrase, e.g. "401 Unauthorized".
     :param denied: Whether the server would refuse the same request again.
+    :param request_id: Id of the latest request.
+    :param awaits_body: Whether the body of an HTTP response is the answer to it.
     """
 
     sent: int = 0
@@ -47,6 +49,8 @@ class RequestOutcome:
     stream_fault: str | None = None
     status: str | None = None
     denied: bool = False
+    request_id: types.RequestId | None = None
+    awaits_body: bool = False
     _given_up: bool = field(default=False, init=False)
     _waits: set[anyio.CancelScope] = field(default_factory=set, init=False)
 

@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
-from haystack_integrations.tools.mcp.client.messages import is_unusable_answer
+from haystack_integrations.tools.mcp.client.messages import is_unusable_answer, too_large
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
     ReadInterruptedError,
@@ -39,6 +39,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
 )
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     is_http_placeholder,
+    says_event_too_large,
     says_no_answer,
     says_transport_ended,
     validate_only_bounded,
@@ -359,6 +360,8 @@ class SDKClient(MCPClient):
     ) -> Exception:
         if is_unusable_answer(error):
             return outcome_unknown(error.message, tool_name, tool_args)
+        if (limit := says_event_too_large(error)) is not None:
+            return outcome_unknown(too_large(limit), tool_name, tool_args)
         over = self.life.over.is_set()
         fault = outcome.broken_by(error.code)
         # The SDK fails the calls of a transport that crashed before anybody else hears of it.

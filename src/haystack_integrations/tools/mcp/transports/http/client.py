@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import mcp
 from mcp.client import Transport
-from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
@@ -18,13 +17,11 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers
+from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
 from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
-
-# An event carries a whole result. The SDK's own limit, 1 MiB, is less than an image or a listing of 5,000 tools.
-_MAX_EVENT_SIZE = 64 * 1024 * 1024
 
 
 class _HttpClient(SDKClient):
@@ -86,7 +83,11 @@ class _HttpClient(SDKClient):
 
     def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
         return WatchedHttpClient(
-            headers=self._headers, timeout=float(self.timeout), over_sse=over_sse, lose_session=self.life.end
+            headers=self._headers,
+            timeout=float(self.timeout),
+            over_sse=over_sse,
+            lose_session=self.life.end,
+            max_message_size=self._info.max_message_size,
         )
 
 
@@ -102,10 +103,9 @@ class SSEClient(_HttpClient):
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
-        transport = sse_client(
-            self.url, httpx_client_factory=lambda *_args, **_kwargs: self._http_client(over_sse=True)
-        )
-        return self._client(transport)
+        http = self._http_client(over_sse=True)
+        limit = self._info.max_message_size
+        return self._client(sse_transport(http, self.url, max_message_size=limit, lose_session=self.life.end))
 
 
 class StreamableHttpClient(_HttpClient):
@@ -116,7 +116,7 @@ class StreamableHttpClient(_HttpClient):
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
         http = self._http_client(over_sse=False)
-        transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=_MAX_EVENT_SIZE)
+        transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=self._info.max_message_size)
         return self._client(_with_http_client(http, transport))
 
 
