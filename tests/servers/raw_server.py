@@ -7,10 +7,10 @@ A server that answers with the very bytes that it is given, over every transport
 
     python raw_server.py --transport stdio|sse|json|events [--port N] [--listing TEXT]
 
-`json` and `events` are streamable HTTP with answers as JSON bodies and as event streams. The tool `say` answers with its
-argument `raw`, in which `$ID` stands for the id of the request and `$FILL` for `fill` letters; it is compressed as
-`encoding` says, and never ends if it is `endless`. Characters stand for the bytes of the same number. `wait` is answered
-after `release` was called; `fine` at once.
+`json` and `events` are streamable HTTP with answers as JSON bodies and as event streams. The tool `say` answers with
+its argument `raw`, in which `$ID` stands for the id of the request and `$FILL` for `fill` letters; it is compressed as
+`encoding` says, and never ends if it is `endless`. Characters stand for the bytes of the same number. `wait` is
+answered after `release` was called; `fine` at once.
 """
 
 import argparse

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from mcp import MCPError as ProtocolError
 from mcp import types
 from mcp.client import streamable_http
-
-# Private, and what the SDK's own transports follow redirects with.
+from mcp.shared import _httpx_utils
 from mcp.types import jsonrpc_message_adapter
 from pydantic import BaseModel, ValidationError
 
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
     import mcp
 
     from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
+
+# How the SDK's own transports follow redirects.
+stream_within_origin = _httpx_utils.stream_within_origin
 
 # The SDK fails the requests of a transport that ended with this text (`mcp.shared.jsonrpc_dispatcher`). The code alone
 # does not tell: a server may use it for errors of its own.
