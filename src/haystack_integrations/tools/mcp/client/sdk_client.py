@@ -46,7 +46,13 @@ from haystack_integrations.tools.mcp.client.sdk_workarounds import (
 )
 from haystack_integrations.tools.mcp.client.taps import tapped
 from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
+from haystack_integrations.tools.mcp.errors import (
+    NO_DESCRIPTORS,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    lacks_descriptors,
+)
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -194,8 +200,11 @@ class SDKClient(MCPClient):
         refusal = self._refusal()
         if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
+        is_local = lacks_descriptors(error) or outcome.fault == NO_DESCRIPTORS
+        if is_local:
+            what = NO_DESCRIPTORS
         self._failure = what
-        advice = await self._advice()
+        advice = None if is_local else await self._advice()
         msg = f"Failed to connect to {self._describe()}: {with_full_stop(what)}{f' {advice}' if advice else ''}"
         return MCPConnectionError(
             msg,

@@ -17,11 +17,14 @@ from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import (
+    NO_DESCRIPTORS,
     MCPCallTimeoutError,
+    MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, OperationCancelledError
 
 if TYPE_CHECKING:
     from mcp import types
@@ -148,13 +151,23 @@ class MCPConnection(ContextManaged):
         supervisor = self._supervisor
         return supervisor.generation if supervisor is not None else 0
 
+    def _start(self) -> tuple[AsyncExecutor, Supervisor]:
+        try:
+            return AsyncExecutor.get_instance(), self._acquire()
+        except (ExecutorStartError, OSError) as error:
+            if not (isinstance(error, ExecutorStartError) or lacks_descriptors(error)):
+                raise
+            reason = NO_DESCRIPTORS if lacks_descriptors(error) else error
+            msg = f"Failed to connect to {self.server_info.describe()}: {reason}."
+            raise MCPConnectionError(msg, self.server_info, "connect") from error
+
     def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        executor = AsyncExecutor.get_instance()
-        return executor.run(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        executor, supervisor = self._start()
+        return executor.run(operation(supervisor), timeout + _BLOCKED_LOOP_GRACE)
 
     async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        executor = AsyncExecutor.get_instance()
-        return await executor.run_async(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+        executor, supervisor = self._start()
+        return await executor.run_async(operation(supervisor), timeout + _BLOCKED_LOOP_GRACE)
 
     async def _opened_tools(self, supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
         session = await supervisor.ready_session(self.connection_timeout)
@@ -224,7 +237,7 @@ class MCPConnection(ContextManaged):
             return executor.run(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
         except MCPInvocationError:
             raise
-        except (TimeoutError, RuntimeError) as error:
+        except (OSError, RuntimeError) as error:
             raise _executor_failed(error, display_name or tool_name, tool_args) from error
 
     async def call_tool_async(
@@ -244,7 +257,7 @@ class MCPConnection(ContextManaged):
             return await executor.run_async(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
         except MCPInvocationError:
             raise
-        except (TimeoutError, RuntimeError) as error:
+        except (OSError, RuntimeError) as error:
             raise _executor_failed(error, display_name or tool_name, tool_args) from error
 
     def _call(
@@ -368,5 +381,6 @@ def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any]
     if isinstance(error, OperationCancelledError):
         msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool may have run."
         return MCPOutcomeUnknownError(msg, tool_name, tool_args)
-    msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool did not run."
+    reason = NO_DESCRIPTORS if lacks_descriptors(error) else str(error).rstrip(".")
+    msg = f"Failed to invoke Tool `{tool_name}`: {reason}. The tool did not run."
     return MCPInvocationError(msg, tool_name, tool_args)

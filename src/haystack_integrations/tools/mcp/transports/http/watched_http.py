@@ -15,6 +15,7 @@ import httpx2
 from haystack_integrations.tools.mcp.client.life import SessionState
 from haystack_integrations.tools.mcp.client.messages import too_large
 from haystack_integrations.tools.mcp.client.request_outcome import CANCEL_METHOD, RequestOutcome, current_outcome
+from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, lacks_descriptors
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.transports.http.options import client_options
 from haystack_integrations.tools.mcp.transports.http.refusals import (
@@ -267,7 +268,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
     def _handle_failure(self, request: httpx2.Request, outcome: RequestOutcome, error: Exception) -> httpx2.Response:
         if isinstance(error, _CONNECT_ERRORS):
             _record_never_ran(request, outcome)
-            outcome.fault = f"no connection could be made ({_name(error)}: {error})"
+            reason = f"no connection could be made ({_name(error)}: {error})"
+            outcome.fault = NO_DESCRIPTORS if lacks_descriptors(error) else reason
         elif isinstance(error, _TooLargeError):
             outcome.fault = str(error)
         else:
