@@ -18,17 +18,19 @@ from tests.support.scripts import SOURCE
 
 _SCRIPT = """
 import json, os, resource, sys
-way, url, spare, preloaded, uvloop = json.loads(sys.argv[1])
+way, url, spare, stage, uvloop = json.loads(sys.argv[1])
 if not uvloop:
     sys.modules["uvloop"] = None
 from haystack_integrations.tools.mcp import *
 
 server = [sys.executable, [sys.argv[2], "--calls-file", os.devnull]]
-infos = {"stdio": lambda: StdioServerInfo(*server), "sse": lambda: SSEServerInfo(url), "http": lambda: StreamableHttpServerInfo(url)}
-connection = MCPConnection(infos[way](), connection_timeout=60)
-if preloaded:
+kinds = {"sse": SSEServerInfo, "streamable-http": StreamableHttpServerInfo}
+info = kinds[way](url) if url else StdioServerInfo(*server)
+connection = MCPConnection(info, connection_timeout=60)
+if stage != "cold":
     with connection:
         pass
+if stage == "loaded":
     AsyncExecutor.get_instance().shutdown()
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
@@ -57,15 +59,21 @@ print(json.dumps([said, called, answer]))
 """
 
 
-@pytest.mark.parametrize("uvloop", [False, True], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize(
-    ("way", "spare", "preloaded"),
-    [("stdio", 0, False), ("stdio", 0, True), ("stdio", 2, True), ("stdio", 18, True), ("sse", 2, True)]
-    + [("http", 0, True), ("http", 2, True)],
+    ("way", "spare", "stage", "uvloop"),
+    [
+        ("stdio", 0, "cold", True),  # nothing is imported yet
+        ("stdio", 2, "loaded", True),  # uvloop would end the process
+        ("stdio", 2, "loaded", False),
+        ("stdio", 3, "running", True),
+        ("stdio", 5, "running", False),
+        ("sse", 0, "running", True),
+        ("streamable-http", 0, "running", True),
+    ],
 )
-def test_a_lack_of_descriptors_is_an_error_that_says_so_and_passes(shared_http_server, way, spare, preloaded, uvloop):
-    url = {"stdio": "", "sse": "sse", "http": "streamable-http"}[way]
-    arguments = [way, url and shared_http_server(url).url, spare, preloaded, uvloop]
+def test_a_lack_of_descriptors_is_an_error_that_says_so_and_passes(shared_http_server, way, spare, stage, uvloop):
+    url = None if way == "stdio" else shared_http_server(way).url
+    arguments = [way, url, spare, stage, uvloop]
     command = [sys.executable, "-c", _SCRIPT, json.dumps(arguments), str(PLAIN_SERVER)]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)

@@ -7,21 +7,24 @@ Answers that nobody can read, or that are too large: mended, or the call fails a
 """
 
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp import (
     MCPConnection,
+    MCPConnectionError,
     MCPOutcomeUnknownError,
     MCPServerInfo,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from tests.support.background import AT_ONCE, Stopwatch, text
+from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
 from tests.support.kinds import LONG, QUICKLY
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.waiting import LIMIT
@@ -149,3 +152,80 @@ def test_lines_that_are_no_answers_fail_no_call(shared_raw_server):
     noise = ['{"level":"info","id":$ID,"msg":}', '{"jsonrpc":"2.0","id":$ID,"method":"x","params":}', "ready", "[1]"]
     with MCPConnection(shared_raw_server("stdio"), invocation_timeout=LIMIT) as connection:
         assert text(connection.call_tool("say", {"raw": "\n".join([*noise, result("fine")])})) == "fine"
+
+
+LIMIT_SIZE = 100_000
+# Where the id comes first and where it comes last.
+LARGE = {"id first": result("$FILL"), "id last": '{"result":{"content":[],"x":"$FILL"},"jsonrpc":"2.0","id":$ID}'}
+TOO_LARGE = r"larger than `max_message_size` .* 100,000 bytes.* may have run"
+
+
+@pytest.mark.parametrize("raw", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize("way", ["stdio", "json", "events"])
+def test_an_answer_that_is_too_large_fails_its_call_alone(raw_server, way, raw):
+    info = raw_server(way, max_message_size=LIMIT_SIZE)
+    with MCPConnection(info, invocation_timeout=LONG) as connection:
+        other = in_thread(connection.call_tool, "wait")
+        with pytest.raises(MCPOutcomeUnknownError, match=TOO_LARGE):
+            connection.call_tool("say", {"raw": raw, "fill": 150_000})
+        connection.call_tool("release")
+        assert text(other.result(timeout=LIMIT)) == "wait"
+        assert len(text(connection.call_tool("say", {"raw": result("$FILL"), "fill": 90_000}))) == 90_000
+        assert connection.status().sessions == 1
+
+
+def test_an_event_of_sse_that_is_too_large_ends_the_session(shared_raw_server):
+    with MCPConnection(shared_raw_server("sse", max_message_size=LIMIT_SIZE), invocation_timeout=LONG) as connection:
+        with pytest.raises(MCPOutcomeUnknownError, match=TOO_LARGE):
+            connection.call_tool("say", {"raw": result("$FILL"), "fill": 150_000})
+        assert text(connection.call_tool("fine")) == "fine"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_that_never_ends_fails_its_call(raw_server, way):
+    with MCPConnection(raw_server(way, max_message_size=LIMIT_SIZE), invocation_timeout=LONG) as connection:
+        with pytest.raises(MCPOutcomeUnknownError, match=r"`max_message_size`.* may have run"):
+            connection.call_tool("say", {"raw": '{"jsonrpc":"2.0","result":"', "endless": True})
+        if way != "stdio":
+            assert text(connection.call_tool("fine")) == "fine"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_of_several_megabytes_fits_by_default(shared_raw_server, way):
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        assert len(text(connection.call_tool("say", {"raw": result("$FILL"), "fill": 5_000_000}))) == 5_000_000
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+@pytest.mark.parametrize("way", ["json", "events"])
+def test_a_compressed_answer_is_measured_as_it_is_decompressed(shared_raw_server, way, encoding):
+    if encoding not in httpx2.Client().headers["accept-encoding"]:
+        pytest.skip("the client has no library for this encoding here")
+    info = shared_raw_server(way, max_message_size=2_000_000)
+    with MCPConnection(info, invocation_timeout=LONG) as connection:
+        assert text(connection.call_tool("say", {"raw": result("fine"), "encoding": encoding})) == "fine"
+        tracemalloc.start()
+        try:
+            with pytest.raises(MCPOutcomeUnknownError, match="`max_message_size`"):
+                connection.call_tool("say", {"raw": result("$FILL"), "fill": 200_000_000, "encoding": encoding})
+            assert tracemalloc.get_traced_memory()[1] < 50_000_000
+        finally:
+            tracemalloc.stop()
+        assert text(connection.call_tool("fine")) == "fine"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "says"),
+    [
+        ("http://other.invalid:1/messages", r"another origin, http://other\.invalid:1,"),
+        ("https://127.0.0.1/messages", "another origin"),
+        ("none", "ended before the server named an endpoint"),
+    ],
+)
+def test_an_sse_server_without_a_valid_endpoint_fails_the_connect_at_once(raw_server, endpoint, says):
+    info = raw_server("sse", "--endpoint", endpoint)
+    connection = MCPConnection(info, connection_timeout=LONG)
+    with Stopwatch() as watch, pytest.raises(MCPConnectionError, match=says):
+        connection.open()
+    assert watch.seconds < AT_ONCE
+    connection.close()
