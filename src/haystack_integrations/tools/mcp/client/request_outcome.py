@@ -39,8 +39,6 @@ class RequestOutcome:
     :param stream_fault: What ended the stream of an answer too early, unless the SDK could resume it.
     :param status: HTTP status of a refusal, with its reason phrase, e.g. "401 Unauthorized".
     :param denied: Whether the server would refuse the same request again.
-    :param request_id: Id of the latest request.
-    :param awaits_body: Whether the body of an HTTP response is the answer to it.
     """
 
     sent: int = 0
@@ -49,8 +47,6 @@ class RequestOutcome:
     stream_fault: str | None = None
     status: str | None = None
     denied: bool = False
-    request_id: types.RequestId | None = None
-    awaits_body: bool = False
     _given_up: bool = field(default=False, init=False)
     _waits: set[anyio.CancelScope] = field(default_factory=set, init=False)
 
@@ -99,6 +95,9 @@ class RequestOutcome:
 
 
 current_outcome: ContextVar[RequestOutcome | None] = ContextVar("haystack_mcp_outcome", default=None)
+
+# The request that the body of an HTTP response answers, in the task that reads it.
+answered_request: ContextVar[types.RequestId | None] = ContextVar("haystack_mcp_answered_request", default=None)
 
 
 class CallDidNotRunError(MCPConnectionError):

@@ -21,7 +21,7 @@ from mcp.types import jsonrpc_message_adapter
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.client.messages import read_damaged, unusable_answer
-from haystack_integrations.tools.mcp.client.request_outcome import RequestOutcome, current_outcome
+from haystack_integrations.tools.mcp.client.request_outcome import answered_request, current_outcome
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
 
 if TYPE_CHECKING:
@@ -140,10 +140,9 @@ class _MessageReader:
     """
 
     def validate_json(self, data: bytes | str, *, by_name: bool) -> types.JSONRPCMessage:
-        outcome = current_outcome.get()
-        if outcome is None:  # somebody else uses the SDK
+        if current_outcome.get() is None:  # somebody else uses the SDK
             return jsonrpc_message_adapter.validate_json(data, by_name=by_name)
-        is_body = isinstance(data, bytes) and outcome.awaits_body
+        request_id = answered_request.get() if isinstance(data, bytes) else None  # events are strings
         try:
             message = jsonrpc_message_adapter.validate_json(data, by_name=by_name)
         except ValidationError as error:
@@ -151,18 +150,15 @@ class _MessageReader:
             if not messages:
                 raise
             message = next((each for each in messages if _is_answer(each)), messages[0])
-        return _checked_body(message, outcome) if is_body else message
+        return message if request_id is None else _checked_body(message, request_id)
 
 
 def _is_answer(message: types.JSONRPCMessage) -> bool:
     return isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
 
 
-def _checked_body(message: types.JSONRPCMessage, outcome: RequestOutcome) -> types.JSONRPCMessage:
+def _checked_body(message: types.JSONRPCMessage, request_id: types.RequestId) -> types.JSONRPCMessage:
     # The SDK leaves a request to its timeout if the body that answers it is not its answer.
-    request_id = outcome.request_id
-    if request_id is None:
-        return message
     if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
         return unusable_answer(request_id, "the server sent another message in place of its answer")
     if message.id is None:  # an error of a server that did not read the id

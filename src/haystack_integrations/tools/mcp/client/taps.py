@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 import anyio
-from mcp import types
 from mcp.client import Transport
 from pydantic_core import to_json
 
@@ -103,12 +102,9 @@ class _Outgoing(_Tap):
 
     async def send(self, message: Any) -> None:
         method = getattr(message.message, "method", None)
-        outcome = current_outcome.get()
-        if outcome is not None and isinstance(message.message, types.JSONRPCRequest):
-            outcome.request_id = message.message.id
         call = None
         if method == CALL_METHOD:
-            call = outcome
+            call = current_outcome.get()
         elif method == CANCEL_METHOD:
             # In the background: a server that takes no messages would hold up a caller that has given up already.
             task = asyncio.create_task(self._send_cancellation(message))

@@ -14,7 +14,12 @@ import httpx2
 
 from haystack_integrations.tools.mcp.client.life import SessionState
 from haystack_integrations.tools.mcp.client.messages import too_large
-from haystack_integrations.tools.mcp.client.request_outcome import CANCEL_METHOD, RequestOutcome, current_outcome
+from haystack_integrations.tools.mcp.client.request_outcome import (
+    CANCEL_METHOD,
+    RequestOutcome,
+    answered_request,
+    current_outcome,
+)
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, lacks_descriptors
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.transports.http.options import client_options
@@ -38,6 +43,9 @@ _NOTIFICATION_TIMEOUT = 5.0
 
 # The first of these members tells what kind of message it is.
 _IS_NOT_A_REQUEST = re.compile(rb'(?s)(?:(?!"method":).)*?(?:"(?:result|error)":|"method":"notifications/)')
+
+# The SDK writes the id before the method, and counts its requests.
+_REQUEST_ID = re.compile(rb'\{"jsonrpc":"2\.0","id":(\d+),')
 
 # How long closing the client waits for pending cancellations.
 _PENDING_CANCELLATIONS_TIMEOUT = 0.5
@@ -173,7 +181,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             self._cancellations.add(task)
             task.add_done_callback(self._cancellations.discard)
             return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
-        return await self._post(request, **kwargs)
+        return await self._post(request, head, **kwargs)
 
     async def __aexit__(self, *exc_info: Any) -> None:
         """
@@ -241,7 +249,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         except Exception as error:
             logger.debug("A cancellation did not reach the server: %s", _name(error))
 
-    async def _post(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
+    async def _post(self, request: httpx2.Request, head: bytes, **kwargs: Any) -> httpx2.Response:
         outcome = current_outcome.get() or RequestOutcome()
         try:
             with outcome.until_given_up() as given_up:
@@ -251,7 +259,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
                 is_json = has_content_type(response, "application/json")
                 if is_json or not (has_result or is_event_stream(response)):
                     response = await self._read(response)
-                outcome.awaits_body = is_json and has_result
+                answered_request.set(_request_id(head) if is_json and has_result else None)
         except Exception as error:  # raised, any exception would end the session
             return self._handle_failure(request, outcome, error)
         if given_up.cancelled_caught:
@@ -293,6 +301,11 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if verdict.session is not SessionFate.ALIVE:
             # Pending calls will get the same response; ending the session now would leave their fate unknown.
             self._lose_session(outcome.fault or "the server seems to have lost the session", SessionState.DRAINING)
+
+
+def _request_id(head: bytes) -> int | None:
+    match = _REQUEST_ID.match(head)
+    return int(match[1]) if match else None
 
 
 def _set_timeout(request: httpx2.Request, timeout: float) -> None:
