@@ -40,7 +40,8 @@ _LONE_SECOND_HALF = re.compile(r"(?<!\\)(?<!\\u[dD][89abAB][0-9a-fA-F]{2})((?:\\
 # A string may end with the text: searched again from each of its quotes, it would take quadratic time.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _AFTER_KEY = re.compile(r"\s*:\s*")
-_ID = re.compile(r'(-?\d{1,18})(?![\d.eE])|"((?:[^"\\]){0,100})"')
+# With what follows it: of a number that is cut off, the rest is not known.
+_ID = re.compile(r'(-?\d{1,18})(?:\.0+)?\s*[,}]|"([^"\\]{0,100})"')
 # The end of a message whose id comes last, as the SDKs for TypeScript and C# write it.
 _ID_AT_END = re.compile(
     r'[{,]\s*"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,100})")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z'
@@ -86,7 +87,8 @@ def read_damaged(data: bytes | str, error: ValidationError) -> list[types.JSONRP
 
     :param data: The message.
     :param error: Why the SDK cannot read it.
-    :returns: The messages in it; for an answer that cannot be read, an error with its id. None if it is no message.
+    :returns: The messages in it; for an answer that cannot be read, an error with its id. Empty if there
+            are none, or if it cannot be told which request is answered.
     """
     text = _mended(data.decode(errors="replace") if isinstance(data, bytes) else data)
     try:
