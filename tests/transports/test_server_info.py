@@ -76,6 +76,7 @@ class TestDocumentedFields:
                     "max_delay": 30.0,
                     "cwd": None,
                     "inherit_env": None,
+                    "max_message_size": 64 * 1024 * 1024,
                 },
             ),
             (
@@ -89,6 +90,7 @@ class TestDocumentedFields:
                     "max_retries": 3,
                     "base_delay": 1.0,
                     "max_delay": 30.0,
+                    "max_message_size": 64 * 1024 * 1024,
                 },
             ),
             (
@@ -101,6 +103,7 @@ class TestDocumentedFields:
                     "max_retries": 3,
                     "base_delay": 1.0,
                     "max_delay": 30.0,
+                    "max_message_size": 64 * 1024 * 1024,
                 },
             ),
             (InProcessServerInfo, {"server": inspect.Parameter.empty}),
@@ -150,6 +153,10 @@ class TestValidation:
             ({"base_delay": True}, "`base_delay`"),
             ({"base_delay": float("nan")}, "`base_delay`"),
             ({"max_delay": None}, "`max_delay`"),
+            ({"max_message_size": None}, "`max_message_size` must be a whole number of bytes, at least 1024, got None"),
+            ({"max_message_size": 1023}, "`max_message_size`.*1023"),
+            ({"max_message_size": 1e6}, "`max_message_size`"),
+            ({"max_message_size": True}, "`max_message_size`"),
         ],
     )
     def test_an_invalid_parameter_of_a_stdio_server_is_refused_by_name(self, parameters, message):
@@ -224,6 +231,7 @@ class TestValidation:
             ({"timeout": float("nan")}, "`timeout`"),
             ({"max_retries": -1}, "`max_retries`"),
             ({"max_delay": "x"}, "`max_delay`"),
+            ({"max_message_size": 0}, "`max_message_size` must be a whole number of bytes, at least 1024, got 0"),
         ],
     )
     def test_an_invalid_parameter_of_an_http_server_is_refused_by_name(self, http_info, parameters, message):
@@ -450,6 +458,15 @@ class TestDictionaries:
         assert type(info).from_dict(data) == info
         assert MCPServerInfo.from_dict(data) == info
         assert type(info).from_dict(data).to_dict() == data
+
+    @pytest.mark.parametrize("info_class", [StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo])
+    def test_the_size_of_a_message_is_written_only_if_it_was_chosen(self, info_class):
+        where = {"command": "a"} if info_class is StdioServerInfo else {"url": "http://h/x"}
+        assert "max_message_size" not in info_class(**where).to_dict()
+        chosen = info_class(**where, max_message_size=5000)
+        assert chosen.to_dict()["max_message_size"] == 5000
+        assert MCPServerInfo.from_dict(chosen.to_dict()) == chosen
+        assert chosen != info_class(**where)
 
     def test_an_info_that_is_no_dataclass_makes_the_round_trip(self):
         twin = MCPServerInfo.from_dict(PlainInfo("here").to_dict())

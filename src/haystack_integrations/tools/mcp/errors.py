@@ -24,6 +24,7 @@ call into an error message for the model instead of ending the run.
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from haystack.tools.errors import ToolInvocationError
@@ -167,3 +168,24 @@ class MCPCallTimeoutError(MCPTimeoutError, MCPOutcomeUnknownError):
     """
     Raised when a tool call was sent and not answered within `invocation_timeout` seconds.
     """
+
+
+NO_DESCRIPTORS = (
+    "this process has no file descriptor left (too many open files). Close what it does not use, or raise its limit "
+    "(`ulimit -n`), and try again"
+)
+
+
+def lacks_descriptors(error: BaseException | None) -> bool:
+    """
+    Tell whether the operating system had no file descriptor left.
+
+    :param error: An exception, perhaps a group, or one with a cause.
+    :returns: True if that is what went wrong.
+    """
+    if error is None:
+        return False
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return True
+    causes = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return any(map(lacks_descriptors, (*causes, error.__cause__ or error.__context__)))

@@ -24,11 +24,15 @@ T = TypeVar("T")
 
 THREAD_NAME = "mcp-haystack-executor"
 
+# More than an event loop opens.
+_LOOP_DESCRIPTORS = 16
+
 # Seconds for closing the sessions at interpreter exit.
 _EXIT_TIMEOUT = 10.0
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
+    _check_descriptors()
     # uvloop (the extra `fast`, not available on Windows) makes a call about 10 % faster.
     try:
         import uvloop  # noqa: PLC0415
@@ -36,6 +40,31 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
+
+
+def _check_descriptors() -> None:
+    # Where descriptors are scarce, uvloop ends the whole process instead of raising an exception.
+    held: list[int] = []
+    try:
+        while len(held) < _LOOP_DESCRIPTORS:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+class ExecutorStartError(RuntimeError):
+    """
+    Raised when this process lacks what an event loop in a thread of its own needs. It may be tried again.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        """
+        Initialize the ExecutorStartError.
+
+        :param error: What could not be had.
+        """
+        super().__init__(f"the event loop for MCP sessions could not be started: {error}")
 
 
 class OperationCancelledError(RuntimeError):
@@ -191,6 +220,7 @@ class AsyncExecutor:
         Get or create the global singleton executor instance.
 
         :returns: The running executor of this process.
+        :raises ExecutorStartError: If it cannot be started, e.g. for lack of file descriptors.
         """
         executor = cls._singleton
         if executor is not None and not executor._closing:
@@ -204,16 +234,25 @@ class AsyncExecutor:
     def __init__(self) -> None:
         """
         Start an event loop in a thread of its own.
+
+        :raises ExecutorStartError: If that is not possible, e.g. for lack of file descriptors.
         """
         self._closing = False
         # Held while a coroutine is handed over, so that none reaches a loop that was already told to stop. Reentrant,
         # because a finaliser or a signal handler may run meanwhile in the same thread and hand over another one.
         self._handing_over = threading.RLock()
-        self._loop = _new_event_loop()
         self._mailbox = _Mailbox()
+        try:
+            self._loop = _new_event_loop()
+        except OSError as error:
+            raise ExecutorStartError(error) from error
         started = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name=THREAD_NAME, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._loop.close()
+            raise ExecutorStartError(error) from error
         started.wait()
 
     def _run_loop(self, started: threading.Event) -> None:

@@ -19,8 +19,13 @@ from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.errors import (
+    NO_DESCRIPTORS,
+    MCPConnectionError,
+    MCPToolNotFoundError,
+    lacks_descriptors,
+)
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
@@ -442,4 +447,9 @@ def warm_up_toolsets(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
     :param toolsets: MCPToolsets and MCPTools.
     :raises MCPConnectionError: As `warm_up_toolsets_async`.
     """
-    AsyncExecutor.get_instance().run(warm_up_toolsets_async(toolsets))
+    try:
+        executor = AsyncExecutor.get_instance()
+    except ExecutorStartError as error:
+        msg = f"The toolsets could not be warmed up: {NO_DESCRIPTORS if lacks_descriptors(error) else error}."
+        raise MCPConnectionError(msg, operation="warm_up") from error
+    executor.run(warm_up_toolsets_async(toolsets))

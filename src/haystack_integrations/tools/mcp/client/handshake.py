@@ -20,6 +20,8 @@ from mcp import MCPError, types
 from mcp.shared.message import SessionMessage
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
+from haystack_integrations.tools.mcp.client.messages import is_unusable_answer
+
 
 class HandshakeFirst:
     """
@@ -82,6 +84,8 @@ class HandshakeFirst:
         self.is_over = True
         if isinstance(message, types.JSONRPCError):
             error = MCPError(message.error.code, message.error.message, message.error.data)
+            if is_unusable_answer(error):
+                return item  # a server that answered does not refuse
         else:
             version = message.result.get("protocolVersion")
             if not isinstance(version, str) or version not in MODERN_PROTOCOL_VERSIONS:

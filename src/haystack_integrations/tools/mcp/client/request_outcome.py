@@ -99,6 +99,9 @@ class RequestOutcome:
 
 current_outcome: ContextVar[RequestOutcome | None] = ContextVar("haystack_mcp_outcome", default=None)
 
+# The request that the body of an HTTP response answers, in the task that reads it.
+answered_request: ContextVar[types.RequestId | None] = ContextVar("haystack_mcp_answered_request", default=None)
+
 
 class CallDidNotRunError(MCPConnectionError):
     """

@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.client.messages import is_unusable_answer, too_large
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
     ReadInterruptedError,
@@ -42,13 +43,20 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
 )
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     is_http_placeholder,
+    says_event_too_large,
     says_no_answer,
     says_transport_ended,
     validate_only_bounded,
 )
 from haystack_integrations.tools.mcp.client.taps import tapped
 from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
+from haystack_integrations.tools.mcp.errors import (
+    NO_DESCRIPTORS,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    lacks_descriptors,
+)
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -216,11 +224,16 @@ class SDKClient(MCPClient):
         what = outcome.fault or (f"it answered with HTTP {outcome.status}" if outcome.status else None)
         what = what or self.life.loss or self._explain(error)
         protocol = find_protocol_error(error)
+        if protocol is not None and is_unusable_answer(protocol):
+            protocol = None  # not the server's
         refusal = self._refusal()
         if refusal is not None and (protocol is None or self.redactor.text(describe_error(protocol)) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
+        is_local = lacks_descriptors(error) or outcome.fault == NO_DESCRIPTORS
+        if is_local:
+            what = NO_DESCRIPTORS
         self._failure = what = self.redactor.text(what)
-        advice = await self._advice()
+        advice = None if is_local else await self._advice()
         advice = self.redactor.text(advice) if advice else None
         msg = f"Failed to connect to {self._describe()}: {self._combine(what, advice)}"
         return MCPConnectionError(
@@ -337,7 +350,8 @@ class SDKClient(MCPClient):
                 reason = await self.find_reason() if self.life.over.is_set() else fault
                 msg = f"{what}: {reason}"
                 raise ReadInterruptedError(msg, self._server_info(), "list_tools") from error
-            code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
+            is_servers = isinstance(error, ProtocolError) and not is_unusable_answer(error)
+            code, data = (error.code, error.data) if is_servers else (None, None)
             status = f"the server answered with HTTP {outcome.status}: " if outcome.status else ""
             msg = f"{what}: {status}{describe_error(error)}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools", code=code, data=data) from error
@@ -409,6 +423,10 @@ class SDKClient(MCPClient):
     async def _protocol_error(
         self, error: ProtocolError, outcome: RequestOutcome, tool_name: str, tool_args: dict[str, Any]
     ) -> Exception:
+        if is_unusable_answer(error):
+            return outcome_unknown(error.message, tool_name, tool_args)
+        if (limit := says_event_too_large(error)) is not None:
+            return outcome_unknown(too_large(limit), tool_name, tool_args)
         over = self.life.over.is_set()
         fault = outcome.broken_by(error.code)
         # The SDK fails the calls of a transport that crashed before anybody else hears of it.

@@ -9,20 +9,28 @@ What leans on details of the MCP SDK that it does not promise. Each entry goes w
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from typing import TYPE_CHECKING
 
 from mcp import MCPError as ProtocolError
 from mcp import types
+from mcp.client import streamable_http
+from mcp.shared import _httpx_utils
+from mcp.types import jsonrpc_message_adapter
 from pydantic import BaseModel, ValidationError
 
-from haystack_integrations.tools.mcp.client.request_outcome import current_outcome
+from haystack_integrations.tools.mcp.client.messages import read_damaged, unusable_answer
+from haystack_integrations.tools.mcp.client.request_outcome import answered_request, current_outcome
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
 
 if TYPE_CHECKING:
     import mcp
 
     from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
+
+# How the SDK's own transports follow redirects.
+stream_within_origin = _httpx_utils.stream_within_origin
 
 # The SDK fails the requests of a transport that ended with this text (`mcp.shared.jsonrpc_dispatcher`). The code alone
 # does not tell: a server may use it for errors of its own.
@@ -36,6 +44,20 @@ _NO_BODY = "server answered a request with "
 
 # How the SDK's error for an answer that it cannot parse begins; the rest quotes the answer.
 _PARSE_FAILURE = "Failed to parse "
+
+# How the SDK's error for an event that is larger than the limit reads (`client.streamable_http`, `httpx2._sse`).
+_EVENT_TOO_LARGE = re.compile(r"SSE stream failed: Server-sent event exceeded the (\d+) byte limit\.")
+
+
+def says_event_too_large(error: ProtocolError) -> int | None:
+    """
+    Tell whether the SDK made this error because an event of an answer is too large.
+
+    :param error: The error of a request.
+    :returns: The limit in bytes, or None if it did not.
+    """
+    match = _EVENT_TOO_LARGE.fullmatch(error.message)
+    return int(match[1]) if match and error.code == types.CONNECTION_CLOSED else None
 
 
 def says_transport_ended(error: ProtocolError) -> bool:
@@ -110,6 +132,44 @@ def validate_only_bounded(session: mcp.ClientSession, schemas: OutputSchemas) ->
             await validate(name, result)
 
     session.validate_tool_result = validate_if_bounded  # type: ignore[method-assign]
+
+
+class _MessageReader:
+    """
+    Reads the messages of the SDK's streamable HTTP transport, for requests of ours also those that the SDK cannot.
+    """
+
+    def validate_json(self, data: bytes | str, *, by_name: bool) -> types.JSONRPCMessage:
+        if current_outcome.get() is None:  # somebody else uses the SDK
+            return jsonrpc_message_adapter.validate_json(data, by_name=by_name)
+        request_id = answered_request.get() if isinstance(data, bytes) else None  # events are strings
+        try:
+            message = jsonrpc_message_adapter.validate_json(data, by_name=by_name)
+        except ValidationError as error:
+            messages = read_damaged(data, error)
+            if not messages:
+                raise
+            message = next((each for each in messages if _is_answer(each)), messages[0])
+        return message if request_id is None else _checked_body(message, request_id)
+
+
+def _is_answer(message: types.JSONRPCMessage) -> bool:
+    return isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
+
+
+def _checked_body(message: types.JSONRPCMessage, request_id: types.RequestId) -> types.JSONRPCMessage:
+    # The SDK leaves a request to its timeout if the body that answers it is not its answer.
+    if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+        return unusable_answer(request_id, "the server sent another message in place of its answer")
+    if message.id is None:  # an error of a server that did not read the id
+        return message.model_copy(update={"id": request_id})
+    if str(message.id) != str(request_id):
+        return unusable_answer(request_id, "the server's answer has the id of another request")
+    return message
+
+
+# The transport takes no reader of its own.
+streamable_http.jsonrpc_message_adapter = _MessageReader()  # type: ignore[assignment]
 
 
 class _NoQuotedMessages(logging.Filter):

@@ -48,8 +48,8 @@ class MCPServerInfo(ABC):
     and implement `create_client`.
     """
 
-    # What is written to YAML only if it is set, so that files stay readable by older versions.
-    _optional_fields: ClassVar[frozenset[str]] = frozenset()
+    # What is written to YAML only if it is not the default, so that files stay readable by older versions.
+    _optional_fields: ClassVar[Mapping[str, Any]] = {}
     # The module by whose name the class is stored, where that is not the one that defines it.
     _stored_module: ClassVar[str]
     # Name of the transport in structured logs.
@@ -117,7 +117,8 @@ class MCPServerInfo(ABC):
             if dataclasses.is_dataclass(self)
             else {key: value for key, value in vars(self).items() if not key.startswith("_")}
         )
-        return {key: value for key, value in values.items() if value is not None or key not in self._optional_fields}
+        defaults = self._optional_fields
+        return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
 
     def _serialized_type(self) -> str:
         cls = type(self)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
@@ -18,12 +19,14 @@ from haystack_integrations.tools.mcp.connection.preload import preloaded
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import (
+    NO_DESCRIPTORS,
     MCPCallTimeoutError,
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, OperationCancelledError
 
 if TYPE_CHECKING:
     from mcp import types
@@ -150,26 +153,42 @@ class MCPConnection(ContextManaged):
         supervisor = self._supervisor
         return supervisor.generation if supervisor is not None else 0
 
-    def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        executor = AsyncExecutor.get_instance()
+    def _start(self) -> tuple[AsyncExecutor, Supervisor]:
+        with self._start_errors():
+            return AsyncExecutor.get_instance(), self._acquire()
+
+    async def _start_async(self) -> tuple[AsyncExecutor, Supervisor]:
+        if self._supervisor is None:
+            with self._start_errors():
+                executor = AsyncExecutor.get_instance()
+            await executor.run_async(preloaded())  # making the first of a process imports the SDK
+        return self._start()
+
+    @contextmanager
+    def _start_errors(self) -> Iterator[None]:
         try:
-            return executor.run(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+            yield
+        except (ExecutorStartError, OSError) as error:
+            if not (isinstance(error, ExecutorStartError) or lacks_descriptors(error)):
+                raise
+            reason = NO_DESCRIPTORS if lacks_descriptors(error) else error
+            msg = f"Failed to connect to {self.server_info.describe()}: {reason}."
+            raise MCPConnectionError(msg, self.server_info, "connect") from error
+
+    def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
+        executor, supervisor = self._start()
+        try:
+            return executor.run(operation(supervisor), timeout + _BLOCKED_LOOP_GRACE)
         except MCPConnectionError as error:
             # The frames of the executor's tasks help nobody.
             raise error.with_traceback(None)  # noqa: B904
 
     async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        executor = await self._executor_async()
+        executor, supervisor = await self._start_async()
         try:
-            return await executor.run_async(operation(self._acquire()), timeout + _BLOCKED_LOOP_GRACE)
+            return await executor.run_async(operation(supervisor), timeout + _BLOCKED_LOOP_GRACE)
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
-
-    async def _executor_async(self) -> AsyncExecutor:
-        executor = AsyncExecutor.get_instance()
-        if self._supervisor is None:  # making the first of a process imports the SDK
-            await executor.run_async(preloaded())
-        return executor
 
     async def _opened_tools(self, supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
         session = await supervisor.ready_session(self.connection_timeout)
@@ -239,7 +258,7 @@ class MCPConnection(ContextManaged):
             return executor.run(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
         except MCPInvocationError:
             raise
-        except (TimeoutError, RuntimeError) as error:
+        except (OSError, RuntimeError) as error:
             raise _executor_failed(error, display_name or tool_name, tool_args) from error
 
     async def call_tool_async(
@@ -254,12 +273,14 @@ class MCPConnection(ContextManaged):
         Do the same as `call_tool` without blocking the event loop.
         """
         try:
-            executor = await self._executor_async()
+            executor = AsyncExecutor.get_instance()
+            if self._supervisor is None:
+                await executor.run_async(preloaded())
             timeout = self.connection_timeout + self.invocation_timeout + _BLOCKED_LOOP_GRACE
             return await executor.run_async(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
         except MCPInvocationError:
             raise
-        except (TimeoutError, RuntimeError) as error:
+        except (OSError, RuntimeError) as error:
             raise _executor_failed(error, display_name or tool_name, tool_args) from error
 
     def _call(
@@ -383,5 +404,6 @@ def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any]
     if isinstance(error, OperationCancelledError):
         msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool may have run."
         return MCPOutcomeUnknownError(msg, tool_name, tool_args)
-    msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool did not run."
+    reason = NO_DESCRIPTORS if lacks_descriptors(error) else str(error).rstrip(".")
+    msg = f"Failed to invoke Tool `{tool_name}`: {reason}. The tool did not run."
     return MCPInvocationError(msg, tool_name, tool_args)

@@ -40,11 +40,13 @@ from haystack_integrations.tools.mcp.connection.replay import back_off, may_be_s
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.errors import (
+    NO_DESCRIPTORS,
     MCPCallTimeoutError,
     MCPConnectionError,
     MCPConnectionTimeoutError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    lacks_descriptors,
 )
 
 if TYPE_CHECKING:
@@ -268,7 +270,8 @@ class Supervisor:
             error.server_info = self.server_info
             raise
         except Exception as error:
-            raise self._connect_error(describe_error(error)) from error
+            what = f"{NO_DESCRIPTORS}." if lacks_descriptors(error) else describe_error(error)
+            raise self._connect_error(what) from error
         if not session.is_open:
             raise self._connect_error(await session.reason())
         logger.info(

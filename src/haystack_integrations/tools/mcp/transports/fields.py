@@ -18,6 +18,12 @@ from haystack.utils import Secret
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
+# Far more than a model can read, and than an image or a listing of 5,000 tools takes.
+DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
+
+# The answer to a handshake must fit.
+_SMALLEST_MESSAGE_SIZE = 1024
+
 
 def check_number(owner: object, parameter: str, *, minimum: float, exclusive: bool = False) -> None:
     """
@@ -73,6 +79,22 @@ def check_retries(info: Any) -> None:
         raise ValueError(msg)
     check_number(info, "base_delay", minimum=0)
     check_number(info, "max_delay", minimum=0)
+
+
+def check_message_size(info: Any) -> None:
+    """
+    Check `max_message_size`.
+
+    :param info: The server info.
+    :raises ValueError: If it is no whole number, or too small for any session. The message names the parameter.
+    """
+    size = info.max_message_size
+    if not isinstance(size, int) or isinstance(size, bool) or size < _SMALLEST_MESSAGE_SIZE:
+        msg = (
+            f"{type(info).__name__}: `max_message_size` must be a whole number of bytes, at least "
+            f"{_SMALLEST_MESSAGE_SIZE}, got {size!r}"
+        )
+        raise ValueError(msg)
 
 
 def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import mcp
 from mcp.client import Transport
-from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from haystack_integrations.tools.mcp.client.error_texts import leaves
@@ -27,6 +26,8 @@ from haystack_integrations.tools.mcp.transports.http.watched_http import (
     WatchedHttpClient,
     describe_no_connection,
 )
+from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
+from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
@@ -115,7 +116,11 @@ class _HttpClient(SDKClient):
 
     def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
         return WatchedHttpClient(
-            headers=self._headers, timeout=float(self.timeout), over_sse=over_sse, lose_session=self.life.end
+            headers=self._headers,
+            timeout=float(self.timeout),
+            over_sse=over_sse,
+            lose_session=self.life.end,
+            max_message_size=self._info.max_message_size,
         )
 
 
@@ -131,10 +136,9 @@ class SSEClient(_HttpClient):
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
-        transport = sse_client(
-            self.url, httpx_client_factory=lambda *_args, **_kwargs: self._http_client(over_sse=True)
-        )
-        return self._client(transport)
+        http = self._http_client(over_sse=True)
+        limit = self._info.max_message_size
+        return self._client(sse_transport(http, self.url, max_message_size=limit, lose_session=self.life.end))
 
 
 class StreamableHttpClient(_HttpClient):
@@ -145,7 +149,7 @@ class StreamableHttpClient(_HttpClient):
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
         http = self._http_client(over_sse=False)
-        transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=_MAX_EVENT_SIZE)
+        transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=self._info.max_message_size)
         return self._client(_with_http_client(http, transport))
 
 

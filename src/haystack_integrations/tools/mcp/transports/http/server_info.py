@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import SplitResult, urlsplit
@@ -14,6 +15,8 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.transports.fields import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    check_message_size,
     check_number,
     check_retries,
     check_secrets,
@@ -54,6 +57,9 @@ class HttpServerInfo(MCPServerInfo):
     max_retries: int
     base_delay: float
     max_delay: float
+    max_message_size: int
+
+    _optional_fields: ClassVar[Mapping[str, Any]] = {"max_message_size": DEFAULT_MAX_MESSAGE_SIZE}
 
     def __post_init__(self) -> None:
         """
@@ -71,6 +77,7 @@ class HttpServerInfo(MCPServerInfo):
         check_secrets(self, "headers")
         check_number(self, "timeout", minimum=0, exclusive=True)
         check_retries(self)
+        check_message_size(self)
 
     def create_client(self) -> MCPClient:
         """
@@ -137,6 +144,9 @@ class SSEServerInfo(HttpServerInfo):
     :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
     :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
     :param max_delay: Longest delay between these attempts, in seconds.
+    :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
+        decompressed. Default: 64 MiB. A larger one ends the session; calls under way fail with an
+        MCPOutcomeUnknownError.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -151,6 +161,7 @@ class SSEServerInfo(HttpServerInfo):
     max_retries: int = 3
     base_delay: float = 1.0
     max_delay: float = 30.0
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
 
     def __post_init__(self) -> None:
         """
@@ -215,6 +226,9 @@ class StreamableHttpServerInfo(HttpServerInfo):
     :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
     :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
     :param max_delay: Longest delay between these attempts, in seconds.
+    :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
+        decompressed. Default: 64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError; the session
+        goes on.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -228,6 +242,7 @@ class StreamableHttpServerInfo(HttpServerInfo):
     max_retries: int = 3
     base_delay: float = 1.0
     max_delay: float = 30.0
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
 
 
 def resolve_headers(info: HttpServerInfo) -> dict[str, str]:

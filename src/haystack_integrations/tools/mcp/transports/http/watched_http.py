@@ -14,7 +14,15 @@ from typing import Any, cast
 import httpx2
 
 from haystack_integrations.tools.mcp.client.life import SessionState
-from haystack_integrations.tools.mcp.client.request_outcome import CANCEL_METHOD, RequestOutcome, current_outcome
+from haystack_integrations.tools.mcp.client.messages import too_large
+from haystack_integrations.tools.mcp.client.request_outcome import (
+    CANCEL_METHOD,
+    RequestOutcome,
+    answered_request,
+    current_outcome,
+)
+from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, lacks_descriptors
+from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.transports.http.options import client_options
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     SessionFate,
@@ -37,6 +45,9 @@ _NOTIFICATION_TIMEOUT = 5.0
 # The first of these members tells what kind of message it is.
 _IS_NOT_A_REQUEST = re.compile(rb'(?s)(?:(?!"method":).)*?(?:"(?:result|error)":|"method":"notifications/)')
 
+# The SDK writes the id before the method, and counts its requests.
+_REQUEST_ID = re.compile(rb'\{"jsonrpc":"2\.0","id":(\d+),')
+
 # How long closing the client waits for pending cancellations.
 _PENDING_CANCELLATIONS_TIMEOUT = 0.5
 
@@ -49,6 +60,14 @@ NO_CONNECTION = "no connection could be made"
 
 # The pause before an event stream is opened again: a server may end it at once and ask for a retry without delay.
 _REOPEN_PAUSE = 0.1
+
+
+# They describe the body before it was decompressed.
+_BODY_HEADERS = {b"content-encoding", b"content-length", b"transfer-encoding"}
+
+
+class _TooLargeError(Exception):
+    """A response is larger than the limit."""
 
 
 class _ResponseEventStream(httpx2.AsyncByteStream):
@@ -108,7 +127,13 @@ class WatchedHttpClient(httpx2.AsyncClient):
     """
 
     def __init__(
-        self, *, headers: Mapping[str, str], timeout: float, over_sse: bool, lose_session: Callable[..., None]
+        self,
+        *,
+        headers: Mapping[str, str],
+        timeout: float,
+        over_sse: bool,
+        lose_session: Callable[..., None],
+        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ) -> None:
         """
         Initialize the WatchedHttpClient.
@@ -121,9 +146,12 @@ class WatchedHttpClient(httpx2.AsyncClient):
             be posted means the end of the session.
         :param lose_session: Called with the reason when the session turns out to be lost, and with
             `SessionState.DRAINING` if its other calls may still be answered.
+        :param max_message_size: How many bytes the body of a response may have after it was decompressed, unless it is
+            an event stream, whose reader bounds its events.
         """
         super().__init__(**client_options(headers, httpx2.Timeout(timeout, read=None)))
         self._over_sse = over_sse
+        self._max_message_size = max_message_size
         self._acknowledgement_timeout = timeout
         self._lose_session = lose_session
         self._cancellations: set[asyncio.Task[None]] = set()
@@ -162,11 +190,11 @@ class WatchedHttpClient(httpx2.AsyncClient):
         elif self._over_sse:
             _set_timeout(request, self._acknowledgement_timeout)
         if f'"method":"{CANCEL_METHOD}"'.encode() in head:
-            task = asyncio.create_task(self._post_cancellation(request, **{**kwargs, "stream": False}))
+            task = asyncio.create_task(self._post_cancellation(request, **{**kwargs, "stream": True}))
             self._cancellations.add(task)
             task.add_done_callback(self._cancellations.discard)
             return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
-        return await self._post(request, **kwargs)
+        return await self._post(request, head, **kwargs)
 
     async def __aexit__(self, *exc_info: Any) -> None:
         """
@@ -183,13 +211,35 @@ class WatchedHttpClient(httpx2.AsyncClient):
     async def _delete_session(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
         _set_timeout(request, _DELETE_TIMEOUT)
         try:
-            response = await super().send(request, **kwargs)
-        except httpx2.TransportError:
+            response = await self._read(await super().send(request, **kwargs))
+        except (httpx2.RequestError, _TooLargeError):
             return httpx2.Response(httpx2.codes.NO_CONTENT, request=request)
         if response.status_code == httpx2.codes.NOT_FOUND:  # the session is gone already, which is what was asked for
-            await response.aclose()
             return httpx2.Response(httpx2.codes.NO_CONTENT, request=request)
         return response
+
+    async def _read(self, response: httpx2.Response) -> httpx2.Response:
+        """
+        Read a body as it is decompressed, in pieces of 1 MiB at most: a few bytes may become gigabytes.
+        """
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > self._max_message_size:
+                    raise _TooLargeError(too_large(self._max_message_size))
+        finally:
+            await response.aclose()
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _BODY_HEADERS]
+        copy = httpx2.Response(
+            response.status_code,
+            headers=headers,
+            content=bytes(body),
+            request=response.request,
+            extensions=response.extensions,
+        )
+        copy.next_request = response.next_request
+        return copy
 
     async def _open_event_stream(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
         if self._has_streamed:
@@ -204,6 +254,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         try:
             for _ in range(_MAX_REDIRECTS):
                 response = await super().send(request, **kwargs)
+                await response.aclose()
                 following = response.next_request
                 if following is None or following.method != "POST" or _origin(following) != _origin(request):
                     return
@@ -211,15 +262,17 @@ class WatchedHttpClient(httpx2.AsyncClient):
         except Exception as error:
             logger.debug("A cancellation did not reach the server: %s", _name(error))
 
-    async def _post(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
+    async def _post(self, request: httpx2.Request, head: bytes, **kwargs: Any) -> httpx2.Response:
         outcome = current_outcome.get() or RequestOutcome()
         try:
             with outcome.until_given_up() as given_up:
                 response = await super().send(request, **kwargs)
                 # Read here, because a connection that is cut while the SDK reads the body ends the session.
                 has_result = response.status_code < httpx2.codes.MULTIPLE_CHOICES and not self._over_sse
-                if has_content_type(response, "application/json") or not (has_result or is_event_stream(response)):
-                    await response.aread()
+                is_json = has_content_type(response, "application/json")
+                if is_json or not (has_result or is_event_stream(response)):
+                    response = await self._read(response)
+                answered_request.set(_request_id(head) if is_json and has_result else None)
         except Exception as error:  # raised, any exception would end the session
             return self._handle_failure(request, outcome, error)
         if given_up.cancelled_caught:
@@ -236,7 +289,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
     def _handle_failure(self, request: httpx2.Request, outcome: RequestOutcome, error: Exception) -> httpx2.Response:
         if isinstance(error, CONNECT_ERRORS):
             _record_never_ran(request, outcome)
-            outcome.fault = describe_no_connection(error)
+            outcome.fault = NO_DESCRIPTORS if lacks_descriptors(error) else describe_no_connection(error)
+        elif isinstance(error, _TooLargeError):
+            outcome.fault = str(error)
         else:
             outcome.fault = f"the connection was cut before the answer came ({_name(error)})"
         if self._over_sse:
@@ -274,6 +329,11 @@ def describe_no_connection(error: Exception) -> str:
     :returns: A clause.
     """
     return f"{NO_CONNECTION} ({_name(error)}: {error})"
+
+
+def _request_id(head: bytes) -> int | None:
+    match = _REQUEST_ID.match(head)
+    return int(match[1]) if match else None
 
 
 def _set_timeout(request: httpx2.Request, timeout: float) -> None:

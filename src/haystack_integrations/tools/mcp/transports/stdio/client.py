@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from haystack_integrations.tools.mcp.client.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
-from haystack_integrations.tools.mcp.transports.fields import resolve_secrets
+from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment, is_always_inherited
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
@@ -53,6 +53,7 @@ class StdioClient(SDKClient):
         max_delay: float = 30.0,
         cwd: str | None = None,
         inherit_env: list[str] | bool | None = None,
+        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ) -> None:
         """
         Initialize a stdio MCP client.
@@ -65,6 +66,7 @@ class StdioClient(SDKClient):
         :param max_delay: Longest delay between attempts in seconds.
         :param cwd: Working directory of the command.
         :param inherit_env: Names of further variables that the command inherits, or True for all.
+        :param max_message_size: How many bytes one message of the server may have.
         """
         super().__init__(max_retries, base_delay, max_delay)
         self.command = command
@@ -76,7 +78,9 @@ class StdioClient(SDKClient):
         self._inherited: dict[str, str] = {}
         self._process: ServerProcess | None = None
         self._was_just_alive = False
-        self._info = StdioServerInfo(command=command, args=args, env=env, cwd=cwd, inherit_env=inherit_env)
+        self._info = StdioServerInfo(
+            command=command, args=args, env=env, cwd=cwd, inherit_env=inherit_env, max_message_size=max_message_size
+        )
 
     def _server_info(self) -> MCPServerInfo:
         return self._info
@@ -92,7 +96,14 @@ class StdioClient(SDKClient):
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
             return self._client(stdio_client(parameters))
-        self._process = ServerProcess(command, self.args, env, self.cwd, secrets=self.redactor.secrets)
+        self._process = ServerProcess(
+            command,
+            self.args,
+            env,
+            self.cwd,
+            max_message_size=self._info.max_message_size,
+            secrets=self.redactor.secrets,
+        )
         return self._client(stdio_transport(self._process))
 
     def _names_to_allow(self) -> list[str] | bool:
@@ -123,6 +134,8 @@ class StdioClient(SDKClient):
     async def _post_mortem(self) -> str | None:
         if self._process is None:
             return None
+        if self._process.fault is not None:
+            return self._process.fault
         code = await self._process.exit_code()
         if code is None:
             closed = "output" if self._process.has_closed_output else "input"

@@ -19,6 +19,8 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.redaction import redact_text
+from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
+from haystack_integrations.tools.mcp.transports.stdio.lines import LineBuffer, OversizedLine
 from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -105,7 +107,14 @@ class ServerProcess:
     """
 
     def __init__(
-        self, command: str, args: list[str], env: Mapping[str, str], cwd: str | None, *, secrets: Iterable[str] = ()
+        self,
+        command: str,
+        args: list[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        *,
+        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+        secrets: Iterable[str] = (),
     ) -> None:
         """
         Initialize the ServerProcess.
@@ -114,6 +123,7 @@ class ServerProcess:
         :param args: Its arguments.
         :param env: Its environment, all of it.
         :param cwd: Its working directory.
+        :param max_message_size: How many bytes a line of its output may have.
         :param secrets: What is redacted in its standard error.
         """
         self._command = [command, *args]
@@ -122,6 +132,8 @@ class ServerProcess:
         self.stderr: StderrTail = StderrTail(secrets)
         self.writable: asyncio.Event = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
+        # What is wrong with its output, so that nothing more is read of it.
+        self.fault: str | None = None
         # Whether the process has exited, and somebody else has its exit code.
         self.exit_code_is_unknown: bool = False
         self._group: int | None = None
@@ -135,8 +147,8 @@ class ServerProcess:
         self._drain_timer: asyncio.TimerHandle | None = None
         self._outputs = {_STDOUT, _STDERR}
         self._paused = False
-        self._lines: deque[bytes] = deque()
-        self._line: list[bytes] = []
+        self._lines: deque[bytes | OversizedLine] = deque()
+        self._line_buffer = LineBuffer(max_message_size)
         self._unread = 0
         self._readable = asyncio.Event()
 
@@ -215,14 +227,10 @@ class ServerProcess:
         """
         if self._output_over:
             return  # reading goes on, so that a full pipe does not keep the process from exiting
-        first, *others = data.split(b"\n")
-        self._line.append(first)
-        for other in others:
-            line = b"".join(self._line)
-            self._line = [other]
-            self._lines.append(line)
-            self._unread += len(line) + 1
-        if others:
+        lines = self._line_buffer.feed(data)
+        if lines:
+            self._lines.extend(lines)
+            self._unread += sum(map(_size, lines))
             self._readable.set()
         if self._unread > _READ_AHEAD and not self._paused:
             pipe = self._pipe(_STDOUT)
@@ -259,15 +267,27 @@ class ServerProcess:
         else:
             self._end_of_output()
 
+    def give_up(self, fault: str) -> None:
+        """
+        Read nothing more.
+
+        :param fault: Why, as a clause.
+        """
+        self.fault = fault
+        self._lines.clear()
+        self._unread = 0
+        self._end_of_output()
+        self._read_on()
+
     def _end_of_output(self) -> None:
         self._output_over = True
         self._readable.set()
 
-    async def read_line(self) -> bytes | None:
+    async def read_line(self) -> bytes | OversizedLine | None:
         """
         Take the next line of the standard output. To be awaited by one task at a time.
 
-        :returns: The line without its line break, or None at the end.
+        :returns: The line without its line break, or the report of one that is too large, or None at the end.
         """
         while not self._lines:
             if self._output_over:
@@ -275,7 +295,7 @@ class ServerProcess:
             self._readable.clear()
             await self._readable.wait()
         line = self._lines.popleft()
-        self._unread -= len(line) + 1
+        self._unread -= _size(line)
         if self._paused and self._unread <= _READ_AHEAD:
             self._read_on()
         return line
@@ -409,6 +429,10 @@ class ServerProcess:
         elif _signal_group(group, signal.SIGTERM):
             _terminating.add(group)
             asyncio.get_running_loop().call_later(_GRACE, _kill_group, group)
+
+
+def _size(line: bytes | OversizedLine) -> int:
+    return 1 + (len(line) if isinstance(line, bytes) else len(line.head) + len(line.tail))
 
 
 def _signal_group(group: int, number: int) -> bool:

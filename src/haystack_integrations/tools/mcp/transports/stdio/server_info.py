@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,12 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
-from haystack_integrations.tools.mcp.transports.fields import check_retries, check_secrets
+from haystack_integrations.tools.mcp.transports.fields import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    check_message_size,
+    check_retries,
+    check_secrets,
+)
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment
 
 if TYPE_CHECKING:
@@ -54,6 +60,9 @@ class StdioServerInfo(MCPServerInfo):
     :param inherit_env: Names of further variables of this process that the server inherits, e.g.
         `["AWS_PROFILE", "OTEL_*"]`, where `*` at the end stands for any rest; or True for all variables. Those that are
         not set are ignored; those in `env` take precedence. Default: no further variables.
+    :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have. Default:
+        64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. On Windows, where the transport is
+        that of the MCP SDK, this has no effect.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -67,8 +76,13 @@ class StdioServerInfo(MCPServerInfo):
     max_delay: float = 30.0
     cwd: str | None = None
     inherit_env: list[str] | bool | None = None
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
 
-    _optional_fields: ClassVar[frozenset[str]] = frozenset({"cwd", "inherit_env"})
+    _optional_fields: ClassVar[Mapping[str, Any]] = {
+        "cwd": None,
+        "inherit_env": None,
+        "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
+    }
 
     def __post_init__(self) -> None:
         """
@@ -95,6 +109,7 @@ class StdioServerInfo(MCPServerInfo):
         check_secrets(self, "env")
         self._check_inherit_env()
         check_retries(self)
+        check_message_size(self)
 
     def _check_inherit_env(self) -> None:
         names = self.inherit_env
@@ -133,6 +148,7 @@ class StdioServerInfo(MCPServerInfo):
             max_delay=self.max_delay,
             cwd=self.cwd,
             inherit_env=self.inherit_env,
+            max_message_size=self.max_message_size,
         )
 
     def describe(self) -> str:

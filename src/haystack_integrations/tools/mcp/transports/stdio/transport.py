@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -12,9 +13,12 @@ from typing import Any, Self
 import anyio
 from haystack import logging
 from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
+from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.client.error_texts import describe_error
+from haystack_integrations.tools.mcp.client.messages import is_no_answer, oversized_answer, read_damaged
+from haystack_integrations.tools.mcp.transports.stdio.lines import OversizedLine
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -53,25 +57,34 @@ class _Incoming(_Stream):
         super().__init__(process)
         self._has_warned = False
         self._streak = 0
+        # Of a line with several.
+        self._messages: deque[JSONRPCMessage] = deque()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage:
         while not self._closed:
+            if self._messages:
+                return SessionMessage(self._messages.popleft())
             if self._streak > _LONGEST_STREAK:
                 self._streak = 0
                 await asyncio.sleep(0)
             line = await self._process.read_line()
             if line is None:
                 break
+            if isinstance(line, OversizedLine):
+                self._take_oversized(line)
+                continue
             self._streak += _LINE_COST + len(line)
             if line.isspace() or not line:
                 continue
             try:
                 return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-            except ValueError as error:
-                self._report(error)
+            except ValidationError as error:
+                self._messages.extend(read_damaged(line, error))
+                if not self._messages:
+                    self._report(error)
         raise StopAsyncIteration
 
     async def receive(self) -> SessionMessage:
@@ -79,6 +92,23 @@ class _Incoming(_Stream):
             return await self.__anext__()
         except StopAsyncIteration:
             raise anyio.EndOfStream from None
+
+    def _take_oversized(self, line: OversizedLine) -> None:
+        answer = oversized_answer(line.head, line.tail, line.limit)
+        if answer is not None:
+            self._messages.append(answer)
+        elif is_no_answer(line.head):
+            logger.warning(
+                "Ignored a notification or request of the MCP server {server} that is larger than `max_message_size` "
+                "of its server info allows, {limit} bytes",
+                server=self._process.describe(),
+                limit=line.limit,
+            )
+        else:
+            self._process.give_up(
+                f"it wrote a line that is larger than `max_message_size` of the server info allows, {line.limit:,} "
+                "bytes, and that does not begin or end like an answer"
+            )
 
     def _report(self, error: ValueError) -> None:
         log = logger.debug if self._has_warned else logger.warning

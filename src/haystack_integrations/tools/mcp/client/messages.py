@@ -1,0 +1,222 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Messages that the MCP SDK cannot read.
+
+They are mended where that loses nothing but a broken character. Otherwise the request that they answer is failed at
+once, instead of being left to its timeout. Nothing here is called for a message that the SDK can read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from mcp import MCPError, types
+from mcp.types import jsonrpc_message_adapter
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+# How much is kept of a message that is too large, to find out which request it answers.
+HEAD_SIZE = 4096
+TAIL_SIZE = 256
+
+_UNREADABLE = "the server's answer could not be read"
+
+# An id as a string, with its quotes.
+_LONGEST_ID = 102
+
+# How many strings and brackets a search for the id looks at, about 50 ms of work.
+_MAX_TOKENS = 100_000
+
+# Escapes of half a surrogate pair. Subtle where backslashes are escaped, too; what is missed stays unreadable.
+_LONE_FIRST_HALF = re.compile(r"(?<!\\)((?:\\\\)*+)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+_LONE_SECOND_HALF = re.compile(r"(?<!\\)(?<!\\u[dD][89abAB][0-9a-fA-F]{2})((?:\\\\)*+)\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+# A string may end with the text: searched again from each of its quotes, it would take quadratic time.
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_AFTER_KEY = re.compile(r"\s*:\s*")
+# With what follows it: of a number that is cut off, the rest is not known.
+_ID = re.compile(r'(-?\d{1,18})(?:\.0+)?\s*[,}]|"([^"\\]{0,100})"')
+# The end of a message whose id comes last, as the SDKs for TypeScript and C# write it.
+_ID_AT_END = re.compile(
+    r'[{,]\s*"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,100})")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z'
+)
+
+
+@dataclass(frozen=True)
+class UnusableAnswer:
+    """
+    Stands in the `data` of a JSON-RPC error that was made here, in place of an answer; none of a server can have it.
+
+    :param reason: What is wrong with the answer, as a clause.
+    """
+
+    reason: str
+
+
+def is_unusable_answer(error: MCPError) -> bool:
+    """
+    Tell whether an error was made here, in place of an answer that cannot be used.
+
+    :param error: The error of a request.
+    :returns: True if it was, False if the server or the SDK made it.
+    """
+    return isinstance(error.data, UnusableAnswer)
+
+
+def unusable_answer(request_id: types.RequestId, reason: str) -> types.JSONRPCError:
+    """
+    Make the error that takes the place of an answer.
+
+    :param request_id: Id of the request that is answered.
+    :param reason: What is wrong with the answer, as a clause.
+    :returns: The error. The tool may have run.
+    """
+    error = types.ErrorData(code=types.PARSE_ERROR, message=reason, data=UnusableAnswer(reason))
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+
+
+def read_damaged(data: bytes | str, error: ValidationError) -> list[types.JSONRPCMessage]:
+    """
+    Read what the SDK cannot: broken text is repaired, a batch is taken apart.
+
+    :param data: The message.
+    :param error: Why the SDK cannot read it.
+    :returns: The messages in it; for an answer that cannot be read, an error with its id. Empty if there
+            are none, or if it cannot be told which request is answered.
+    """
+    text = _mended(data.decode(errors="replace") if isinstance(data, bytes) else data)
+    try:
+        return [jsonrpc_message_adapter.validate_json(text, by_name=False)]
+    except ValidationError as remaining:
+        error = remaining
+    # Says what and where, and quotes nothing.
+    fault = str(error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error", ""))
+    try:
+        value = _parsed(text, fault)
+    except (ValueError, RecursionError):
+        request_id = _find_id(text)
+        return [] if request_id is None else [unusable_answer(request_id, f"{_UNREADABLE} as JSON ({fault})")]
+    if isinstance(value, list):  # a batch of the revision 2025-03-26
+        return [message for item in value if (message := _read_value(item)) is not None]
+    message = _read_value(value)
+    return [] if message is None else [message]
+
+
+def oversized_answer(head: bytes, tail: bytes, limit: int) -> types.JSONRPCError | None:
+    """
+    Make the error that takes the place of an answer that is too large.
+
+    :param head: Its first bytes.
+    :param tail: Its last bytes, or none if they are not known.
+    :param limit: How many bytes it may have.
+    :returns: The error, or None if it cannot be told which request is answered, or whether any is.
+    """
+    request_id = _find_id(head.decode(errors="replace"), tail.decode(errors="replace"))
+    return None if request_id is None else unusable_answer(request_id, too_large(limit))
+
+
+def too_large(limit: int) -> str:
+    """
+    Say that a message is too large, and what bounds it.
+
+    :param limit: How many bytes it may have.
+    :returns: A clause.
+    """
+    return f"the server's answer is larger than `max_message_size` of the server info allows, {limit:,} bytes"
+
+
+def is_no_answer(head: bytes) -> bool:
+    """
+    Tell whether a message is certainly a request or a notification.
+
+    :param head: Its first bytes.
+    :returns: True if its method is among them.
+    """
+    return "method" in _top_level(head.decode(errors="replace"))[0]
+
+
+def _mended(text: str) -> str:
+    text = text.lstrip("\ufeff")
+    if "\\u" not in text:
+        return text
+    text = _LONE_FIRST_HALF.sub(r"\1\\ufffd", text)
+    return _LONE_SECOND_HALF.sub(r"\1\\ufffd", text)
+
+
+def _parsed(text: str, fault: str) -> Any:
+    if fault.startswith("control character"):  # a raw tab in a string, for example
+        text = json.dumps(json.loads(text, strict=False))
+    return from_json(text)
+
+
+def _read_value(value: Any) -> types.JSONRPCMessage | None:
+    if not isinstance(value, dict):
+        return None
+    request_id = value.get("id")
+    if isinstance(request_id, float) and request_id.is_integer():  # of a server that knows one kind of number only
+        value = {**value, "id": int(request_id)}
+    try:
+        return jsonrpc_message_adapter.validate_python(value, by_name=False)
+    except ValidationError:
+        pass
+    request_id = value.get("id")
+    if "method" in value or not isinstance(request_id, (int, str)) or isinstance(request_id, bool):
+        return None
+    error = value.get("error")
+    if "jsonrpc" not in value and "result" not in value and not isinstance(error, dict):
+        return None  # a line of a log in JSON may have an id, too
+    if value.get("jsonrpc") != "2.0":
+        reason = 'it has no "jsonrpc": "2.0"'
+    elif error is not None:
+        reason = "its error is no object with a code and a message"
+    elif value.get("result") is not None:
+        reason = "its result is no object"
+    else:
+        reason = "it has neither a result nor an error"
+    return unusable_answer(request_id, f"{_UNREADABLE}: {reason}")
+
+
+def _find_id(head: str, tail: str = "") -> types.RequestId | None:
+    members, is_whole = _top_level(head)
+    is_answer = not members.keys().isdisjoint({"jsonrpc", "result"}) or members.get("error") == "{"
+    if "method" in members or not head.lstrip().startswith("{"):
+        return None
+    if (own := members.get("id")) is not None:
+        return _as_id(_ID.match(own)) if is_answer else None
+    if is_whole and not tail:
+        return None
+    at_end = _ID_AT_END.search(tail or head[-TAIL_SIZE:])
+    return _as_id(at_end) if is_answer or (at_end is not None and '"jsonrpc"' in at_end[0]) else None
+
+
+def _as_id(match: re.Match[str] | None) -> types.RequestId | None:
+    if match is None:
+        return None
+    return int(match[1]) if match[1] is not None else match[2]
+
+
+def _top_level(text: str) -> tuple[dict[str, str], bool]:
+    """
+    Find the keys of an object, even if the rest of it is broken or missing, each with the beginning of its value.
+
+    :returns: The keys, and whether the search came to the end of the text.
+    """
+    members: dict[str, str] = {}
+    depth = 0
+    for count, token in enumerate(_TOKEN.finditer(text)):
+        if count > _MAX_TOKENS:
+            return members, False
+        if token[0] in "{[":
+            depth += 1
+        elif token[0] in "}]":
+            depth -= 1
+        elif depth == 1 and (colon := _AFTER_KEY.match(text, token.end())):
+            key = token[0][1:-1]
+            members.setdefault(key, text[colon.end() : colon.end() + (_LONGEST_ID if key == "id" else 1)])
+    return members, True

@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A process without free file descriptors: the error says so, nothing breaks for good, and a later attempt works.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.processes import PLAIN_SERVER
+from tests.support.scripts import SOURCE
+
+_SCRIPT = """
+import json, os, resource, sys
+way, url, spare, stage, uvloop = json.loads(sys.argv[1])
+if not uvloop:
+    sys.modules["uvloop"] = None
+from haystack_integrations.tools.mcp import *
+
+server = [sys.executable, [sys.argv[2], "--calls-file", os.devnull]]
+kinds = {"sse": SSEServerInfo, "streamable-http": StreamableHttpServerInfo}
+info = kinds[way](url) if url else StdioServerInfo(*server)
+connection = MCPConnection(info, connection_timeout=60)
+if stage != "cold":
+    with connection:
+        pass
+if stage == "loaded":
+    AsyncExecutor.get_instance().shutdown()
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+held = []
+try:
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+for _ in range(spare):
+    os.close(held.pop())
+try:
+    connection.open()
+except MCPConnectionError as error:
+    said = str(error)
+try:
+    connection.call_tool("add", {"a": 1, "b": 2})
+except MCPInvocationError as error:
+    called = str(error)
+for descriptor in held:
+    os.close(descriptor)
+connection.open()
+answer = connection.call_tool("add", {"a": 1, "b": 2}).content[0].text
+connection.close()
+print(json.dumps([said, called, answer]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "spare", "stage", "uvloop"),
+    [
+        ("stdio", 0, "cold", True),  # nothing is imported yet
+        ("stdio", 2, "loaded", True),  # uvloop would end the process
+        ("stdio", 2, "loaded", False),
+        ("stdio", 3, "running", True),
+        ("stdio", 5, "running", False),
+        ("sse", 0, "running", True),
+        ("streamable-http", 0, "running", True),
+    ],
+)
+def test_a_lack_of_descriptors_is_an_error_that_says_so_and_passes(shared_http_server, way, spare, stage, uvloop):
+    url = None if way == "stdio" else shared_http_server(way).url
+    arguments = [way, url, spare, stage, uvloop]
+    command = [sys.executable, "-c", _SCRIPT, json.dumps(arguments), str(PLAIN_SERVER)]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    said, called, answer = json.loads(done.stdout.splitlines()[-1])
+    assert "no file descriptor left" in said
+    assert "ulimit -n" in said
+    assert "no file descriptor left" in called
+    assert "did not run" in called
+    assert answer == "3"
