@@ -20,14 +20,13 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers
+from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
 from haystack_integrations.tools.mcp.transports.http.watched_http import (
     CONNECT_ERRORS,
     NO_CONNECTION,
     WatchedHttpClient,
     describe_no_connection,
 )
-from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
-from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
