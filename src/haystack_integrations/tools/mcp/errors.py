@@ -109,8 +109,9 @@ class MCPInvocationError(ToolInvocationError):
     """
     Raised when a tool call fails: the tool reported an error, the server refused the call, or the session was lost.
 
-    The message contains the server's own text. The rest of it never contains an argument value. Values from
-    `inputs_from_state` that the server's text quotes in full are redacted if they have at least six characters.
+    The message contains the server's own text. The rest of it never contains an argument value. What the server's text
+    quotes of the credentials that it was given, or of values from `inputs_from_state`, is redacted if it has at least
+    six characters; in `data`, credentials are.
     """
 
     def __init__(
