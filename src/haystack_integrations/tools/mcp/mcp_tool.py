@@ -274,6 +274,8 @@ class MCPTool(ToolBase, Tool):
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
+        if self.remote_name not in available:
+            self._check_usable([self.remote_name])
         if not available:
             msg = "No tools available on server"
             raise MCPToolNotFoundError(msg, tool_name=self.remote_name)

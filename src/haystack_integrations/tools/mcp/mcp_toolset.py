@@ -228,6 +228,7 @@ class MCPToolset(ToolBase, Toolset):
     def _check_found(self, by_name: dict[str, types.Tool]) -> None:
         missing = [name for name in self.tool_names or [] if name not in by_name]
         if missing:
+            self._check_usable(missing)
             msg = (
                 f"The following tools were not found: {', '.join(missing)}. "
                 f"Available tools: {', '.join(by_name) or 'none'}"

@@ -15,6 +15,7 @@ import mcp
 from haystack import logging
 from mcp import MCPError as ProtocolError
 from mcp import types
+from mcp.types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -38,12 +39,14 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
 )
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     is_http_placeholder,
+    mend_listings,
     says_no_answer,
     says_transport_ended,
     validate_only_bounded,
 )
 from haystack_integrations.tools.mcp.client.taps import tapped
 from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
+from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -94,6 +97,7 @@ class SDKClient(MCPClient):
         self._handshake: HandshakeFirst | None = None
         self._failure: str | None = None
         self._output_schemas = OutputSchemas()
+        self._unusable_tools: dict[str | int, str] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -160,7 +164,8 @@ class SDKClient(MCPClient):
             self.exit_stack = stack = AsyncExitStack()
             self._sdk = await stack.enter_async_context(sdk)
             self._handshake = None
-            validate_only_bounded(sdk.session, self._output_schemas)
+            validate_only_bounded(self._sdk.session, self._output_schemas)
+            mend_listings(self._sdk.session, self._mend_page)
             tools = await self._list_all()
             if not self.life.has_owner:
                 self.life.opened()
@@ -269,7 +274,7 @@ class SDKClient(MCPClient):
             for tool in page.tools:
                 self._output_schemas.note(tool.name, tool.output_schema)
             cursor = page.next_cursor
-            if cursor is None:
+            if not cursor:
                 return tools
             if cursor in seen:
                 msg = f"{self._describe()} repeats a page of its tools, so that the listing would never end"
@@ -277,6 +282,41 @@ class SDKClient(MCPClient):
             seen.add(cursor)
         msg = f"{self._describe()} has more than {_MAX_PAGES} pages of tools"
         raise MCPConnectionError(msg, server_info=self._server_info(), operation="list_tools")
+
+    def _mend_page(self, page: dict[str, Any]) -> dict[str, Any]:
+        version = self._sdk.protocol_version if self._sdk is not None else None
+        try:
+            read = read_page(page, version or LATEST_HANDSHAKE_VERSION)
+        except ValueError as error:
+            msg = f"Failed to list the tools of {self._describe()}: {error}"
+            raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
+        for tool, reason in read.left_out.items():
+            if self._unusable_tools.get(tool) != reason:
+                logger.warning(
+                    "Left out tool {tool} of {server}: {reason}",
+                    tool=f"'{tool}'" if isinstance(tool, str) else f"number {tool}",
+                    server=self._describe(),
+                    reason=reason,
+                )
+        self._unusable_tools.update(read.left_out)
+        for definition in read.result["tools"]:
+            self._unusable_tools.pop(definition["name"], None)
+        if read.dropped:
+            logger.debug(
+                "Dropped invalid fields of the tools of {server}: {fields}",
+                server=self._describe(),
+                fields="; ".join(f"{tool}: {', '.join(fields)}" for tool, fields in read.dropped.items()),
+            )
+        return read.result
+
+    def why_unusable(self, tool_name: str) -> str | None:
+        """
+        Say why a tool was left out of the listing, although the server has it.
+
+        :param tool_name: Name of the tool.
+        :returns: A clause, or None if it was not left out.
+        """
+        return self._unusable_tools.get(tool_name)
 
     async def list_tools(self) -> list[types.Tool] | None:
         """

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from mcp import MCPError as ProtocolError
 from mcp import types
 from pydantic import BaseModel, ValidationError
 
+from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
 
 if TYPE_CHECKING:
@@ -109,6 +111,27 @@ def validate_only_bounded(session: mcp.ClientSession, schemas: OutputSchemas) ->
             await validate(name, result)
 
     session.validate_tool_result = validate_if_bounded  # type: ignore[method-assign]
+
+
+def mend_listings(session: mcp.ClientSession, mend: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """
+    Let a function mend each page of `tools/list` before the SDK validates it, which it does for all tools at once.
+
+    The SDK then does with the page what it does with any other, e.g. for its cache and for the headers of calls.
+
+    :param session: The session; the method of its dispatcher that sends requests is replaced.
+    :param mend: Takes the result of the request and returns the one that the SDK gets.
+    """
+    dispatcher = session._dispatcher
+    send = dispatcher.send_raw_request
+
+    async def list_page(*arguments: Any) -> dict[str, Any]:
+        return mend(await send(*arguments))
+
+    def send_raw_request(method: str, *arguments: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+        return list_page(method, *arguments) if method == LIST_METHOD else send(method, *arguments)
+
+    dispatcher.send_raw_request = send_raw_request  # type: ignore[method-assign]
 
 
 class _NoQuotedMessages(logging.Filter):

@@ -196,6 +196,15 @@ class Session:
             self.tools = tools
         return self.tools
 
+    def why_unusable(self, tool_name: str) -> str | None:
+        """
+        Say why a tool was left out of the listing, although the server has it.
+
+        :param tool_name: Name of the tool.
+        :returns: A clause, or None if it was not left out.
+        """
+        return self._client.why_unusable(tool_name)
+
     async def call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         """
         Call a tool. To be awaited in a task of the session's loop.
