@@ -22,7 +22,6 @@ from pydantic_core import PydanticSerializationError
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
-    describe_runtime_error,
     describe_unsendable,
     find_protocol_error,
     not_connected,
@@ -37,15 +36,15 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     RequestOutcome,
     current_outcome,
 )
+from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     is_http_placeholder,
     mend_listings,
+    replace_validation,
     says_no_answer,
     says_transport_ended,
-    validate_only_bounded,
 )
 from haystack_integrations.tools.mcp.client.taps import tapped
-from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
 from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 
@@ -96,7 +95,7 @@ class SDKClient(MCPClient):
         self._sdk: mcp.Client | None = None
         self._handshake: HandshakeFirst | None = None
         self._failure: str | None = None
-        self._output_schemas = OutputSchemas()
+        self._validation = ResultValidation(self._describe)
         self._unusable_tools: dict[str | int, str] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -164,7 +163,7 @@ class SDKClient(MCPClient):
             self.exit_stack = stack = AsyncExitStack()
             self._sdk = await stack.enter_async_context(sdk)
             self._handshake = None
-            validate_only_bounded(self._sdk.session, self._output_schemas)
+            replace_validation(self._sdk.session, self._validation.validate)
             mend_listings(self._sdk.session, self._mend_page)
             tools = await self._list_all()
             if not self.life.has_owner:
@@ -272,7 +271,7 @@ class SDKClient(MCPClient):
                 raise
             tools.extend(page.tools)
             for tool in page.tools:
-                self._output_schemas.note(tool.name, tool.output_schema)
+                self._validation.note(tool.name, tool.output_schema)
             cursor = page.next_cursor
             if not cursor:
                 return tools
@@ -375,7 +374,7 @@ class SDKClient(MCPClient):
         except (PydanticSerializationError, UnicodeError) as error:
             raise _invocation_error(describe_unsendable(tool_args, error), tool_name, tool_args) from None
         except RuntimeError as error:
-            raise _invocation_error(describe_runtime_error(error), tool_name, tool_args) from error
+            raise _invocation_error(describe_error(error), tool_name, tool_args) from error
         finally:
             current_outcome.reset(token)
 

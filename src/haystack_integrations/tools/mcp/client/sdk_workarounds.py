@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from mcp import MCPError as ProtocolError
@@ -22,8 +22,6 @@ from haystack_integrations.tools.mcp.executor import THREAD_NAME
 
 if TYPE_CHECKING:
     import mcp
-
-    from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
 
 # The SDK fails the requests of a transport that ended with this text (`mcp.shared.jsonrpc_dispatcher`). The code alone
 # does not tell: a server may use it for errors of its own.
@@ -79,38 +77,19 @@ def quotes_answer(error: ProtocolError) -> bool:
     return error.code == types.PARSE_ERROR and error.message.startswith(_PARSE_FAILURE)
 
 
-def schema_violation(error: RuntimeError) -> str | None:
+def replace_validation(
+    session: mcp.ClientSession, validate: Callable[[str, types.CallToolResult], Awaitable[None]]
+) -> None:
     """
-    Say where a result violates the output schema of its tool; the text of the SDK's error quotes the result.
+    Let a function validate results against output schemas in place of the SDK.
 
-    :param error: An error of `ClientSession.call_tool`.
-    :returns: A clause without the value, or None if it is another error.
-    """
-    path, violated = (getattr(error.__cause__, name, None) for name in ("json_path", "validator"))
-    if path is None or violated is None:
-        return None
-    return (
-        "the server's structured content does not conform to the tool's output schema "
-        f"(at {path}: '{violated}' is violated)"
-    )
-
-
-def validate_only_bounded(session: mcp.ClientSession, schemas: OutputSchemas) -> None:
-    """
-    Keep the SDK from validating results whose validation could take unbounded time, in the event loop of all sessions.
-
-    Nor is a result of an unknown tool validated: for that the SDK would list the tools again.
+    The SDK validates in the event loop of all sessions, however long it takes, quotes the result in its error, and
+    lists the tools again for the result of an unknown one.
 
     :param session: The session; its method is replaced.
-    :param schemas: The output schemas of the server's tools.
+    :param validate: Takes the name of a tool and a result, and raises a RuntimeError if the result is not valid.
     """
-    validate = session.validate_tool_result
-
-    async def validate_if_bounded(name: str, result: types.CallToolResult) -> None:
-        if schemas.allow_check(name, result.structured_content):
-            await validate(name, result)
-
-    session.validate_tool_result = validate_if_bounded  # type: ignore[method-assign]
+    session.validate_tool_result = validate  # type: ignore[method-assign, assignment]
 
 
 def mend_listings(session: mcp.ClientSession, mend: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
