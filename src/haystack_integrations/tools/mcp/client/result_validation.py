@@ -32,8 +32,8 @@ _IN_THREAD: Final = Budget(seconds=1.0, values=100_000, gives_way=True)
 
 # How much of the loop's time the validations of a session may take: so many seconds at once, and this share later on.
 # Many results that arrive together, each of them cheap enough, would hold up others, too.
-_LOOP_TIME: Final = 0.03
-_LOOP_SHARE: Final = 0.25
+_LOOP_TIME: Final = 0.05
+_LOOP_SHARE: Final = 0.5
 
 # Each running thread delays the loop whenever the loop takes the interpreter's lock again.
 _THREADS: Final = 2

@@ -146,9 +146,9 @@ class OutputSchema:
         _current.run = run
         try:
             if self._validator is None:
-                self._validator = _build(self._schema)
+                self._validator = _build(self._schema, run)
                 run.values = budget.values
-            error = next(self._validator.iter_errors(_quiet(value)), None)
+            error = next(self._validator.iter_errors(_quiet(value, run)), None)
         except _CutOffError:
             return Verdict(cut_off=True)
         except _UndecidedError as undecided:
@@ -171,9 +171,9 @@ class _InvalidSchemaError(Exception):
     """Raised when a schema violates the metaschema of its draft."""
 
 
-def _build(schema: Any) -> Any:
+def _build(schema: Any, run: _Run) -> Any:
     draft = validator_for(schema, default=Draft202012Validator)
-    schema = _quiet(schema)
+    schema = _quiet(schema, run)
     error = next(_metaschema(draft).iter_errors(schema), None)
     if error is not None:
         raise _InvalidSchemaError(_describe(error))
@@ -226,30 +226,29 @@ class _Text(str):
         return "'...'"
 
 
-def _quiet(value: Any) -> Any:
-    _count(1)
-    if isinstance(value, str):
-        return _quiet_text(value)
-    if not isinstance(value, dict | list):
-        return value
-    _check_time()
-    if isinstance(value, dict):
-        return _Object({_quiet_text(name): _quiet(each) for name, each in value.items()})
-    return _Array([_quiet(each) for each in value])
-
-
-def _quiet_text(text: str) -> str:
-    if len(text) <= _LONG:
-        return text
-    _count(len(text) // _CHARACTERS)
-    return _Text(text)
-
-
-def _count(values: int) -> None:
-    run = _current.run
-    run.values -= values
+def _quiet(value: Any, run: _Run) -> Any:
+    # Every value of every result comes through here, so there are few calls.
+    run.values -= 1
     if run.values < 0:
         raise _CutOffError
+    if isinstance(value, str):
+        return value if len(value) <= _LONG else _quiet_text(value, run)
+    if isinstance(value, dict):
+        _check_time()
+        return _Object(
+            {name if len(name) <= _LONG else _quiet_text(name, run): _quiet(each, run) for name, each in value.items()}
+        )
+    if isinstance(value, list):
+        _check_time()
+        return _Array([_quiet(each, run) for each in value])
+    return value
+
+
+def _quiet_text(text: str, run: _Run) -> str:
+    run.values -= len(text) // _CHARACTERS
+    if run.values < 0:
+        raise _CutOffError
+    return _Text(text)
 
 
 # Keywords
