@@ -111,6 +111,11 @@ def test_odd_input_schemas_become_object_schemas_that_mean_the_same(start, caplo
     assert "Left out" not in caplog.text
 
 
+def test_an_empty_output_schema_promises_nothing(start):
+    with MCPTool("odd", start({"tools": [with_field("outputSchema", {}), GOOD]})) as tool:
+        assert json.loads(tool.invoke())["content"][0]["text"] == "hello"
+
+
 def test_odd_optional_fields_are_dropped_and_nothing_else(start):
     tools = [
         {**with_field(field, value if value is not object else 1), "name": f"odd {index}"}

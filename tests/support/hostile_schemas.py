@@ -18,14 +18,24 @@ _NAMES = [f"property {number}" for number in range(90_000)]
 _ROWS = [{"number": number} for number in range(20_000)]
 
 
-def chain(levels: int, keyword: str = "anyOf", last: Any = True, **more: Any) -> dict[str, Any]:
+def chain(levels: int, last: Any = True) -> dict[str, Any]:
     """
     A schema of a line for each level, at each of which its work doubles.
     """
     definitions: dict[str, Any] = {
-        f"d{level}": {keyword: [{"$ref": f"#/$defs/d{level + 1}"}] * 2, **more} for level in range(levels)
+        f"d{level}": {"anyOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(levels)
     }
     return {"type": "object", "$ref": "#/$defs/d0", "$defs": {**definitions, f"d{levels}": last}}
+
+
+def inside(levels: int, **more: Any) -> dict[str, Any]:
+    """
+    A schema inside a schema inside a schema, each with a keyword that looks at all of them below it.
+    """
+    schema: dict[str, Any] = {"properties": {"x": True}, "prefixItems": [True]}
+    for _ in range(levels):
+        schema = {"anyOf": [schema], **more}
+    return schema
 
 
 def of_text(**schema: Any) -> dict[str, Any]:
@@ -56,13 +66,10 @@ def _twice(reference: dict[str, str]) -> dict[str, Any]:
 
 HOSTILE: dict[str, Case] = {
     "alternatives": (chain(40, last={"required": ["missing"]}), {"x": 1}),
-    "unevaluated properties": (chain(40, unevaluatedProperties={"type": "null"}), {"x": 1}),
-    "unevaluated items": (
-        {**chain(40, unevaluatedItems=False), "properties": {"rows": {"$ref": "#/$defs/d0"}}},
-        {"rows": [1]},
-    ),
-    "required names": (of_rows(items={"anyOf": [{"required": _NAMES}, True]}), {"rows": [{}] * 50_000}),
-    "values": (of_rows(items={"anyOf": [{"enum": [*range(90_000)]}, True]}), {"rows": [-1] * 50_000}),
+    "unevaluated properties": ({"type": "object", **inside(26, unevaluatedProperties=False)}, {"x": 1}),
+    "unevaluated items": (of_rows(**inside(26, unevaluatedItems=False)), {"rows": [1]}),
+    "required names": (of_rows(items={"anyOf": [{"required": _NAMES}, True]}), {"rows": [{}] * 5_000}),
+    "values": (of_rows(items={"anyOf": [{"enum": [*range(90_000)]}, True]}), {"rows": [-1] * 5_000}),
     "errors": (
         {
             "type": "object",

@@ -12,9 +12,10 @@ takes longer begins anew in a thread, and is given up after a second.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -67,9 +68,9 @@ class ResultValidation:
         Take the output schema from a tool's definition, in place of an earlier one.
 
         :param tool_name: Name of the tool.
-        :param schema: Its output schema, or None.
+        :param schema: Its output schema, or None. An empty one counts as none: it promises nothing.
         """
-        self._schemas[tool_name] = None if schema is None else OutputSchema(schema)
+        self._schemas[tool_name] = OutputSchema(schema) if schema else None
 
     async def validate(self, tool_name: str, result: types.CallToolResult) -> None:
         """
@@ -120,7 +121,7 @@ class ResultValidation:
             except TimeoutError:
                 return Verdict(undecided="other results are being validated")
             try:
-                running = asyncio.wrap_future(_start(lambda: self._validate_fully(tool_name, schema, value)))
+                running = _in_thread(lambda: self._validate_fully(tool_name, schema, value))
             except RuntimeError as error:  # there are too many threads
                 threads.release()
                 return Verdict(undecided=str(error))
@@ -147,18 +148,20 @@ class ResultValidation:
             )
 
 
-def _start(function: Callable[[], Verdict]) -> concurrent.futures.Future[Verdict]:
+def _in_thread(function: Callable[[], Verdict]) -> asyncio.Future[Verdict]:
     """
     Call a function in a thread that does not hold up the end of the interpreter.
     """
-    future: concurrent.futures.Future[Verdict] = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Verdict] = loop.create_future()
 
     def run() -> None:
         try:
-            future.set_result(function())
+            settle = partial(done.set_result, function())
         except BaseException as error:
-            future.set_exception(error)
+            settle = partial(done.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(settle)
 
     threading.Thread(target=run, name="haystack-mcp-validation", daemon=True).start()
-    return future
+    return done

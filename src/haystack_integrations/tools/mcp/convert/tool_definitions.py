@@ -186,5 +186,6 @@ def _input_schema(schema: Any) -> dict[str, Any]:
 
 
 def _may_be_object(schema: Any) -> bool:
-    declared = schema.get("type", "object") if isinstance(schema, dict) else None
+    # An empty one promises nothing; with a type it would promise a structured result.
+    declared = schema.get("type", "object") if isinstance(schema, dict) and schema else None
     return declared == "object" or (isinstance(declared, list) and "object" in declared)
