@@ -7,7 +7,6 @@ Which revision of the protocol is spoken with which server, and how a session be
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.kinds import LONG
-from tests.support.processes import SERVERS, CallLog, StdioServer, is_alive, kill_group, python_script
+from tests.support.processes import StdioServer, is_alive, kill_group
 from tests.support.waiting import LIMIT, wait_until
 
 NEWEST = "2026-07-28"
@@ -31,16 +30,6 @@ NEWEST_WITH_HANDSHAKE = "2025-11-25"
 
 def reach(server: StdioServer) -> StdioServerInfo:
     return StdioServerInfo(server.command, server.args, server.env, base_delay=0.05, max_delay=0.2)
-
-
-@pytest.fixture
-def picky_server(tmp_path: Path) -> Callable[..., StdioServer]:
-    def describe(*options: str) -> StdioServer:
-        log = CallLog(tmp_path / "picky.txt")
-        command, *args = python_script(SERVERS / "picky_server.py", "--calls-file", str(log.path), *options)
-        return StdioServer(command, args, log)
-
-    return describe
 
 
 def test_a_server_of_both_eras_is_greeted_with_the_handshake_over_stdio(sdk_stdio_server):

@@ -1,96 +1,246 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
-import json
+import itertools
+import random
+import re
+import socket
 from typing import Any
 
 import pytest
+from jsonschema.validators import validator_for
+from referencing import Registry
 
-from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool
-from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas, is_bounded, schema_cost
-from tests.support.foreign_server import ForeignServer, definition, text_result
+from haystack_integrations.tools.mcp.convert import output_schemas
+from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
+from tests.support.background import AT_ONCE, Stopwatch
+from tests.support.hostile_schemas import HOSTILE, chain, nested
 
+AMPLE = Budget(seconds=60, values=1_000_000)
 
-def doubling(levels: int) -> dict[str, Any]:
-    """A schema of a few lines that stands for two to the power of `levels` of them."""
-    definitions: dict[str, Any] = {
-        f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(levels)
-    }
-    return {"$ref": "#/$defs/d0", "$defs": {**definitions, f"d{levels}": {"type": "object"}}}
-
-
-class TestCost:
-    @pytest.mark.parametrize(
-        "schema",
-        [
-            {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]},
-            {"properties": {"pattern": {"type": "string"}, "uniqueItems": {"type": "array"}, "$ref": {}}},
-            {"properties": {"a": {"$ref": "#/$defs/a~1b/allOf/0"}}, "$defs": {"a/b": {"allOf": [{"type": "null"}]}}},
-            doubling(3),
-            True,
-        ],
-    )
-    def test_an_ordinary_schema_has_one(self, schema):
-        assert 0 < schema_cost(schema) < 200
-
-    @pytest.mark.parametrize(
-        "schema",
-        [
-            {"properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}},
-            {"patternProperties": {"^(a+)+$": {}}},
-            {"items": {"uniqueItems": True}},
-            {"anyOf": [{"properties": {"c": {"$ref": "#"}}}, {"properties": {"c": {"$ref": "#"}}, "required": ["d"]}]},
-            {"$ref": "#/$defs/a", "$defs": {"a": {"if": {"$ref": "#/$defs/b"}}, "b": {"not": {"$ref": "#/$defs/a"}}}},
-            {"$ref": "#/$defs/missing"},
-            {"$ref": "#/title/0/x", "title": "no schema"},
-            {"$ref": "#/minProperties/x", "minProperties": 1},
-            {"$ref": "https://example.com/schema"},
-            {"$ref": "#anchor", "$defs": {"a": {"$anchor": "anchor"}}},
-            {"items": {"$dynamicRef": "#node"}},
-            doubling(30),
-        ],
-    )
-    def test_one_that_may_take_for_ever_has_none(self, schema):
-        assert schema_cost(schema) is None
-
-    def test_the_size_of_the_value_counts_too(self):
-        assert is_bounded(10, {"rows": [{"a": 1, "b": [2]}] * 1000})
-        assert not is_bounded(10, [0] * 1_000_000)
-        assert not is_bounded(100, {"rows": [{"a": 1, "b": [2]}] * 1000})
+DRAFTS = [
+    "http://json-schema.org/draft-04/schema#",
+    "http://json-schema.org/draft-06/schema#",
+    "http://json-schema.org/draft-07/schema#",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+]
 
 
-class TestListings:
-    def test_that_change_a_schema_have_it_priced_again(self):
-        schemas = OutputSchemas()
-        assert not schemas.allow_check("tool", {})
-        schemas.note("tool", {"pattern": "^(a+)+$"})
-        assert not schemas.allow_check("tool", {})
-        schemas.note("tool", {"type": "object"})
-        assert schemas.allow_check("tool", {})
-        schemas.note("tool", None)
-        assert not schemas.allow_check("tool", {})
+def verdict(schema: Any, value: Any, budget: Budget = AMPLE) -> Verdict:
+    return OutputSchema(schema).validate(value, budget)
 
 
-class TestChecks:
-    @pytest.mark.parametrize(
-        ("schema", "content"),
-        [
-            # A check would take minutes, or for ever.
-            ({"type": "object", "properties": {"x": {"pattern": "^(a+)+$"}}}, {"x": "a" * 60 + "!"}),
-            ({"type": "object", **doubling(40)}, {"x": 1}),
-        ],
-        ids=["pattern", "references"],
-    )
-    def test_one_without_bound_is_left_out(self, schema, content):
-        server = ForeignServer(definition("search", output_schema=schema))
-        server.answer = text_result("found", structured_content=content)
-        with MCPTool("search", server.info) as tool:
-            assert json.loads(tool.invoke())["structuredContent"] == content
+class RandomJson:
+    """
+    Small schemas and values that often have to do with each other.
+    """
 
-    def test_all_others_are_made(self):
-        server = ForeignServer(
-            definition("search", output_schema={"type": "object", "properties": {"x": {"type": "integer"}}})
-        )
-        server.answer = text_result("found", structured_content={"x": "no number"})
-        with MCPTool("search", server.info) as tool, pytest.raises(MCPInvocationError, match="output schema"):
-            tool.invoke()
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def value(self, depth: int = 3) -> Any:
+        pick = self._random.choice
+        kind = pick("obj arr str int float bool null".split() if depth else "str int float bool null".split())
+        if kind == "obj":
+            return {name: self.value(depth - 1) for name in self._random.sample("abcd", self._random.randint(0, 3))}
+        if kind == "arr":
+            return [self.value(depth - 1) for _ in range(self._random.randint(0, 3))]
+        values = {"str": ["", "a", "ab" * 200], "int": [0, 1, 2, -3], "float": [0.5, 1.0], "bool": [True, False]}
+        return pick(values.get(kind, [None]))
+
+    def schema(self, depth: int = 3) -> Any:
+        pick, whole = self._random.choice, self._random.randint
+        if depth == 0 or not whole(0, 8):
+            return pick([{}, {"type": "string"}, {"type": "integer"}, {"not": {}}])
+        inner = lambda: self.schema(depth - 1)  # noqa: E731
+        several = lambda: [inner() for _ in range(whole(1, 3))]  # noqa: E731
+        keywords = {
+            "type": lambda: pick(["object", "array", "string", "integer", "number", "boolean", ["null", "object"]]),
+            "enum": lambda: [*{repr(value): value for value in (self.value(1) for _ in range(3))}.values()],
+            "properties": lambda: {name: inner() for name in "ab"},
+            "additionalProperties": lambda: pick([True, False, inner()]),
+            "required": lambda: self._random.sample("abcd", 2),
+            "minProperties": lambda: 1,
+            "maxProperties": lambda: 1,
+            "items": inner,
+            "minItems": lambda: 1,
+            "maxItems": lambda: 2,
+            "uniqueItems": lambda: True,
+            "minLength": lambda: 1,
+            "maxLength": lambda: 2,
+            "minimum": lambda: 1,
+            "maximum": lambda: 1,
+            "multipleOf": lambda: pick([2, 0.5]),
+            "allOf": several,
+            "anyOf": several,
+            "oneOf": several,
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "else": inner,
+            "const": lambda: self.value(2),
+            "contains": inner,
+            "propertyNames": lambda: {"maxLength": 1},
+            "dependentRequired": lambda: {"a": ["b"]},
+            "dependencies": lambda: {"a": ["b"], "c": inner()},
+            "prefixItems": several,
+            "$ref": lambda: "#/definitions/shared",
+        }
+        return {name: keywords[name]() for name in self._random.sample([*keywords], whole(1, 4))}
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_verdicts_are_those_of_jsonschema(draft):
+    valid = 0
+    for seed in range(300):
+        generator = RandomJson(seed)
+        schema = {**generator.schema(), "$schema": draft, "definitions": {"shared": generator.schema(0)}}
+        plain, checked = validator_for(schema)(schema, registry=Registry()), OutputSchema(schema)
+        if not validator_for(schema)(plain.META_SCHEMA).is_valid(schema):  # e.g. an enum of 1 and 1.0
+            continue
+        for _ in range(5):
+            value = generator.value()
+            expected = plain.is_valid(value)
+            found = checked.validate(value, AMPLE)
+            assert (found.violation is None) is expected, (schema, value, found)
+            assert found == Verdict(found.violation)
+            valid += expected
+    assert 250 < valid < 1_250
+
+
+def test_a_violation_is_reported_by_its_place_and_nothing_of_the_value():
+    schema = {"type": "object", "properties": {"rows": {"items": {"type": "integer"}}}}
+    found = verdict(schema, {"rows": [1, "a secret"]})
+    assert found.violation.endswith("(at $.rows[1]: 'type' is violated)")
+    found = verdict({"type": "object", "additionalProperties": False}, {"x": "a secret"})
+    assert found.violation.endswith("(at $: 'additionalProperties' is violated)")
+    assert verdict({"properties": {"x": False}}, {"x": 1}).violation.endswith("(at $: 'false' is violated)")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "is_valid"),
+    [
+        ({"enum": [1]}, True, False),
+        ({"enum": [[0]]}, [False], False),
+        ({"const": {"a": [1, {"b": None}]}}, {"a": [1.0, {"b": None}]}, True),
+        ({"const": "1"}, 1, False),
+        ({"const": {}}, [], False),
+        ({"uniqueItems": True}, [1, True, 0, False, "1", None, [], {}], True),
+        ({"uniqueItems": True}, [{"a": 1, "b": 2}, {"b": 2.0, "a": 1}], False),
+        ({"uniqueItems": True}, [[1, 2], [2, 1]], True),
+    ],
+)
+def test_equal_values_are_those_that_are_equal_in_json(schema, value, is_valid):
+    assert (verdict(schema, value).violation is None) is is_valid
+
+
+NOT_EVALUATED = [
+    ({"pattern": "^b"}, "a"),
+    ({"pattern": "."}, ""),
+    ({"patternProperties": {"^a": {"type": "null"}}}, {"a": 1}),
+    ({"patternProperties": {"^b": {}}, "additionalProperties": False}, {"a": 1}),
+    ({"unevaluatedProperties": False}, {"a": 1}),
+    ({"unevaluatedItems": False}, [1]),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), NOT_EVALUATED)
+def test_what_is_not_evaluated_rejects_nothing_and_the_rest_is_validated(schema, value):
+    assert verdict(schema, value) == Verdict()
+    both = {"allOf": [{"anyOf": [schema]}, {"enum": ["something else"]}]}
+    assert "enum" in verdict(both, value).violation
+
+
+@pytest.mark.parametrize(("schema", "value"), NOT_EVALUATED)
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda schema: {"not": schema},
+        lambda schema: {"oneOf": [schema, True]},
+        lambda schema: {"if": {"anyOf": [schema]}, "then": False},
+        lambda schema: {"not": {"$ref": "#/$defs/inner"}, "$defs": {"inner": schema}},
+        lambda schema: {"properties": {"in": {"contains": schema, "maxContains": 0}}},
+    ],
+    ids=["not", "oneOf", "if", "reference", "contains"],
+)
+def test_a_result_whose_validity_it_decides_is_not_validated(schema, value, around):
+    wrapped = around(schema)
+    found = verdict(wrapped, {"in": [value]} if "properties" in wrapped else value)
+    assert found.violation is None
+    assert "is not evaluated" in found.undecided
+
+
+def test_one_of_another_type_is_decided():
+    schema = OutputSchema({"oneOf": [{"type": "string", "pattern": "^a"}, {"type": "integer"}]})
+    assert schema.validate("abc", AMPLE).undecided
+    assert schema.validate(5, AMPLE) == Verdict()
+    assert schema.validate(None, AMPLE).violation
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("budget", [Budget(0.01, 2_000), Budget(0.2, 100_000)], ids=["loop", "thread"])
+def test_a_hostile_one_ends_with_its_budget(name, budget):
+    schema, value = HOSTILE[name]
+    with Stopwatch() as watch:
+        found = verdict(schema, value, budget)
+    assert watch.seconds < AT_ONCE / 5
+    assert found.violation is None
+
+
+def test_a_schema_looks_at_the_clock_at_every_step(monkeypatch):
+    looks = itertools.count()
+    monkeypatch.setattr(output_schemas, "perf_counter", lambda: next(looks))
+    assert verdict(chain(40, last=False), {}, Budget(5_000, 1_000)).cut_off
+    assert next(looks) == 5_002
+
+
+def test_a_validation_that_gives_way_pauses_again_and_again(monkeypatch):
+    pauses = []
+    monkeypatch.setattr(output_schemas, "sleep", pauses.append)
+    assert verdict(chain(40, last=False), {}, Budget(0.1, 1_000, gives_way=True)).cut_off
+    assert len(pauses) > 5
+    pauses.clear()
+    assert verdict(chain(40, last=False), {}, Budget(0.1, 1_000)).cut_off
+    assert pauses == []
+
+
+def test_a_schema_that_was_cut_off_while_it_was_read_is_read_again():
+    schema = OutputSchema({"properties": {"x": {"type": "string"}}})
+    assert schema.validate({"x": 1}, Budget(60, 3)).cut_off
+    assert "$.x" in schema.validate({"x": 1}, AMPLE).violation
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "objekt"}, r"invalid \(at \$\.type: 'anyOf' is violated\)"),
+        ({"properties": {"x": {"required": "x"}}}, r"invalid \(at \$\.properties\.x\.required: 'type' is violated\)"),
+        ({"$schema": DRAFTS[0], "exclusiveMinimum": 5}, "invalid"),
+        ({"$schema": ["odd"]}, "cannot be used"),
+        ({"$ref": "#/$defs/missing"}, "cannot be used"),
+        ({"$ref": "#"}, "nested too deeply"),
+        ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$dynamicRef": "#/$defs/a"}}}, "nested too deeply"),
+    ],
+)
+def test_a_schema_that_is_none_rejects_nothing(schema, reason):
+    found = verdict(schema, {"x": 1})
+    assert found.violation is None
+    assert re.search(reason, found.unusable)
+
+
+def test_deep_nesting_rejects_nothing():
+    deep: dict[str, Any] = {}
+    for _ in range(400):
+        deep = {"properties": {"inner": deep}}
+    assert "nested too deeply" in verdict(deep, nested(400)).unusable
+    assert "nested too deeply" in verdict({"additionalProperties": {"$ref": "#"}}, nested(900)).unusable
+
+
+def test_a_reference_to_another_document_is_never_fetched():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/schema.json"
+        assert "cannot be used" in verdict({"properties": {"x": {"$ref": url}}}, {"x": 1}).unusable
+        with pytest.raises(BlockingIOError):
+            listener.accept()

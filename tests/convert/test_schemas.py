@@ -132,15 +132,46 @@ class TestForeignSchemas:
     def test_definitions_stay_where_they_are_and_are_normalized_inside(self):
         schema = {
             "$schema": "http://json-schema.org/draft-07/schema#",
-            "$ref": "#/definitions/Root",
+            "properties": {"root": {"$ref": "#/definitions/Root"}},
             "definitions": {"Root": {"type": "object", "properties": {"t": {"items": [{"type": "string"}]}}}},
         }
         assert normalize_parameters(schema) == {
-            "$ref": "#/definitions/Root",
+            "properties": {"root": {"$ref": "#/definitions/Root"}},
             "definitions": {"Root": {"type": "object", "properties": {"t": {"prefixItems": [{"type": "string"}]}}}},
             "type": "object",
-            "properties": {},
         }
+
+    @pytest.mark.parametrize("chain", [["#/$defs/A"], ["#/$defs/B", "#/$defs/A"]], ids=["one", "two"])
+    def test_a_reference_that_is_all_there_is_gives_way_to_its_target(self, chain):
+        definitions = {"A": {"type": "object", "properties": {"n": {"items": [{}]}}, "required": ["n"]}}
+        if len(chain) == 2:
+            definitions["B"] = {"$ref": chain[1], "description": "by way of B"}
+        schema = normalize_parameters({"$ref": chain[0], "title": "Mine", "$defs": definitions})
+        assert "$ref" not in schema
+        assert (schema["type"], schema["title"], schema["required"]) == ("object", "Mine", ["n"])
+        assert schema["properties"] == {"n": {"prefixItems": [{}]}}
+        assert schema["$defs"]["A"]["properties"] == schema["properties"]
+        Tool(name="t", description="", parameters=schema, function=print)
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"$ref": "#/$defs/A", "required": ["x"], "$defs": {"A": {"type": "object"}}},
+            {"$ref": "#/$defs/missing"},
+            {"$ref": "#"},
+            {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
+            {"$ref": "#/$defs/A", "$defs": {"A": {"type": "string"}}},
+            {"$ref": "#anchor", "$defs": {"A": {"$anchor": "anchor"}}},
+            {"$ref": "https://example.com/schema"},
+        ],
+        ids=["with siblings", "missing", "root", "circular", "string", "anchor", "remote"],
+    )
+    def test_every_other_reference_at_the_root_stays(self, schema):
+        assert normalize_parameters(schema)["$ref"] == schema["$ref"]
+
+    @pytest.mark.parametrize("schema", [{}, {"type": None}])
+    def test_without_a_type_it_is_an_object(self, schema):
+        assert normalize_parameters(schema) == {"type": "object", "properties": {}}
 
     def test_reference_cycles_stay_intact(self):
         node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
@@ -365,7 +396,7 @@ class TestRejections:
         with pytest.raises(ValueError, match="#: must be a JSON object, not"):
             normalize_parameters(schema)
 
-    @pytest.mark.parametrize("declared", ["string", None, ["string"], {}, "", "objekt"])
+    @pytest.mark.parametrize("declared", ["string", ["string"], {}, "", "objekt"])
     def test_a_top_level_type_other_than_object_is_rejected(self, declared):
         with pytest.raises(ValueError, match="#/type: must be 'object'"):
             normalize_parameters({"type": declared})

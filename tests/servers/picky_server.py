@@ -24,7 +24,17 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--initialize", type=int, metavar="CODE", help="refuse the handshake with this error")
     parser.add_argument("--version", default="2025-06-18", help="what the answer to the handshake names")
     parser.add_argument("--silent-listing", action="store_true", help="do not answer tools/list")
+    parser.add_argument("--listing", metavar="FILE", help="the result of tools/list, as JSON")
+    parser.add_argument("--result", metavar="FILE", help="the result of tools/call, as JSON")
     return parser.parse_args()
+
+
+def stored(path: str | None, otherwise: dict[str, Any]) -> dict[str, Any]:
+    if path is None:
+        return otherwise
+    with open(path) as file:
+        content: dict[str, Any] = json.load(file)
+        return content
 
 
 def main() -> None:
@@ -65,10 +75,11 @@ def main() -> None:
         elif method == "tools/list":
             if options.silent_listing:
                 continue
-            answer = {"result": {"tools": [{"name": "hello", "inputSchema": {"type": "object"}}]}}
+            hello = {"name": "hello", "inputSchema": {"type": "object"}}
+            answer = {"result": stored(options.listing, {"tools": [hello]})}
         elif method == "tools/call":
             record("hello")
-            answer = {"result": {"content": [{"type": "text", "text": "hello"}]}}
+            answer = {"result": stored(options.result, {"content": [{"type": "text", "text": "hello"}]})}
         if modern and "result" in answer:
             answer["result"] |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)

@@ -275,6 +275,8 @@ class MCPTool(ToolBase, Tool):
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
         if self.remote_name not in available:
+            self._check_usable([self.remote_name])
+        if self.remote_name not in available:
             choices = describe_choices([self.remote_name], available, "The server")
             msg = f"Tool '{self.remote_name}' not found on server. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=self.remote_name, available_tools=available)

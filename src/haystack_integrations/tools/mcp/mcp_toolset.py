@@ -234,6 +234,7 @@ class MCPToolset(ToolBase, Toolset):
     def _check_found(self, by_name: dict[str, types.Tool]) -> None:
         missing = [name for name in self.tool_names or [] if name not in by_name]
         if missing:
+            self._check_usable(missing)
             choices = describe_choices(missing, list(by_name), "The server")
             msg = f"The following tools were not found: {', '.join(missing)}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))

@@ -434,7 +434,8 @@ def _secrets_of_entry(field: str, name: str, value: Any) -> Iterator[str]:
     if field == "headers":
         is_secret = name.lower() not in _HARMLESS_HEADERS
     elif field == "env":
-        is_secret = name not in _FOLDER_VARIABLES and _SECRET_NAME.search(name) and not _NOT_SECRET_ITSELF.search(name)
+        is_named_secret = _SECRET_NAME.search(name) is not None and _NOT_SECRET_ITSELF.search(name) is None
+        is_secret = is_named_secret and name not in _FOLDER_VARIABLES
     else:
         is_secret = field in SECRET_FIELDS
     if is_secret or isinstance(value, Secret):

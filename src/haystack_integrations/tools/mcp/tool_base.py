@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -82,6 +82,16 @@ class ToolBase(ContextManaged):
     @abstractmethod
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         """Use the tool definitions that the server listed in session number `generation`."""
+
+    def _check_usable(self, missing: Iterable[str]) -> None:
+        """
+        Raise a ValueError if the server has one of the tools that were not found, but it cannot be used.
+        """
+        for name in missing:
+            reason = self._connection._why_unusable(name)
+            if reason is not None:
+                msg = f"Tool '{name}' of {self.server_info.describe()} cannot be used: {reason}"
+                raise ValueError(msg)
 
     @abstractmethod
     def _init_parameters(self) -> dict[str, Any]:

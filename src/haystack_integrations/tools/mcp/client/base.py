@@ -164,6 +164,15 @@ class MCPClient(ABC):
         """
         return None
 
+    def why_unusable(self, tool_name: str) -> str | None:  # noqa: ARG002 - for subclasses
+        """
+        Say why a tool was left out of the listing, although the server has it.
+
+        :param tool_name: Name of the tool.
+        :returns: A clause, or None if it was not left out.
+        """
+        return None
+
     async def find_reason(self) -> str:
         """
         Find out why the session ended.

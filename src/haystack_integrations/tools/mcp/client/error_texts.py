@@ -16,7 +16,7 @@ from mcp import types
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from haystack_integrations.tools.mcp.client.sdk_workarounds import describe_validation, quotes_answer, schema_violation
+from haystack_integrations.tools.mcp.client.sdk_workarounds import describe_validation, quotes_answer
 from haystack_integrations.tools.mcp.convert.results import error_text
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
@@ -142,16 +142,6 @@ def describe_error(error: BaseException) -> str:
         else:
             texts.append(str(leaf) or type(leaf).__name__)
     return "; ".join(dict.fromkeys(texts))
-
-
-def describe_runtime_error(error: RuntimeError) -> str:
-    """
-    Say what went wrong with a result, without quoting it.
-
-    :param error: An error of the SDK's `call_tool`.
-    :returns: A clause.
-    """
-    return schema_violation(error) or describe_error(error)
 
 
 def describe_unsendable(tool_args: dict[str, Any], error: ValueError) -> str:

@@ -16,6 +16,7 @@ import mcp
 from haystack import logging
 from mcp import MCPError as ProtocolError
 from mcp import types
+from mcp.types.version import LATEST_HANDSHAKE_VERSION
 from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
@@ -23,7 +24,6 @@ from pydantic_core import PydanticSerializationError
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
-    describe_runtime_error,
     describe_unsendable,
     find_protocol_error,
     not_connected,
@@ -41,15 +41,17 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     RequestOutcome,
     current_outcome,
 )
+from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     is_http_placeholder,
+    mend_listings,
+    replace_validation,
     says_event_too_large,
     says_no_answer,
     says_transport_ended,
-    validate_only_bounded,
 )
 from haystack_integrations.tools.mcp.client.taps import tapped
-from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
+from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPConnectionError,
@@ -108,7 +110,8 @@ class SDKClient(MCPClient):
         self._sdk: mcp.Client | None = None
         self._handshake: HandshakeFirst | None = None
         self._failure: str | None = None
-        self._output_schemas = OutputSchemas()
+        self._validation = ResultValidation(self._describe)
+        self._unusable_tools: dict[str | int, str] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -193,7 +196,8 @@ class SDKClient(MCPClient):
             self.exit_stack: AsyncExitStack[bool | None] | None = stack
             self._sdk = await stack.enter_async_context(sdk)
             self._handshake = None
-            validate_only_bounded(sdk.session, self._output_schemas)
+            replace_validation(self._sdk.session, self._validation.validate)
+            mend_listings(self._sdk.session, self._mend_page)
             tools = await self._list_all()
             if not self.life.has_owner:
                 self.life.opened()
@@ -312,9 +316,9 @@ class SDKClient(MCPClient):
                 raise
             tools.extend(page.tools)
             for tool in page.tools:
-                self._output_schemas.note(tool.name, tool.output_schema)
+                self._validation.note(tool.name, tool.output_schema)
             cursor = page.next_cursor
-            if cursor is None:
+            if not cursor:
                 return tools
             if cursor in seen:
                 msg = f"{self._describe()} repeats a page of its tools, so that the listing would never end"
@@ -322,6 +326,41 @@ class SDKClient(MCPClient):
             seen.add(cursor)
         msg = f"{self._describe()} has more than {_MAX_PAGES} pages of tools"
         raise MCPConnectionError(msg, server_info=self._server_info(), operation="list_tools")
+
+    def _mend_page(self, page: dict[str, Any]) -> dict[str, Any]:
+        version = self._sdk.protocol_version if self._sdk is not None else None
+        try:
+            read = read_page(page, version or LATEST_HANDSHAKE_VERSION)
+        except ValueError as error:
+            msg = f"Failed to list the tools of {self._describe()}: {error}"
+            raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
+        for tool, reason in read.left_out.items():
+            if self._unusable_tools.get(tool) != reason:
+                logger.warning(
+                    "Left out tool {tool} of {server}: {reason}",
+                    tool=f"'{tool}'" if isinstance(tool, str) else f"number {tool}",
+                    server=self._describe(),
+                    reason=reason,
+                )
+        self._unusable_tools.update(read.left_out)
+        for definition in read.result["tools"]:
+            self._unusable_tools.pop(definition["name"], None)
+        if read.dropped:
+            logger.debug(
+                "Dropped invalid fields of the tools of {server}: {fields}",
+                server=self._describe(),
+                fields="; ".join(f"{tool}: {', '.join(fields)}" for tool, fields in read.dropped.items()),
+            )
+        return read.result
+
+    def why_unusable(self, tool_name: str) -> str | None:
+        """
+        Say why a tool was left out of the listing, although the server has it.
+
+        :param tool_name: Name of the tool.
+        :returns: A clause, or None if it was not left out.
+        """
+        return self._unusable_tools.get(tool_name)
 
     async def list_tools(self) -> list[types.Tool] | None:
         """
@@ -350,8 +389,9 @@ class SDKClient(MCPClient):
                 reason = await self.find_reason() if self.life.over.is_set() else fault
                 msg = f"{what}: {reason}"
                 raise ReadInterruptedError(msg, self._server_info(), "list_tools") from error
-            is_servers = isinstance(error, ProtocolError) and not is_unusable_answer(error)
-            code, data = (error.code, error.data) if is_servers else (None, None)
+            code, data = None, None
+            if isinstance(error, ProtocolError) and not is_unusable_answer(error):
+                code, data = error.code, error.data
             status = f"the server answered with HTTP {outcome.status}: " if outcome.status else ""
             msg = f"{what}: {status}{describe_error(error)}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools", code=code, data=data) from error
@@ -415,7 +455,7 @@ class SDKClient(MCPClient):
         elif isinstance(error, (PydanticSerializationError, UnicodeError)):
             text = describe_unsendable(tool_args, error)
         elif isinstance(error, RuntimeError):
-            text = describe_runtime_error(error)
+            text = describe_error(error)
         else:
             return error
         return _invocation_error(text, tool_name, tool_args)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from mcp import MCPError as ProtocolError
 from mcp import types
@@ -22,12 +23,11 @@ from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.client.messages import read_damaged, unusable_answer
 from haystack_integrations.tools.mcp.client.request_outcome import answered_request, current_outcome
+from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
 
 if TYPE_CHECKING:
     import mcp
-
-    from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchemas
 
 # How the SDK's own transports follow redirects.
 stream_within_origin = _httpx_utils.stream_within_origin
@@ -100,38 +100,40 @@ def quotes_answer(error: ProtocolError) -> bool:
     return error.code == types.PARSE_ERROR and error.message.startswith(_PARSE_FAILURE)
 
 
-def schema_violation(error: RuntimeError) -> str | None:
+def replace_validation(
+    session: mcp.ClientSession, validate: Callable[[str, types.CallToolResult], Awaitable[None]]
+) -> None:
     """
-    Say where a result violates the output schema of its tool; the text of the SDK's error quotes the result.
+    Let a function validate results against output schemas in place of the SDK.
 
-    :param error: An error of `ClientSession.call_tool`.
-    :returns: A clause without the value, or None if it is another error.
-    """
-    path, violated = (getattr(error.__cause__, name, None) for name in ("json_path", "validator"))
-    if path is None or violated is None:
-        return None
-    return (
-        "the server's structured content does not conform to the tool's output schema "
-        f"(at {path}: '{violated}' is violated)"
-    )
-
-
-def validate_only_bounded(session: mcp.ClientSession, schemas: OutputSchemas) -> None:
-    """
-    Keep the SDK from validating results whose validation could take unbounded time, in the event loop of all sessions.
-
-    Nor is a result of an unknown tool validated: for that the SDK would list the tools again.
+    The SDK validates in the event loop of all sessions, however long it takes, quotes the result in its error, and
+    lists the tools again for the result of an unknown one.
 
     :param session: The session; its method is replaced.
-    :param schemas: The output schemas of the server's tools.
+    :param validate: Takes the name of a tool and a result, and raises a RuntimeError if the result is not valid.
     """
-    validate = session.validate_tool_result
+    session.validate_tool_result = validate  # type: ignore[method-assign, assignment]
 
-    async def validate_if_bounded(name: str, result: types.CallToolResult) -> None:
-        if schemas.allow_check(name, result.structured_content):
-            await validate(name, result)
 
-    session.validate_tool_result = validate_if_bounded  # type: ignore[method-assign]
+def mend_listings(session: mcp.ClientSession, mend: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """
+    Let a function mend each page of `tools/list` before the SDK validates it, which it does for all tools at once.
+
+    The SDK then does with the page what it does with any other, e.g. for its cache and for the headers of calls.
+
+    :param session: The session; the method of its dispatcher that sends requests is replaced.
+    :param mend: Takes the result of the request and returns the one that the SDK gets.
+    """
+    dispatcher = session._dispatcher
+    send = dispatcher.send_raw_request
+
+    async def list_page(*arguments: Any) -> dict[str, Any]:
+        return mend(await send(*arguments))
+
+    def send_raw_request(method: str, *arguments: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+        return list_page(method, *arguments) if method == LIST_METHOD else send(method, *arguments)
+
+    dispatcher.send_raw_request = send_raw_request  # type: ignore[method-assign, assignment]
 
 
 class _MessageReader:
@@ -169,7 +171,7 @@ def _checked_body(message: types.JSONRPCMessage, request_id: types.RequestId) ->
 
 
 # The transport takes no reader of its own.
-streamable_http.jsonrpc_message_adapter = _MessageReader()  # type: ignore[assignment]
+streamable_http.jsonrpc_message_adapter = _MessageReader()  # type: ignore[attr-defined, assignment]
 
 
 class _NoQuotedMessages(logging.Filter):

@@ -231,6 +231,13 @@ class MCPConnection(ContextManaged):
         # A listing that loses its session is begun again.
         return 2 * self.connection_timeout * (1 + int(getattr(self.server_info, "max_retries", 3)))
 
+    def _why_unusable(self, tool_name: str) -> str | None:
+        """
+        Say why the server's listing was read without a tool, if it was.
+        """
+        session = self._supervisor.session if self._supervisor is not None else None
+        return session.why_unusable(tool_name) if session is not None else None
+
     def call_tool(
         self,
         tool_name: str,

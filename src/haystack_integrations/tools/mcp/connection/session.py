@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable
-from functools import wraps
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from haystack import logging
@@ -68,8 +68,7 @@ def _redacted(
     Redact in the errors of a method what the server may quote of its secrets.
     """
 
-    @wraps(method)
-    async def run(self: Session, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await method(self, *args, **kwargs)
         except Exception as error:
@@ -82,6 +81,7 @@ def _redacted(
         finally:
             del failure
 
+    update_wrapper(run, method)
     return run
 
 
@@ -252,6 +252,15 @@ class Session:
         if tools is not None:
             self.tools = tools
         return self.tools
+
+    def why_unusable(self, tool_name: str) -> str | None:
+        """
+        Say why a tool was left out of the listing, although the server has it.
+
+        :param tool_name: Name of the tool.
+        :returns: A clause, or None if it was not left out.
+        """
+        return self._client.why_unusable(tool_name)
 
     @_redacted
     async def call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:

@@ -9,6 +9,7 @@ copies, translates and validates it. Validation against the metaschema takes mil
 for the few keywords that this pass does not validate itself.
 """
 
+import copy
 import re
 from collections.abc import Callable, Iterable
 from math import isfinite
@@ -45,6 +46,11 @@ _REMOVED_IF_WIDENED: Final = {
     "patternProperties": ("additionalProperties", "unevaluatedProperties"),
 }
 
+# What leaves the meaning of a reference beside it as it is.
+_BESIDE_REFERENCE: Final = frozenset(
+    "$ref type $defs definitions $schema $comment title description default examples".split()
+)
+
 _Path = tuple[str, ...]
 
 
@@ -73,19 +79,39 @@ def normalize_parameters(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, dict):
         msg = f"#: must be a JSON object, not {type(schema).__name__}"
         raise ValueError(msg)
-    declared = schema.get("type", "object")
-    if declared != "object" and not (isinstance(declared, list) and "object" in declared):
+    declared = schema.get("type")
+    if declared is None:
+        schema = {**schema, "type": "object"}
+    elif declared != "object" and not (isinstance(declared, list) and "object" in declared):
         msg = f"#/type: must be 'object', because tools take named arguments, not {_brief(declared)}"
         raise ValueError(msg)
     walk = _Walk()
     result: dict[str, Any] = walk.schema(schema)
     result["type"] = "object"
-    result.setdefault("properties", {})
     if walk.moved:
         walk.redirect_references()
+    _inline_root_reference(result)
+    result.setdefault("properties", {})
     if walk.unverified:
         walk.check(result)
     return result
+
+
+def _inline_root_reference(schema: dict[str, Any]) -> None:
+    """
+    Replace a reference that is all there is at the root by its target, where models and providers look for parameters.
+    """
+    seen: set[str] = set()
+    while "$ref" in schema and schema["$ref"] not in seen and _BESIDE_REFERENCE.issuperset(schema):
+        seen.add(schema["$ref"])
+        target: Any = schema
+        for part in _segments(schema["$ref"]):
+            target = target.get(part) if isinstance(target, dict) else None
+        declared = target.get("type", "object") if isinstance(target, dict) else None
+        if target is schema or not (declared == "object" or (isinstance(declared, list) and "object" in declared)):
+            return
+        del schema["$ref"]
+        schema.update({key: copy.deepcopy(value) for key, value in target.items() if key not in schema})
 
 
 def without_properties(schema: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -1,0 +1,197 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Servers that define some of their tools in odd ways, over stdio and HTTP, in both eras of the protocol.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPConnectionError,
+    MCPServerInfo,
+    MCPTool,
+    MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from tests.support.handshake_server import HandshakeServer, result_of
+
+OBJECT = {"type": "object"}
+PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+GOOD = {"name": "good", "description": "The good one.", "inputSchema": PERSON}
+
+Start = Callable[[dict[str, Any]], MCPServerInfo]
+
+
+@pytest.fixture(params=["stdio", "stdio 2026", "http"])
+def start(request: pytest.FixtureRequest, tmp_path: Path, picky_server: Callable[..., Any]) -> Iterator[Start]:
+    """
+    Starts a server whose answer to `tools/list` is given: `start(page)`.
+    """
+    with ExitStack() as stack:
+
+        def start(page: dict[str, Any]) -> MCPServerInfo:
+            if request.param == "http":
+                called = {"content": [{"type": "text", "text": "hello"}]}
+                server = HandshakeServer(
+                    lambda _server, message, _session: (
+                        200,
+                        result_of(message, page if message["method"] == "tools/list" else called),
+                        None,
+                    )
+                )
+                stack.callback(server.close)
+                return StreamableHttpServerInfo(server.url)
+            listing = tmp_path / "listing.json"
+            listing.write_text(json.dumps(page))
+            newest = ["--initialize", "-32022"] if request.param == "stdio 2026" else []
+            described = picky_server("--listing", str(listing), *newest)
+            return StdioServerInfo(described.command, described.args)
+
+        yield start
+
+
+def with_schema(schema: Any) -> dict[str, Any]:
+    return {"name": "odd", "inputSchema": schema}
+
+
+def with_field(field: str, value: Any) -> dict[str, Any]:
+    return {"name": "odd", "inputSchema": OBJECT, field: value}
+
+
+READABLE = {
+    "an empty schema": (with_schema({}), {}),
+    "no schema": ({"name": "odd"}, {}),
+    "schema null": (with_schema(None), {}),
+    "schema true": (with_schema(True), {}),
+    "an empty list": (with_schema([]), {}),
+    "no type": (with_schema({"properties": {"a": {"type": "string"}}}), {"a": {"type": "string"}}),
+    "type null": (with_schema({"type": None, "properties": {"a": {"type": "string"}}}), {"a": {"type": "string"}}),
+    "types": (with_schema({**PERSON, "type": ["object", "null"]}), PERSON["properties"]),
+    "a reference": (with_schema({"$ref": "#/$defs/P", "$defs": {"P": PERSON}}), PERSON["properties"]),
+    "allOf": (with_schema({"allOf": [PERSON]}), {}),
+    "anyOf": (with_schema({"anyOf": [PERSON, OBJECT]}), {}),
+    "properties as a list": (with_schema({"type": "object", "properties": []}), {}),
+    "required null": (with_schema({"type": "object", "properties": None, "required": None}), {}),
+}
+
+# The field, and whether the attribute of the tool of that name is to be None.
+DROPPED = [
+    *(("outputSchema", value) for value in (None, True, [], 5)),
+    *(("annotations", value) for value in (None, True, [], 5)),
+    *(("title", value) for value in (None, 5, [])),
+    *(("description", value) for value in (None, 5, {})),
+    *(("icons", value) for value in (None, 5, {}, "x")),
+    *(("_meta", value) for value in (None, 5, [])),
+    *(("execution", value) for value in (None, 5, {"taskSupport": "maybe"})),
+    ("unknown", object),
+]
+
+
+def test_odd_input_schemas_become_object_schemas_that_mean_the_same(start, caplog):
+    tools = [{**definition, "name": f"odd {index}"} for index, (definition, _) in enumerate(READABLE.values())]
+    with MCPToolset(start({"tools": [*tools, GOOD]})) as toolset:
+        loaded = {tool.remote_name: tool for tool in toolset}
+        assert json.loads(loaded["odd 0"].invoke(anything=1))["content"][0]["text"] == "hello"
+    assert [*loaded] == [*(tool["name"] for tool in tools), "good"]
+    found = {index: loaded[f"odd {index}"].parameters for index in range(len(tools))}
+    assert all(schema["type"] == "object" for schema in found.values())
+    assert {index: schema["properties"] for index, schema in found.items()} == {
+        index: properties for index, (_, properties) in enumerate(READABLE.values())
+    }
+    assert "Left out" not in caplog.text
+
+
+def test_an_empty_output_schema_promises_nothing(start):
+    with MCPTool("odd", start({"tools": [with_field("outputSchema", {}), GOOD]})) as tool:
+        assert json.loads(tool.invoke())["content"][0]["text"] == "hello"
+
+
+def test_odd_optional_fields_are_dropped_and_nothing_else(start):
+    tools = [
+        {**with_field(field, value if value is not object else 1), "name": f"odd {index}"}
+        for index, (field, value) in enumerate(DROPPED)
+    ]
+    partly = {
+        **with_field("annotations", {"readOnlyHint": "perhaps", "idempotentHint": True, "title": 5}),
+        "icons": [{"src": 5}, 7, {"src": "b"}],
+        "title": "Kept",
+        "_meta": {"kept": 1},
+    }
+    with MCPToolset(start({"tools": [*tools, partly, GOOD]})) as toolset:
+        loaded = {tool.remote_name: tool for tool in toolset}
+        definitions = {definition.name: definition for definition in toolset.connection.list_tools()}
+    assert len(loaded) == len(tools) + 2
+    for index in range(len(tools)):
+        tool = loaded[f"odd {index}"]
+        kept = tool.title, tool.annotations, tool.output_schema, tool.meta, tool.description
+        assert kept == (None, None, None, None, "")
+    assert loaded["odd"].annotations.model_dump(exclude_none=True) == {"idempotent_hint": True}
+    assert (loaded["odd"].title, loaded["odd"].meta) == ("Kept", {"kept": 1})
+    assert [icon.src for icon in definitions["odd"].icons] == ["b"]
+    assert loaded["good"].description == "The good one."
+
+
+UNUSABLE = [
+    ({"name": "odd", "inputSchema": {"type": "string"}}, "'odd'", "#/type: must be 'object'"),
+    ({"name": "odd", "inputSchema": [1]}, "'odd'", "must be a JSON object, not list"),
+    ({"name": "odd", "inputSchema": False}, "'odd'", "must be a JSON object, not bool"),
+    ({"name": "odd", "inputSchema": "none"}, "'odd'", "must be a JSON object, not str"),
+    ({"name": "", "inputSchema": OBJECT}, "number 1", "its name is missing or empty"),
+    ({"inputSchema": OBJECT}, "number 1", "its name is missing or empty"),
+    ({"name": 5, "inputSchema": OBJECT}, "number 1", "its name must be a string, not int"),
+    (5, "number 1", "its definition must be a JSON object, not int"),
+]
+
+
+@pytest.mark.parametrize("case", UNUSABLE, ids=lambda case: case[2])
+def test_a_tool_that_cannot_be_used_is_left_out_with_one_warning_that_names_it(start, caplog, case):
+    tool, label, reason = case
+    with MCPToolset(start({"tools": [tool, GOOD]})) as toolset:
+        toolset.connection.list_tools()
+        assert [tool.name for tool in toolset] == ["good"]
+    warnings = [record.getMessage() for record in caplog.records if "Left out" in record.getMessage()]
+    assert len(warnings) == 1
+    assert label in warnings[0]
+    assert reason in warnings[0]
+
+
+def test_a_tool_that_cannot_be_used_is_an_error_with_the_reason_only_if_it_is_asked_for_by_name(start):
+    info = start({"tools": [{"name": "odd", "inputSchema": [1]}, GOOD]})
+    with MCPToolset(info, tool_names=["good"]) as toolset:
+        assert [tool.name for tool in toolset] == ["good"]
+    for wanted in (MCPTool("odd", info), MCPToolset(info, tool_names=["good", "odd"])):
+        with pytest.raises(ValueError, match=r"Tool 'odd' of .* cannot be used: its input schema .* not list"):
+            wanted.warm_up()
+
+
+@pytest.mark.parametrize(
+    ("page", "problem"),
+    [({}, "`tools` is missing"), ({"tools": {}}, "not dict"), ({"tools": "none"}, "not str")],
+)
+def test_a_listing_without_a_list_is_a_clear_error(start, page, problem):
+    with pytest.raises(MCPConnectionError, match=f"its answer to tools/list cannot be read: .*{problem}"):
+        MCPToolset(start(page), eager_connect=True)
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ({"tools": None}, []),
+        ({"tools": [GOOD], "nextCursor": ""}, ["good"]),
+        ({"tools": [GOOD], "_meta": 5, "nextCursor": None}, ["good"]),
+    ],
+    ids=["no list", "an empty cursor", "odd metadata"],
+)
+def test_an_odd_page_is_read_nevertheless(start, page, names):
+    with MCPConnection(start(page)) as connection:
+        assert [tool.name for tool in connection.list_tools()] == names

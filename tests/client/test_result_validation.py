@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Results against the output schemas of their tools: none holds up another session, or its own call beyond its timeout.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPInvocationError,
+    MCPServerInfo,
+    MCPTimeoutError,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from haystack_integrations.tools.mcp.client import result_validation
+from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
+from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
+from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
+from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.handshake_server import HandshakeServer, result_of
+from tests.support.hostile_schemas import HOSTILE
+from tests.support.waiting import LIMIT, wait_until
+
+INTEGER = {"type": "object", "properties": {"x": {"type": "integer"}}}
+
+
+def server_with(schema: dict[str, Any] | None, content: Any, *names: str) -> ForeignServer:
+    server = ForeignServer(*(definition(name, output_schema=schema) for name in names or ("search",)))
+    server.answer = text_result("found", structured_content=content)
+    return server
+
+
+def given_up(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in map(str, (record.getMessage() for record in caplog.records)) if "no longer" in text]
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Lets the loop finish every validation, so that a busy machine makes no difference.
+    """
+    monkeypatch.setattr(result_validation, "_IN_LOOP", Budget(LIMIT, 10_000))
+    monkeypatch.setattr(result_validation, "_LOOP_TIME", 10 * LIMIT)
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_violation_is_an_error_that_quotes_nothing():
+    server = server_with(INTEGER, {"x": "a secret"})
+    with MCPConnection(server.info) as connection:
+        with pytest.raises(MCPInvocationError, match=r"output schema \(at \$\.x: 'type' is violated\)") as failure:
+            connection.call_tool("search")
+        assert "secret" not in str(failure.value)
+        server.answer = text_result("found", structured_content={"x": 1})
+        assert text(connection.call_tool("search")) == "found"
+        server.answer = text_result("found")
+        with pytest.raises(MCPInvocationError, match="did not return structured content"):
+            connection.call_tool("search")
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "objekt"}, "the schema is invalid"),
+        ({"$ref": "#/$defs/missing"}, "the schema cannot be used"),
+        ({"$ref": "http://127.0.0.1:9/schema.json"}, "the schema cannot be used"),
+        ({"allOf": [{"$ref": "#"}]}, "nested too deeply"),
+    ],
+)
+def test_a_schema_that_is_none_lets_results_pass_with_one_warning(caplog, schema, reason):
+    server = server_with(schema, {"x": 1})
+    with MCPConnection(server.info) as connection:
+        for _ in range(3):
+            assert text(connection.call_tool("search")) == "found"
+        connection.list_tools()
+        assert text(connection.call_tool("search")) == "found"
+    assert len(given_up(caplog)) == 1
+    assert "tool 'search' of in-process server 'foreign'" in given_up(caplog)[0]
+    assert reason in given_up(caplog)[0]
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_listing_that_changes_a_schema_changes_what_is_validated():
+    server = server_with(INTEGER, {"x": "text"})
+    with MCPConnection(server.info) as connection:
+        with pytest.raises(MCPInvocationError, match="output schema"):
+            connection.call_tool("search")
+        server.tools = [definition("search")]
+        connection.list_tools()
+        assert text(connection.call_tool("search")) == "found"
+
+
+class Threads:
+    """
+    Validations that the loop does not finish, and a thread only when the test says so.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.may_end = threading.Event()
+        self.started: list[OutputSchema] = []
+        self.verdict = Verdict()
+        validate = self._validate
+
+        def validate_schema(schema: OutputSchema, _value: Any, budget: Budget) -> Verdict:
+            return validate(schema, budget)
+
+        monkeypatch.setattr(OutputSchema, "validate", validate_schema)
+
+    def _validate(self, schema: OutputSchema, budget: Budget) -> Verdict:
+        if budget is not result_validation._IN_THREAD:
+            return Verdict(cut_off=True)
+        self.started.append(schema)
+        assert self.may_end.wait(LIMIT)
+        return self.verdict
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Threads]:
+    threads = Threads(monkeypatch)
+    yield threads
+    threads.may_end.set()
+
+
+def test_other_calls_go_on_while_a_result_is_validated_in_a_thread(threads):
+    hostile, other = server_with(INTEGER, {"x": 1}), server_with(None, {"x": 1})
+    with MCPConnection(hostile.info) as held, MCPConnection(other.info) as free:
+        call = in_thread(held.call_tool, "search")
+        wait_until(lambda: len(threads.started) == 1, "the thread")
+        for _ in range(20):
+            assert text(free.call_tool("search")) == "found"
+        assert not call.done()
+        threads.verdict = Verdict(violation="late, but found")
+        threads.may_end.set()
+        with pytest.raises(MCPInvocationError, match="late, but found"):
+            call.result(LIMIT)
+
+
+def test_the_timeout_of_a_call_holds_while_its_result_is_validated(threads):
+    with MCPConnection(server_with(INTEGER, {"x": 1}).info, invocation_timeout=0.5) as connection:
+        with pytest.raises(MCPTimeoutError):
+            connection.call_tool("search")
+        assert len(threads.started) == 1
+
+
+def test_a_session_has_one_thread_and_all_together_have_two_and_nobody_waits_for_those_of_others(threads):
+    servers = [server_with(INTEGER, {"x": 1}) for _ in range(3)]
+    with ExitStack() as stack:
+        first, second, third = (stack.enter_context(MCPConnection(server.info)) for server in servers)
+        calls = together([lambda: first.call_tool("search")] * 3)
+        wait_until(lambda: len(threads.started) == 1, "the first thread")
+        calls += together([lambda: second.call_tool("search")])
+        wait_until(lambda: len(threads.started) == 2, "the second thread")
+        assert text(third.call_tool("search")) == "found"
+        assert len(threads.started) == 2
+        assert not any(call.done() for call in calls)
+        threads.may_end.set()
+        assert [text(call.result(LIMIT)) for call in calls] == ["found"] * 4
+
+
+def test_after_it_was_cut_off_in_a_thread_a_tool_is_given_up_with_one_warning(threads, caplog):
+    threads.verdict = Verdict(cut_off=True)
+    threads.may_end.set()
+    with MCPConnection(server_with(INTEGER, {"x": 1}, "slow", "other").info) as connection:
+        for _ in range(3):
+            assert text(connection.call_tool("slow")) == "found"
+        assert len(threads.started) == 1
+        assert len(given_up(caplog)) == 1
+        assert "tool 'slow'" in given_up(caplog)[0]
+        assert "takes longer than 1 s" in given_up(caplog)[0]
+        connection.call_tool("other")
+        assert len(threads.started) == 2
+
+
+async def test_the_results_of_a_session_have_a_share_of_the_time_of_the_loop(monkeypatch):
+    clock = count(0, 0.01)  # each validation takes 10 ms, and the next one begins 10 ms later
+    monkeypatch.setattr(result_validation, "perf_counter", lambda: next(clock))
+    seconds: list[float] = []
+
+    def validate(_schema: OutputSchema, _value: Any, budget: Budget) -> Verdict:
+        seconds.append(budget.seconds)
+        return Verdict()
+
+    monkeypatch.setattr(OutputSchema, "validate", validate)
+    validation = ResultValidation(lambda: "a server")
+    validation.note("search", INTEGER)
+    for _ in range(12):
+        await validation.validate("search", text_result("found", structured_content={"x": 1}))
+    assert seconds[0] == 0.01
+    assert seconds[-1] == pytest.approx(0.005)
+
+
+Start = Callable[[dict[str, Any], dict[str, Any]], MCPServerInfo]
+
+
+@pytest.fixture(params=["stdio", "http"])
+def start(request: pytest.FixtureRequest, tmp_path: Path, picky_server: Callable[..., Any]) -> Iterator[Start]:
+    """
+    Starts a server with a tool `hello` of which this is the output schema and this the result: `start(schema, value)`.
+    """
+    with ExitStack() as stack:
+
+        def start(schema: dict[str, Any], value: dict[str, Any]) -> MCPServerInfo:
+            page = {"tools": [{"name": "hello", "inputSchema": {"type": "object"}, "outputSchema": schema}]}
+            result = {"content": [{"type": "text", "text": "hello"}], "structuredContent": value}
+            if request.param == "http":
+                answers = {"tools/list": page, "tools/call": result}
+                server = HandshakeServer(
+                    lambda _server, message, _session: (200, result_of(message, answers[message["method"]]), None)
+                )
+                stack.callback(server.close)
+                return StreamableHttpServerInfo(server.url)
+            listing, called = tmp_path / "listing.json", tmp_path / "result.json"
+            listing.write_text(json.dumps(page))
+            called.write_text(json.dumps(result))
+            described = picky_server("--listing", str(listing), "--result", str(called))
+            return StdioServerInfo(described.command, described.args)
+
+        yield start
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "alternatives",
+        "unevaluated properties",
+        "required names",
+        "errors",
+        "recursion",
+        "regular expression",
+        "different items",
+    ],
+)
+def test_a_hostile_result_passes_and_calls_of_other_sessions_go_on_meanwhile(start, name):
+    info = start(*HOSTILE[name])
+    with MCPConnection(info) as held, MCPConnection(server_with(INTEGER, {"x": 1}).info) as free:
+        held.open()
+        free.open()
+        with Stopwatch() as watch:
+            calls = together([lambda: held.call_tool("hello")] * 3)
+            while not all(call.done() for call in calls):
+                assert text(free.call_tool("search")) == "found"
+        assert [text(call.result(LIMIT)) for call in calls] == ["hello"] * 3
+    assert watch.seconds < AT_ONCE
