@@ -389,7 +389,7 @@ class SDKClient(MCPClient):
                 reason = await self.find_reason() if self.life.over.is_set() else fault
                 msg = f"{what}: {reason}"
                 raise ReadInterruptedError(msg, self._server_info(), "list_tools") from error
-            code, data = None, None
+            code = data = None
             if isinstance(error, ProtocolError) and not is_unusable_answer(error):
                 code, data = error.code, error.data
             status = f"the server answered with HTTP {outcome.status}: " if outcome.status else ""
