@@ -237,7 +237,9 @@ def test_first_example_is_complete(tmp_path: Path) -> None:
     )
 
     assert ran.returncode == 0, ran.stderr
-    assert ran.stderr == ""
+    # A server of the MCP SDK shows the program's log from INFO on.
+    for word in ("WARNING", "ERROR", "Traceback"):
+        assert word not in ran.stderr
     assert_printed(PYTHON[0].printed, ran.stdout)
     assert '"structuredContent":{"result":8}' in ran.stdout
 
