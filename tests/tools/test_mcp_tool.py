@@ -468,7 +468,7 @@ class TestErrors:
     @pytest.mark.parametrize("method", ["invoke", "ainvoke"])
     def test_a_call_of_a_tool_that_the_server_does_not_have_says_so(self, method):
         tool = MCPTool("subtract", COUNTER)
-        with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `subtract`: .*not found.*has 20 tools"):
+        with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `subtract`: .*not found.*has 21 tools"):
             asyncio.run(getattr(tool, method)())
         tool.close()
 

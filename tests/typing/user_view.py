@@ -49,6 +49,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpClient,
     StreamableHttpServerInfo,
+    preload,
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
@@ -200,5 +201,6 @@ def clients() -> list[MCPClient]:
 
 
 def run() -> None:
+    preload()
     executor = AsyncExecutor.get_instance()
     assert_type(executor.run(asyncio.sleep(0, result="done"), timeout=5), str)

@@ -15,8 +15,8 @@ The exceptions of this package.
     └── haystack ToolInvocationError
         └── MCPInvocationError             a tool call failed
             ├── MCPOutcomeUnknownError     … and the tool may have run: the call was sent and not answered
-            ├── MCPTimeoutError            … for lack of time; also a TimeoutError
-            └── MCPCallTimeoutError        both: no answer within `invocation_timeout`
+            └── MCPTimeoutError            … for lack of time; also a TimeoutError
+                └── MCPCallTimeoutError    … after it was sent; also an MCPOutcomeUnknownError
 
 `MCPInvocationError` derives from Haystack's `ToolInvocationError`, not from `MCPError`, so that an Agent turns a failed
 call into an error message for the model instead of ending the run.
