@@ -175,7 +175,7 @@ class StdioClient(SDKClient):
         # All that there is to go by if a server ends without a word.
         given = f"{_names(self._given)} and, inherited, " if self._given else ""
         return (
-            f"it wrote nothing to stderr; it was started as `{self._info.command_line()}` with the variables "
+            f"it wrote nothing to stderr; it was started as `{self._info._command_line()}` with the variables "
             f"{given}{_names(self._inherited)}"
         )
 

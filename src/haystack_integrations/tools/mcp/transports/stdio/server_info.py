@@ -157,9 +157,9 @@ class StdioServerInfo(MCPServerInfo):
 
         :returns: The command line, with the values of options that look like credentials redacted.
         """
-        return f"stdio server `{self.command_line()}`"
+        return f"stdio server `{self._command_line()}`"
 
-    def command_line(self) -> str:
+    def _command_line(self) -> str:
         """
         Give the command with its arguments for messages.
 
