@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.redaction import redact_values
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
@@ -117,6 +118,7 @@ class MCPTool(ToolBase, Tool):
         result_format: ResultFormat = "text",
         share: bool = True,
         retry_idempotent: bool = False,
+        handlers: MCPHandlers | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -148,6 +150,7 @@ class MCPTool(ToolBase, Tool):
         :param share: Whether to share the connection with every other user of an equal `server_info`.
         :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
             read-only or idempotent. Set it only for servers whose annotations you trust.
+        :param handlers: What to do for a server that asks for something; see MCPHandlers.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -161,9 +164,14 @@ class MCPTool(ToolBase, Tool):
             result_format=result_format,
             share=share,
             retry_idempotent=retry_idempotent,
+            handlers=handlers,
         )
         connection = MCPConnection(
-            server_info, connection_timeout=connection_timeout, invocation_timeout=invocation_timeout, share=share
+            server_info,
+            connection_timeout=connection_timeout,
+            invocation_timeout=invocation_timeout,
+            share=share,
+            handlers=handlers,
         )
         self._set_up(
             name,

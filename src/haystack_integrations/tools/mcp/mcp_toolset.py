@@ -26,6 +26,7 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
@@ -100,6 +101,7 @@ class MCPToolset(ToolBase, Toolset):
         result_format: ResultFormat = "text",
         share: bool = True,
         retry_idempotent: bool = False,
+        handlers: MCPHandlers | None = None,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -128,6 +130,7 @@ class MCPToolset(ToolBase, Toolset):
         :param share: Whether to share the connection with every other user of an equal `server_info`.
         :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
             read-only or idempotent. Set it only for servers whose annotations you trust.
+        :param handlers: What to do for a server that asks for something; see MCPHandlers.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -137,9 +140,14 @@ class MCPToolset(ToolBase, Toolset):
             result_format=result_format,
             share=share,
             retry_idempotent=retry_idempotent,
+            handlers=handlers,
         )
         self._connection = MCPConnection(
-            server_info, connection_timeout=connection_timeout, invocation_timeout=invocation_timeout, share=share
+            server_info,
+            connection_timeout=connection_timeout,
+            invocation_timeout=invocation_timeout,
+            share=share,
+            handlers=handlers,
         )
         if tool_names is not None and (
             not isinstance(tool_names, (list, tuple)) or not all(isinstance(name, str) and name for name in tool_names)

@@ -18,6 +18,7 @@ from haystack_integrations.tools.mcp.connection.context_managed import ContextMa
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import (
     HANDLER_PARAMETERS,
     deserialize_handlers,
@@ -44,6 +45,7 @@ class ToolOptions:
     result_format: ResultFormat = "text"
     share: bool = True
     retry_idempotent: bool = False
+    handlers: MCPHandlers | None = None
 
     def __post_init__(self) -> None:
         """
@@ -65,6 +67,17 @@ class ToolOptions:
         """
         values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
         return {name: value for name, (value, default) in values.items() if value != default}
+
+    def stored(self) -> dict[str, Any]:
+        """
+        Return the options that differ from their defaults, as they are serialized.
+
+        :returns: The values by name.
+        """
+        return {
+            name: to_dict() if (to_dict := getattr(value, "to_dict", None)) else value
+            for name, value in self.changed().items()
+        }
 
 
 class ToolBase(ContextManaged):
@@ -117,6 +130,13 @@ class ToolBase(ContextManaged):
         Whether calls of tools annotated as read-only or idempotent are sent again when their outcome is unknown.
         """
         return self.options.retry_idempotent
+
+    @property
+    def handlers(self) -> MCPHandlers:
+        """
+        What is done for a server that asks for something.
+        """
+        return self._connection.handlers
 
     @property
     def connection_timeout(self) -> float:
@@ -245,6 +265,7 @@ class ToolBase(ContextManaged):
 
     def _as_dict(self, server_info: dict[str, Any]) -> dict[str, Any]:
         data = {**self._init_parameters(), "server_info": server_info}
+        data |= self.options.stored()
         for parameter in HANDLER_PARAMETERS:
             if config := data[parameter]:
                 data[parameter] = self._convert_handlers(serialize_handlers, parameter, config)
@@ -257,6 +278,8 @@ class ToolBase(ContextManaged):
         for parameter in HANDLER_PARAMETERS:
             if config := parameters.get(parameter):
                 parameters[parameter] = cls._convert_handlers(deserialize_handlers, parameter, config)
+        if isinstance(parameters.get("handlers"), dict):
+            parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
         loaded: Self = rebuild(cls, parameters)
         return loaded
 

@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -62,6 +63,9 @@ class MCPClient(ABC):
 
     # Set before `connect` by whoever opens the session.
     life: SessionLife
+
+    # Likewise: what the client does for a server that asks it for something.
+    handlers: MCPHandlers = MCPHandlers()
 
     # Redacts what comes back from the server in errors and logs. Whoever opens the session tells it the secrets of the
     # server info.

@@ -517,10 +517,13 @@ class SDKClient(MCPClient):
             handshake=self._handshake,
         )
         if self._handshake is None:
-            return mcp.Client(streams, client_info=client_info())
-        client = HandshakeFirstClient(streams, client_info=client_info())
+            return mcp.Client(streams, **self._client_options())
+        client = HandshakeFirstClient(streams, **self._client_options())
         client.handshake = self._handshake
         return client
+
+    def _client_options(self) -> dict[str, Any]:
+        return {"client_info": client_info(), **self.handlers.callbacks()}
 
     def _name_span(self) -> None:
         # The SDK makes a span for each request, in which the transport writes it.

@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, OperationCancelledError
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
 if TYPE_CHECKING:
     from mcp import types
@@ -85,6 +86,7 @@ class MCPConnection(ContextManaged):
         connection_timeout: float = 30.0,
         invocation_timeout: float = 30.0,
         share: bool = True,
+        handlers: MCPHandlers | None = None,
     ) -> None:
         """
         Initialize the connection. Nothing is opened yet.
@@ -94,6 +96,8 @@ class MCPConnection(ContextManaged):
         :param invocation_timeout: How long a tool call may take, in seconds.
         :param share: Whether to share the session with every other user of an equal server info. False gives a session
             of its own, e.g. for a server that keeps state for its client.
+        :param handlers: What to do for a server that asks for something. Users with different handlers do not share a
+            session.
         :raises ValueError: If a parameter is invalid.
         """
         if not isinstance(server_info, MCPServerInfo):
@@ -106,6 +110,7 @@ class MCPConnection(ContextManaged):
         self.connection_timeout: float = check_timeout("connection_timeout", connection_timeout)
         self.invocation_timeout: float = check_timeout("invocation_timeout", invocation_timeout)
         self.share = share
+        self.handlers: MCPHandlers = check_handlers(handlers)
         self._supervisor: Supervisor | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
@@ -114,7 +119,7 @@ class MCPConnection(ContextManaged):
         supervisor = self._supervisor
         if supervisor is not None:
             return supervisor
-        acquired = pool.acquire(self.server_info, share=self.share)
+        acquired = pool.acquire(self.server_info, self.handlers, share=self.share)
         with pool.lock:
             if self._supervisor is None:
                 self._supervisor = acquired
@@ -387,6 +392,22 @@ def _warn_of_close(supervisor: Supervisor, error: Exception) -> None:
     logger.warning(
         "Closing the session with {server} did not end: {error}", server=supervisor.description, error=str(error)
     )
+
+
+def check_handlers(handlers: MCPHandlers | None) -> MCPHandlers:
+    """
+    Check handlers.
+
+    :param handlers: The value of the parameter `handlers`.
+    :returns: The handlers; those without any function for None.
+    :raises ValueError: If it is something else.
+    """
+    if handlers is None:
+        return MCPHandlers()
+    if not isinstance(handlers, MCPHandlers):
+        msg = f"`handlers` must be an MCPHandlers or None, got {type(handlers).__name__}"
+        raise ValueError(msg)
+    return handlers
 
 
 def check_timeout(parameter: str, value: float) -> float:

@@ -21,6 +21,7 @@ from haystack.utils import Secret
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+    from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
 
 class Pool:
@@ -36,15 +37,16 @@ class Pool:
         # executor. Finalisers append to it without the lock.
         self.collected: deque[Supervisor] = deque()
 
-    def acquire(self, server_info: MCPServerInfo, *, share: bool) -> Supervisor:
+    def acquire(self, server_info: MCPServerInfo, handlers: MCPHandlers, *, share: bool) -> Supervisor:
         """
         Find or make the supervisor of a server, and count one more user.
 
         :param server_info: How to reach the server.
-        :param share: Whether equal server infos get the same one.
+        :param handlers: What is done for the server.
+        :param share: Whether equal server infos with equal handlers get the same one.
         :returns: The supervisor.
         """
-        key = _identity(server_info) if share else None
+        key = (_identity(server_info), _identity(handlers)) if share else None
         # The module imports the MCP SDK, which takes 0.6 s, so it waits until a connection is used.
         from haystack_integrations.tools.mcp.connection.supervisor import Supervisor  # noqa: PLC0415
 
@@ -52,7 +54,7 @@ class Pool:
             self._forget_collected()
             supervisor = self._shared.get(key) if share else None
             if supervisor is None:
-                supervisor = Supervisor(server_info)
+                supervisor = Supervisor(server_info, handlers)
                 if share:
                     self._shared[key] = supervisor
             self._users[id(supervisor)] = self._users.get(id(supervisor), 0) + 1
@@ -123,11 +125,11 @@ def _freeze(value: Any) -> Any:
     return _Itself(value)
 
 
-def _identity(server_info: MCPServerInfo) -> Any:
-    if not dataclasses.is_dataclass(server_info):
-        return _Itself(server_info)
-    values = ((field.name, getattr(server_info, field.name)) for field in dataclasses.fields(server_info))
-    return type(server_info), tuple((name, _freeze(value)) for name, value in values)
+def _identity(configuration: MCPServerInfo | MCPHandlers) -> Any:
+    if not dataclasses.is_dataclass(configuration):
+        return _Itself(configuration)
+    values = ((field.name, getattr(configuration, field.name)) for field in dataclasses.fields(configuration))
+    return type(configuration), tuple((name, _freeze(value)) for name, value in values)
 
 
 def _replace_lock_after_fork() -> None:

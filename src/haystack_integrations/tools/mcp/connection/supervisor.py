@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mcp import types
 
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -103,13 +104,15 @@ class Supervisor:
     Opens, shares, watches and reopens the sessions with one server.
     """
 
-    def __init__(self, server_info: MCPServerInfo) -> None:
+    def __init__(self, server_info: MCPServerInfo, handlers: MCPHandlers) -> None:
         """
         Initialize the Supervisor.
 
         :param server_info: How to reach the server.
+        :param handlers: What is done for the server.
         """
         self.server_info = server_info
+        self._handlers = handlers
         self.description: str = server_info.describe()
         self.max_retries: int = 3
         self._base_delay: float = 1.0
@@ -260,6 +263,7 @@ class Supervisor:
         started = asyncio.get_running_loop().time()
         try:
             client = self.server_info.create_client()
+            client.handlers = self._handlers
             client.redactor = client.redactor.knowing(self.server_info._secrets())
             # A custom server info may leave the retries to its client.
             self._set_retries(client)

@@ -14,7 +14,7 @@ import mcp
 import mcp.server
 import mcp.server.mcpserver
 
-from haystack_integrations.tools.mcp.client.sdk_client import SDKClient, client_info
+from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
 
@@ -52,7 +52,7 @@ class InProcessClient(SDKClient):
         if not isinstance(server, (mcp.server.Server, mcp.server.mcpserver.MCPServer)):
             msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
             raise MCPConnectionError(msg, server_info=self._server_info(), operation="connect")
-        return mcp.Client(server, client_info=client_info())
+        return mcp.Client(server, **self._client_options())
 
     def _counts_calls(self) -> bool:
         return False  # there are no streams in which to count them
