@@ -261,7 +261,7 @@ def _in_steps(draft: Any) -> Any:
     """
     keywords = {name: _OWN[name] for name in draft.VALIDATORS if name in _OWN}
     for name in _STRICT.intersection(draft.VALIDATORS):
-        keywords[name] = _strict(keywords.get(name, draft.VALIDATORS[name]))
+        keywords[name] = _strict(keywords.get(name) or draft.VALIDATORS[name])
     validator = extend(draft, keywords)  # type: ignore[no-untyped-call, unused-ignore]
     # The original looks at `$schema`, by which a part of a schema would choose a class of jsonschema's own.
     validator.evolve = _evolve
