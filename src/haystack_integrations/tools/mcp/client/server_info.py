@@ -28,7 +28,7 @@ def _serialize(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, Mapping):
         return {key: _serialize(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    return [_serialize(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _deserialize(value: Any) -> Any:
@@ -37,7 +37,7 @@ def _deserialize(value: Any) -> Any:
         if value.get("type") == "env_var" and isinstance(value.get("env_vars"), list):
             return Secret.from_dict(dict(value))
         return {key: _deserialize(item) for key, item in value.items()}
-    return value
+    return [_deserialize(item) for item in value] if isinstance(value, list) else value
 
 
 class MCPServerInfo(ABC):

@@ -19,7 +19,8 @@ from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers
+from haystack_integrations.tools.mcp.transports.http.options import find_route
+from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, phase_timeouts, resolve_headers
 from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
 from haystack_integrations.tools.mcp.transports.http.watched_http import (
     CONNECT_ERRORS,
@@ -58,7 +59,7 @@ class _HttpClient(SDKClient):
         super().__init__(max_retries, base_delay, max_delay)
         self._info = server_info
         self.url: str = str(server_info.url)
-        self.timeout: int = server_info.timeout
+        self.timeout: float | dict[str, float | None] = server_info.timeout
         self._headers: dict[str, str] = {}
 
     def _server_info(self) -> MCPServerInfo:
@@ -92,9 +93,9 @@ class _HttpClient(SDKClient):
         return super().progress() or "the server has not answered"
 
     async def _advice(self) -> str | None:
-        return await diagnose(
-            self.url, self._headers, transport=self._info._transport, timeout=min(5.0, float(self.timeout))
-        )
+        timeout = min(5.0, phase_timeouts(self._info)["connect"] or 5.0)
+        route = await find_route(self._info)
+        return await diagnose(self.url, self._headers, transport=self._info._transport, timeout=timeout, route=route)
 
     def _explain(self, error: BaseException) -> str:
         # What the SSE transport of the SDK raises itself, in the words for all other requests.
@@ -113,10 +114,16 @@ class _HttpClient(SDKClient):
             return super()._combine(what, advice)
         return f"it answers {advice[answer.end() :]}" if answer else advice
 
-    def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
+    async def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
+        try:
+            route = await find_route(self._info)
+        except (ValueError, ImportError) as error:
+            msg = f"Failed to connect to {self._describe()}: {error}"
+            raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
         return WatchedHttpClient(
             headers=self._headers,
-            timeout=float(self.timeout),
+            timeout=phase_timeouts(self._info),
+            route=route,
             over_sse=over_sse,
             lose_session=self.life.end,
             max_message_size=self._info.max_message_size,
@@ -135,7 +142,7 @@ class SSEClient(_HttpClient):
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
-        http = self._http_client(over_sse=True)
+        http = await self._http_client(over_sse=True)
         limit = self._info.max_message_size
         return self._client(sse_transport(http, self.url, max_message_size=limit, lose_session=self.life.end))
 
@@ -147,7 +154,7 @@ class StreamableHttpClient(_HttpClient):
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
-        http = self._http_client(over_sse=False)
+        http = await self._http_client(over_sse=False)
         transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=self._info.max_message_size)
         return self._client(_with_http_client(http, transport))
 
