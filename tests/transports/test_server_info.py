@@ -95,6 +95,8 @@ class TestDocumentedFields:
                     "client_cert": None,
                     "proxy": None,
                     "http_transport": None,
+                    "token_provider": None,
+                    "headers_provider": None,
                 },
             ),
             (
@@ -112,6 +114,8 @@ class TestDocumentedFields:
                     "client_cert": None,
                     "proxy": None,
                     "http_transport": None,
+                    "token_provider": None,
+                    "headers_provider": None,
                 },
             ),
             (InProcessServerInfo, {"server": inspect.Parameter.empty}),

@@ -27,6 +27,7 @@ __all__ = [
     "MCPError",
     "MCPInvocationError",
     "MCPOutcomeUnknownError",
+    "MCPRequestContext",
     "MCPServerInfo",
     "MCPTimeoutError",
     "MCPTool",
@@ -38,6 +39,7 @@ __all__ = [
     "StdioServerInfo",
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
+    "mcp_request_context",
     "preload",
     "warm_up_toolsets",
     "warm_up_toolsets_async",
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from .executor import AsyncExecutor
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .request_context import MCPRequestContext, mcp_request_context
     from .transports.http.client import SSEClient, StreamableHttpClient
     from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
     from .transports.in_process.client import InProcessClient
@@ -93,6 +96,7 @@ else:
         "executor": ["AsyncExecutor"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "request_context": ["MCPRequestContext", "mcp_request_context"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
         "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
         "transports.in_process.client": ["InProcessClient"],

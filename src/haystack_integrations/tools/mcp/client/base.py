@@ -26,7 +26,8 @@ from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.redaction import Redactor
+from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
+from haystack_integrations.tools.mcp.request_context import current_identity
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -70,6 +71,16 @@ class MCPClient(ABC):
     # Redacts what comes back from the server in errors and logs. Whoever opens the session tells it the secrets of the
     # server info.
     redactor: Redactor = Redactor()
+
+    # Whether requests carry headers of their own.
+    _takes_headers: bool = False
+
+    @property
+    def _is_stateless(self) -> bool:
+        """
+        Whether the server keeps nothing for a session, so that different identities may share this one.
+        """
+        return False
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         """
@@ -126,6 +137,10 @@ class MCPClient(ABC):
         :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
             session, and becomes an MCPOutcomeUnknownError.
         """
+        identity = current_identity.get()
+        if identity is not None and identity.meta:
+            msg = "this kind of client cannot send the `meta` of mcp_request_context"
+            raise CallDidNotRunError(msg, denied=True)
         try:
             if type(self).call_tool is MCPClient.call_tool:
                 result = await self._send_call(tool_name, tool_args)
@@ -153,6 +168,10 @@ class MCPClient(ABC):
         except ValidationError:  # a custom client may answer in plain words
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
         return redacted_result(result, self.redactor) if result.is_error else result
+
+    def _redactor_now(self) -> Redactor:
+        identity = current_identity.get()
+        return self.redactor.knowing(secrets_in({"headers": identity.headers})) if identity else self.redactor
 
     async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         if self.session is None:

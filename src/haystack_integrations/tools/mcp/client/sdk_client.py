@@ -59,6 +59,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
+from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -174,7 +175,7 @@ class SDKClient(MCPClient):
             self.life = SessionLife()
         info = self._server_info()
         if info is not None:
-            self.redactor = self.redactor.knowing(info._secrets())
+            self.redactor = self._redactor_now().knowing(info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         outcome = RequestOutcome(redactor=self.redactor)
@@ -369,12 +370,13 @@ class SDKClient(MCPClient):
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        outcome = RequestOutcome(redactor=self.redactor)
+        redactor = self._redactor_now()
+        outcome = RequestOutcome(redactor=redactor)
         token = current_outcome.set(outcome)
         try:
             return await self._list_tools(outcome)
         except Exception as error:
-            self.redactor.error(error)
+            redactor.error(error)
             raise
         finally:
             current_outcome.reset(token)
@@ -413,11 +415,14 @@ class SDKClient(MCPClient):
         if sdk is None or not life.is_open or self._has_died():
             # What is not written to a dead server's pipe has not run for sure.
             raise await self._session_ended()
-        outcome = RequestOutcome(redactor=self.redactor)
+        redactor = self._redactor_now()
+        outcome = RequestOutcome(redactor=redactor)
         token = current_outcome.set(outcome)
         try:
-            result = await sdk.call_tool(tool_name, tool_args)
-            return redacted_result(result, self.redactor) if result.is_error else result
+            identity = current_identity.get()
+            meta: Any = dict(identity.meta) if identity is not None and identity.meta else None
+            result = await sdk.call_tool(tool_name, tool_args, meta=meta)
+            return redacted_result(result, redactor) if result.is_error else result
         except asyncio.CancelledError:
             outcome.give_up()
             raise
@@ -426,7 +431,7 @@ class SDKClient(MCPClient):
             if failure is not error:
                 is_unsendable = isinstance(error, (PydanticSerializationError, UnicodeError))
                 failure.__cause__ = None if is_unsendable else error  # it quotes an argument
-            failure = self.redactor.error(failure)
+            failure = redactor.error(failure)
         finally:
             current_outcome.reset(token)
         try:

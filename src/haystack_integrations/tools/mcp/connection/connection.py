@@ -147,15 +147,24 @@ class MCPConnection(ContextManaged):
         """
         Whether there is an open session now.
         """
-        supervisor = self._supervisor
+        supervisor = self._newest
         return supervisor is not None and supervisor.is_ready()
+
+    @property
+    def _newest(self) -> Supervisor | None:
+        """
+        The session of the server info, or that of the identity that made a call last if that is newer.
+        """
+        supervisor = self._supervisor
+        newest = supervisor.identities.newest if supervisor is not None else None
+        return newest if newest is not None and supervisor is not None and not supervisor.is_ready() else supervisor
 
     @property
     def generation(self) -> int:
         """
         The number of the session that was opened last, greater than that of every earlier one; 0 before the first.
         """
-        supervisor = self._supervisor
+        supervisor = self._newest
         return supervisor.generation if supervisor is not None else 0
 
     def _start(self) -> tuple[AsyncExecutor, Supervisor]:
@@ -195,9 +204,8 @@ class MCPConnection(ContextManaged):
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
 
-    async def _opened_tools(self, supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
-        session = await supervisor.ready_session(self.connection_timeout)
-        return supervisor.generation, session.tools
+    def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, tuple[int, list[types.Tool]]]:
+        return supervisor.identities.open(self.connection_timeout)
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
@@ -230,7 +238,7 @@ class MCPConnection(ContextManaged):
         return await self._run_async(self._listed_tools, self._listing_timeout())
 
     def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, list[types.Tool]]:
-        return supervisor.list_tools(self.connection_timeout)
+        return supervisor.identities.list_tools(self.connection_timeout)
 
     def _listing_timeout(self) -> float:
         # A listing that loses its session is begun again.
@@ -240,7 +248,8 @@ class MCPConnection(ContextManaged):
         """
         Say why the server's listing was read without a tool, if it was.
         """
-        session = self._supervisor.session if self._supervisor is not None else None
+        supervisor = self._newest
+        session = supervisor.session if supervisor is not None else None
         return session.why_unusable(tool_name) if session is not None else None
 
     def call_tool(
@@ -298,7 +307,7 @@ class MCPConnection(ContextManaged):
     def _call(
         self, tool_name: str, tool_args: dict[str, Any] | None, display_name: str | None, may_repeat: bool
     ) -> Coroutine[Any, Any, types.CallToolResult]:
-        return (self._supervisor or self._acquire()).call(
+        return (self._supervisor or self._acquire()).identities.call(
             tool_name,
             tool_args if tool_args is not None else {},
             display_name=display_name or tool_name,
@@ -316,10 +325,12 @@ class MCPConnection(ContextManaged):
         supervisor = self._supervisor
         if supervisor is None:
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
-        session = supervisor.session
+        newest = self._newest or supervisor
+        session = newest.session
         details = session.details if session is not None else None
+        sessions = (user.session for user in (supervisor, *supervisor.identities.all()))
         return MCPConnectionStatus(
-            state=supervisor.state,
+            state=newest.state,
             protocol_version=details.protocol_version if details else None,
             server_name=details.name if details else None,
             server_version=details.version if details else None,
@@ -328,7 +339,7 @@ class MCPConnection(ContextManaged):
             sessions=supervisor.sessions,
             calls=supervisor.calls,
             failed_calls=supervisor.failed_calls,
-            in_flight=session.in_flight if session is not None else 0,
+            in_flight=sum(session.in_flight for session in sessions if session is not None),
             last_error=supervisor.last_error,
         )
 

@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp.client.error_texts import describe_error, o
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
+from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:
     from mcp import types
@@ -72,7 +73,7 @@ def _redacted(
         try:
             return await method(self, *args, **kwargs)
         except Exception as error:
-            failure = self._client.redactor.error(error)
+            failure = self._client._redactor_now().error(error)
             if failure is error:
                 del failure  # its traceback holds this frame
                 raise
@@ -110,9 +111,18 @@ class Session:
         # When it was opened, in the seconds of its loop.
         self.opened_at: float | None = None
         self.tools: list[types.Tool] = []
+        # The identity whose tools they are.
+        self.listed_by: Any = None
         self.details: ServerDetails = ServerDetails()
         self._life = client.life = SessionLife(self._lost)
         self._life.redact = client.redactor.text
+
+    @property
+    def is_stateless(self) -> bool:
+        """
+        Whether the server keeps nothing for it, so that different identities may share it.
+        """
+        return self._client._is_stateless
 
     @property
     def is_open(self) -> bool:
@@ -151,6 +161,7 @@ class Session:
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             self._life.opening()
+            self.listed_by = _caller()
             self.tools = await self._client.connect()
             self.details = self._client.details()
             self._life.opened()
@@ -250,7 +261,7 @@ class Session:
             msg = f"Failed to list the tools of {self._owner.description}: {_raised_by_server(error)}"
             raise MCPConnectionError(msg, operation="list_tools") from error
         if tools is not None:
-            self.tools = tools
+            self.tools, self.listed_by = tools, _caller()
         return self.tools
 
     def why_unusable(self, tool_name: str) -> str | None:
@@ -351,6 +362,11 @@ class Session:
         :returns: A clause, or the empty string.
         """
         return self._client.redactor.text(self._client.progress())
+
+
+def _caller() -> Any:
+    identity = current_identity.get()
+    return identity.key if identity is not None else None
 
 
 def _raised_by_server(error: BaseException) -> str:

@@ -9,12 +9,14 @@ Validation of server info fields, and resolution of their secrets.
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
 
+import anyio.to_thread
 from haystack import logging
 from haystack.utils import Secret
 
@@ -173,3 +175,22 @@ def import_path_of(owner: object, parameter: str, value: Any) -> str:
         "at the top level of a module"
     )
     raise ValueError(msg)
+
+
+async def provide(provider: str | Callable[..., Any], argument: object) -> Any:
+    """
+    Call a function of the user: an async one here, any other one in a thread.
+
+    :param provider: The function, or its import path.
+    :param argument: Its argument.
+    :returns: Its result.
+    """
+
+    def called() -> Any:
+        function = import_object(provider) if isinstance(provider, str) else provider
+        return function(argument)
+
+    if inspect.iscoroutinefunction(provider):
+        return await provider(argument)
+    result = await anyio.to_thread.run_sync(called, abandon_on_cancel=True)
+    return await result if inspect.isawaitable(result) else result

@@ -13,10 +13,12 @@ import httpx2
 import mcp
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.client.error_texts import leaves
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http.options import find_route
@@ -44,6 +46,8 @@ class _HttpClient(SDKClient):
     """
     What the clients of the two HTTP transports share.
     """
+
+    _takes_headers = True
 
     def __init__(
         self, server_info: HttpServerInfo, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0
@@ -95,7 +99,11 @@ class _HttpClient(SDKClient):
     async def _advice(self) -> str | None:
         timeout = min(5.0, phase_timeouts(self._info)["connect"] or 5.0)
         route = await find_route(self._info)
-        return await diagnose(self.url, self._headers, transport=self._info._transport, timeout=timeout, route=route)
+        identity = current_identity.get()
+        own = dict(identity.headers) if identity is not None else {}
+        replaced = {name.lower() for name in own}
+        headers = {name: value for name, value in self._headers.items() if name.lower() not in replaced} | own
+        return await diagnose(self.url, headers, transport=self._info._transport, timeout=timeout, route=route)
 
     def _explain(self, error: BaseException) -> str:
         # What the SSE transport of the SDK raises itself, in the words for all other requests.
@@ -151,6 +159,10 @@ class StreamableHttpClient(_HttpClient):
     """
     MCP client that connects to servers using streamable HTTP transport.
     """
+
+    @property
+    def _is_stateless(self) -> bool:
+        return self.details().protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()

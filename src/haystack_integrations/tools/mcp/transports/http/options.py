@@ -82,7 +82,7 @@ async def find_route(info: HttpServerInfo) -> Route:
     :raises ValueError: If one of its parameters does not work. The message names it.
     """
     # In a thread: it reads files, and runs functions of the user.
-    return await anyio.to_thread.run_sync(_find_route, info)
+    return await anyio.to_thread.run_sync(_find_route, info, abandon_on_cancel=True)
 
 
 def _find_route(info: HttpServerInfo) -> Route:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import ssl
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
@@ -26,15 +26,20 @@ from haystack_integrations.tools.mcp.transports.fields import (
     check_secrets,
     import_path_of,
     is_import_path,
+    provide,
     resolve_secrets,
 )
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 
 # The phases of a request that may have a timeout, and those for a phase that a dictionary leaves out.
 _PHASES: dict[str, float | None] = {"connect": 30, "write": 30, "pool": 30, "read": None}
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+TokenProvider = Callable[["MCPRequestContext"], str | Awaitable[str]]
+HeadersProvider = Callable[["MCPRequestContext"], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 
 # `cert`, `(cert, key)` or `(cert, key, password)`.
 ClientCert = str | tuple[str, str] | tuple[str, str, Secret]
@@ -75,6 +80,8 @@ class HttpServerInfo(MCPServerInfo):
     client_cert: ClientCert | None
     proxy: str | Secret | None
     http_transport: str | Callable[..., Any] | None
+    token_provider: str | TokenProvider | None
+    headers_provider: str | HeadersProvider | None
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {
         "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
@@ -82,6 +89,8 @@ class HttpServerInfo(MCPServerInfo):
         "client_cert": None,
         "proxy": None,
         "http_transport": None,
+        "token_provider": None,
+        "headers_provider": None,
     }
 
     def __post_init__(self) -> None:
@@ -103,7 +112,33 @@ class HttpServerInfo(MCPServerInfo):
         check_message_size(self)
         self._check_tls()
         self._check_proxy()
-        self._check_function("http_transport")
+        for parameter in ("http_transport", "token_provider", "headers_provider"):
+            self._check_function(parameter)
+        if self.token is not None and self.token_provider is not None:
+            self._refuse("`token` and `token_provider` exclude each other")
+
+    @property
+    def _has_providers(self) -> bool:
+        return self.token_provider is not None or self.headers_provider is not None
+
+    async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        if self.headers_provider is not None:
+            provided = await provide(self.headers_provider, context)
+            if not isinstance(provided, Mapping) or not all(
+                isinstance(text, str) for pair in provided.items() for text in pair
+            ):
+                msg = "`headers_provider` must give a dict of strings"
+                raise TypeError(msg)
+            headers.update(provided)
+        has_authorization = any(name.lower() == "authorization" for name in headers)
+        if self.token_provider is not None and not has_authorization:
+            token = await provide(self.token_provider, context)
+            if not isinstance(token, str) or not token:
+                msg = "`token_provider` must give a string that is not empty"
+                raise TypeError(msg)
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
 
     def _refuse(self, text: str) -> NoReturn:
         msg = f"{type(self).__name__}: {text}"
@@ -239,7 +274,7 @@ class HttpServerInfo(MCPServerInfo):
 
 
 # The fields that may hold an object, which is stored by its import path.
-_OBJECTS = {"verify", "http_transport"}
+_OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider"}
 
 
 def check_proxy_url(url: str, owner: str) -> None:
@@ -314,6 +349,11 @@ class SSEServerInfo(HttpServerInfo):
         thread, once for each session, with the keyword arguments for `httpx2.AsyncHTTPTransport` that follow from the
         parameters above (`verify`, `limits`, `socket_options`, `proxy`), and returns an `httpx2.AsyncBaseTransport`.
         The proxies in the environment are not used then.
+    :param token_provider: Gives the token of each call: a function, or its import path. It gets the
+        `MCPRequestContext` of the call, which is empty outside of `mcp_request_context`, and returns a string. A sync
+        one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
+        it fails, so does the call, and nothing is sent.
+    :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` precedes the token.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -333,6 +373,8 @@ class SSEServerInfo(HttpServerInfo):
     client_cert: ClientCert | None = None
     proxy: str | Secret | None = None
     http_transport: str | Callable[..., Any] | None = None
+    token_provider: str | TokenProvider | None = None
+    headers_provider: str | HeadersProvider | None = None
 
     def __post_init__(self) -> None:
         """
@@ -416,6 +458,11 @@ class StreamableHttpServerInfo(HttpServerInfo):
         thread, once for each session, with the keyword arguments for `httpx2.AsyncHTTPTransport` that follow from the
         parameters above (`verify`, `limits`, `socket_options`, `proxy`), and returns an `httpx2.AsyncBaseTransport`.
         The proxies in the environment are not used then.
+    :param token_provider: Gives the token of each call: a function, or its import path. It gets the
+        `MCPRequestContext` of the call, which is empty outside of `mcp_request_context`, and returns a string. A sync
+        one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
+        it fails, so does the call, and nothing is sent.
+    :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` precedes the token.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -434,6 +481,8 @@ class StreamableHttpServerInfo(HttpServerInfo):
     client_cert: ClientCert | None = None
     proxy: str | Secret | None = None
     http_transport: str | Callable[..., Any] | None = None
+    token_provider: str | TokenProvider | None = None
+    headers_provider: str | HeadersProvider | None = None
 
 
 def phase_timeouts(info: HttpServerInfo) -> dict[str, float | None]:

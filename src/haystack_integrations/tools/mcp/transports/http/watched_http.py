@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     current_outcome,
 )
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, lacks_descriptors
+from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.transports.http.options import Route, client_options
 from haystack_integrations.tools.mcp.transports.http.refusals import (
@@ -186,6 +187,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
         :param kwargs: As in httpx2.
         :returns: The response, or one that describes the failure.
         """
+        identity = current_identity.get()
+        if identity is not None:
+            request.headers.update(identity.headers)
         if request.method == "DELETE":
             return await self._delete_session(request, **kwargs)
         if request.method != "POST":
