@@ -165,7 +165,7 @@ class HttpServerInfo(MCPServerInfo):
                 "`verify` must be True, False, the path of a CA bundle, an ssl.SSLContext, or a function that makes "
                 f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}"
             )
-        cert = self.client_cert
+        cert: Any = self.client_cert
         if cert is None:
             return
         if isinstance(cert, list):  # from YAML
