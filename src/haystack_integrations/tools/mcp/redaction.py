@@ -289,9 +289,9 @@ class Redactor:
         """
         # A value of several lines may be quoted line by line.
         values = {part.strip() for value in secrets for part in (value, *value.splitlines())}
-        self.secrets = frozenset(value for value in values if len(value) >= SHORTEST_SECRET)
+        self.secrets: frozenset[str] = frozenset(value for value in values if len(value) >= SHORTEST_SECRET)
         # The longest first: one may contain another.
-        self.forms = sorted(
+        self.forms: list[str] = sorted(
             {form for value in self.secrets for form in _sent_forms(value) if len(form) >= SHORTEST_SECRET},
             key=lambda form: (-len(form), form),
         )
