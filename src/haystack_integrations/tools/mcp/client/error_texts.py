@@ -85,7 +85,7 @@ def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> M
     """
     msg = (
         f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run, so the call was "
-        "not repeated; the next call opens a new session if it must."
+        "not repeated; the next call reconnects if necessary."
     )
     return MCPOutcomeUnknownError(msg, tool_name, tool_args)
 

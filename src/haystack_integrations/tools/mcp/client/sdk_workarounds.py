@@ -197,6 +197,8 @@ def describe_validation(error: ValidationError) -> str:
     :returns: How many fields are invalid, and where the first one is.
     """
     first = error.errors(include_input=False, include_url=False)[0]
+    if first["type"] == "json_invalid":
+        return "it is not JSON"
     place = ".".join(map(str, first["loc"]))
     return f"{error.error_count()} fields are invalid, the first is '{place}' ({first['type']})"
 

@@ -156,8 +156,8 @@ class StdioClient(SDKClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        if not self.life.loss:
-            return None
+        if not self.life.loss or (self._process is not None and self._process.stderr.text()):
+            return None  # its standard error says it
         advice = "Run its command in a terminal to see why"
         return (
             f"{advice}. If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
@@ -173,11 +173,8 @@ class StdioClient(SDKClient):
 
     def _describe_start(self) -> str:
         # All that there is to go by if a server ends without a word.
-        given = f"{_names(self._given)} and, inherited, " if self._given else ""
-        return (
-            f"it wrote nothing to stderr; it was started as `{self._info._command_line()}` with the variables "
-            f"{given}{_names(self._inherited)}"
-        )
+        given = f", with {_names(self._given)} from `env`" if self._given else ""
+        return f"it wrote nothing to stderr; it was started as `{self._info._command_line()}`{given}"
 
     def progress(self) -> str:
         """
