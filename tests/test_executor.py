@@ -207,7 +207,6 @@ class TestRunAsync:
         loop.woken.pop()()
         assert called == [0, 1, 2, 3]
 
-
     def test_takes_what_is_posted_while_the_loop_is_being_woken(self):
         # By a finaliser, for example, which then waits in the same thread.
         mailbox, called = _Mailbox(), []
@@ -394,4 +393,4 @@ def test_what_ends_while_the_loop_is_told_to_stop_is_answered(monkeypatch, is_as
         try:
             assert future.result(timeout=LIMIT) == "done"
         except RuntimeError as error:
-            assert "shut down" in str(error)  # noqa: PT017
+            assert "shut down" in str(error)

@@ -47,7 +47,7 @@ def test_an_id_is_found_only_where_it_is_certain(text, request_id):
 @pytest.mark.parametrize("first", ['"jsonrpc":"2.0","id":5,"result"', '"result"'], ids=["id-first", "id-last"])
 @pytest.mark.parametrize(
     "content",
-    ['"%s\\ud83d"' % ("x" * 2_000_000), "[%s]" % ",".join(["[1]"] * 100_000)],
+    ['"' + "x" * 2_000_000 + '\\ud83d"', "[" + "[1]," * 100_000 + "1]"],
     ids=["text", "values"],
 )
 def test_a_large_message_is_not_mended_but_its_request_is_found(first, content):

@@ -27,8 +27,8 @@ THREAD_NAME = "mcp-haystack-executor"
 # More than an event loop opens.
 _LOOP_DESCRIPTORS = 16
 
-# How many iterations of the loop it takes from the end of an operation until its caller is told: its task calls back, and
-# what it calls is called in the next one.
+# How many iterations of the loop it takes from the end of an operation until its caller is told: its task calls back,
+# and what it calls is called in the next one.
 _UNTIL_TOLD = 3
 
 # Seconds for closing the sessions at interpreter exit.

@@ -212,8 +212,11 @@ def _read_value(value: Any) -> types.JSONRPCMessage | None:
 
 def _find_id(head: str, tail: str = "") -> types.RequestId | None:
     """
+    Find the id of the request that a broken message answers.
+
     :param head: A message, or its beginning.
     :param tail: Its end, if `head` does not reach it and it is known.
+    :returns: The id, if it is certain.
     """
     members = _top_level(head)
     is_answer = not members.keys().isdisjoint({"jsonrpc", "result"}) or members.get("error") == "{"
