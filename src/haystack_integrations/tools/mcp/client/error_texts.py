@@ -49,10 +49,10 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
 
     :param result: A result with `isError`.
     :param redactor: Knows the secrets of the server.
-    :returns: The result with its texts redacted.
+    :returns: A result with the redacted text of the error, and nothing else.
     """
-    redacted = redactor.value(result.model_dump(by_alias=True, mode="json"))
-    return types.CallToolResult.model_validate(redacted, by_name=False)
+    text = redactor.text(error_text(result.model_dump(by_alias=True, mode="json")))
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
 def not_connected() -> MCPConnectionError:
