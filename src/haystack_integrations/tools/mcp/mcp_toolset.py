@@ -425,9 +425,9 @@ def _is_config(value: Any) -> bool:
     return value is None or isinstance(value, dict)
 
 
-def _checked_toolsets(toolsets: Sequence[MCPToolset | MCPTool]) -> Sequence[MCPToolset | MCPTool]:
+def _checked_toolsets(toolsets: Any) -> list[MCPToolset | MCPTool]:
     # A toolset that is not warm is an empty sequence, so that nothing would be warmed up.
-    checked = [toolsets] if isinstance(toolsets, ToolBase) else list(toolsets)
+    checked: list[Any] = [toolsets] if isinstance(toolsets, ToolBase) else list(toolsets)
     for each in checked:
         if not isinstance(each, ToolBase):
             msg = f"`toolsets` must be a list of MCPToolsets and MCPTools, got one with {type(each).__name__}"
