@@ -543,6 +543,16 @@ class TestWarmingUpTogether:
         for toolset in toolsets:
             toolset.close()
 
+    def test_a_single_one_is_warmed_up_too(self):
+        with MCPToolset(COUNTER) as toolset:
+            toolset.close()
+            warm_up_toolsets(toolset)
+            assert toolset.connection.is_ready
+
+    def test_something_else_is_an_error(self):
+        with pytest.raises(TypeError, match="list of MCPToolsets and MCPTools"):
+            warm_up_toolsets([COUNTER])
+
     def test_one_that_fails_is_raised_after_the_others_are_warm(self):
         good, bad = MCPToolset(COUNTER), MCPToolset(FASTMCP, tool_names=["subtract"])
         with pytest.raises(MCPToolNotFoundError, match="subtract"):

@@ -47,7 +47,8 @@ OUTPUT: dict[str, list[str]] = {
         "divide(7, 2) = {'result': 3.5}",
         "It is ready, served 7 calls",
         "Failed to invoke Tool `divide`: Error executing tool divide: b must not be 0",
-        "Tool 'modulo' not found on server. Available tools: add, multiply, divide",
+        "Tool 'modulo' not found on stdio server",
+        "Available tools: add, multiply, divide",
         "the command 'no-such-command' was not found",
     ],
     "agent.py": [

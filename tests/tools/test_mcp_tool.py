@@ -154,7 +154,7 @@ class TestConstruction:
     def test_a_tool_of_a_server_without_tools_is_not_found(self):
         server = ForeignServer()
         tool = MCPTool("add", server.info)
-        with pytest.raises(MCPToolNotFoundError, match=r"'add' not found on server\. The server has no") as raised:
+        with pytest.raises(MCPToolNotFoundError, match=r"'add' not found on .*\. The server has no") as raised:
             tool.warm_up()
         tool.close()
         assert (raised.value.tool_name, raised.value.available_tools) == ("add", [])

@@ -111,7 +111,8 @@ class MCPInvocationError(ToolInvocationError):
 
     The message contains the server's own text. The rest of it never contains an argument value. What the server's text
     quotes of the credentials that it was given, or of values from `inputs_from_state`, is redacted if it has at least
-    six characters; in `data`, credentials are.
+    six characters; in `data`, credentials are. Of a text of more than 10,000 characters the beginning and the end are
+    kept, and `data` that is too large to be searched for credentials is replaced by a remark.
     """
 
     def __init__(

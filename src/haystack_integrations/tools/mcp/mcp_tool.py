@@ -286,7 +286,7 @@ class MCPTool(ToolBase, Tool):
             self._check_usable([self.remote_name])
         if self.remote_name not in available:
             choices = describe_choices([self.remote_name], available, "The server")
-            msg = f"Tool '{self.remote_name}' not found on server. {choices}"
+            msg = f"Tool '{self.remote_name}' not found on {self.server_info.describe()}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=self.remote_name, available_tools=available)
         definition = definitions[available.index(self.remote_name)]
         try:
@@ -325,7 +325,7 @@ class MCPTool(ToolBase, Tool):
         self.meta = definition.meta
         self._generation = generation
 
-    def invoke(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+    def invoke(self, /, *, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
         Invoke the tool.
 
@@ -350,7 +350,7 @@ class MCPTool(ToolBase, Tool):
             failure = self._failure(error, arguments)
             raise failure from failure.__cause__
 
-    async def invoke_async(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+    async def invoke_async(self, /, *, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
         Invoke the tool like `invoke`, without blocking the event loop.
         """

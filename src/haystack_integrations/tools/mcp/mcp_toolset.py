@@ -244,7 +244,8 @@ class MCPToolset(ToolBase, Toolset):
         if missing:
             self._check_usable(missing)
             choices = describe_choices(missing, list(by_name), "The server")
-            msg = f"The following tools were not found: {', '.join(missing)}. {choices}"
+            names = ", ".join(map(repr, missing))
+            msg = f"`tool_names` has {names}, not found on {self.server_info.describe()}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))
 
     def _warn_about_unknown_tools(self, by_name: dict[str, types.Tool]) -> None:
@@ -432,20 +433,32 @@ def _is_config(value: Any) -> bool:
     return value is None or isinstance(value, dict)
 
 
+def _checked_toolsets(toolsets: Any) -> list[MCPToolset | MCPTool]:
+    # A toolset that is not warm is an empty sequence, so that nothing would be warmed up.
+    checked: list[Any] = [toolsets] if isinstance(toolsets, ToolBase) else list(toolsets)
+    for each in checked:
+        if not isinstance(each, ToolBase):
+            msg = f"`toolsets` must be a list of MCPToolsets and MCPTools, got one with {type(each).__name__}"
+            raise TypeError(msg)
+    return checked
+
+
 async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
     """
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
     :param toolsets: MCPToolsets and MCPTools.
     :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
+    :raises TypeError: If something else is among them.
     """
+    toolsets = _checked_toolsets(toolsets)
     outcomes = await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
         raise failures[0]
     if failures:
-        texts = "; ".join(map(str, failures))
-        msg = f"{len(failures)} of {len(toolsets)} toolsets could not be warmed up: {texts}"
+        texts = "".join(f"\n* {failure}" for failure in failures)
+        msg = f"{len(failures)} of {len(toolsets)} toolsets could not be warmed up:{texts}"
         raise MCPConnectionError(msg, operation="warm_up")
 
 
@@ -454,8 +467,10 @@ def warm_up_toolsets(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
     :param toolsets: MCPToolsets and MCPTools.
-    :raises MCPConnectionError: As `warm_up_toolsets_async`.
+    :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
+    :raises TypeError: If something else is among them.
     """
+    toolsets = _checked_toolsets(toolsets)
     try:
         executor = AsyncExecutor.get_instance()
     except ExecutorStartError as error:

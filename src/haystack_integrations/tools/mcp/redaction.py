@@ -272,6 +272,16 @@ def _quoted_forms(value: str | int | float) -> tuple[str, ...]:
     return value, repr(value)[1:-1], json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
 
 
+# A server's text is searched in the loop of all sessions, which takes some 10 ms for so many characters; of a longer
+# one only the two ends are kept. A value of JSON may consist of so many values.
+LONGEST_TEXT = 10_000
+_LONGEST_END = LONGEST_TEXT // 2 - 100
+_MAX_VALUES = 2_000
+
+# What is dropped of an end where it was cut, because it may be part of a secret, which is then not recognised.
+_CUT_MARGIN = 1_000
+
+
 class Redactor:
     """
     Redacts, in all that comes back from one server, the secrets that it was given.
@@ -289,9 +299,9 @@ class Redactor:
         """
         # A value of several lines may be quoted line by line.
         values = {part.strip() for value in secrets for part in (value, *value.splitlines())}
-        self.secrets = frozenset(value for value in values if len(value) >= SHORTEST_SECRET)
+        self.secrets: frozenset[str] = frozenset(value for value in values if len(value) >= SHORTEST_SECRET)
         # The longest first: one may contain another.
-        self.forms = sorted(
+        self.forms: list[str] = sorted(
             {form for value in self.secrets for form in _sent_forms(value) if len(form) >= SHORTEST_SECRET},
             key=lambda form: (-len(form), form),
         )
@@ -310,8 +320,16 @@ class Redactor:
         Redact a text.
 
         :param text: A text that may quote the server.
-        :returns: The redacted text.
+        :returns: The redacted text; of one of more than `LONGEST_TEXT` characters its beginning and its end.
         """
+        if len(text) <= LONGEST_TEXT:
+            return self._searched(text)
+        margin = max(_CUT_MARGIN, *map(len, self.forms[:1]), 0)
+        beginning = self._searched(text[: _LONGEST_END + margin])[:-margin][:_LONGEST_END]
+        end = self._searched(text[-_LONGEST_END - margin :])[margin:][-_LONGEST_END:]
+        return f"{beginning} [... {len(text):,} characters in all ...] {end}"
+
+    def _searched(self, text: str) -> str:
         for form in self.forms:
             text = text.replace(form, REDACTED)
         if self.secrets and "input_value=" in text:
@@ -327,13 +345,27 @@ class Redactor:
         Redact the texts in a value as of JSON.
 
         :param value: The value, at most as deep as JSON parsers allow.
-        :returns: A copy with every text redacted, names in mappings included.
+        :returns: A copy with every text redacted, names in mappings included; a remark, if it consists of too many
+            values, or of too much text, to be searched.
         """
+        try:
+            return self._value(value, [_MAX_VALUES, 5 * LONGEST_TEXT])
+        except _TooLargeError:
+            return f"{REDACTED} (left out, because it is too large)"
+
+    def _value(self, value: Any, left: list[int]) -> Any:
+        left[0] -= 1
+        if isinstance(value, str):
+            left[1] -= min(len(value), LONGEST_TEXT)
+        if left[0] < 0 or left[1] < 0:
+            raise _TooLargeError
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self.value(name): self.value(item) for name, item in value.items()}
-        return type(value)(map(self.value, value)) if type(value) in (list, tuple) else value
+            return {self._value(name, left): self._value(item, left) for name, item in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self._value(item, left) for item in value)
+        return value
 
     def error(self, error: Exception) -> Exception:
         """
@@ -354,7 +386,7 @@ class Redactor:
             return known[id(error)]
         known[id(error)] = True
         try:
-            error.args = self.value(error.args)
+            error.args = tuple(map(self.value, error.args))
             for name, value in list(vars(error).items()):
                 if name in _KEPT_ATTRIBUTES:
                     continue
@@ -363,7 +395,7 @@ class Redactor:
                         vars(value)[field] = self.value(item)
                 else:
                     vars(error)[name] = self.value(value)
-            is_clean = all(self.text(shown) == shown for shown in (str(error), repr(error)))
+            is_clean = all(self._searched(shown) == shown for shown in (str(error), repr(error)))
         except RecursionError:
             is_clean = False
         for name in ("__cause__", "__context__"):
@@ -374,6 +406,10 @@ class Redactor:
         is_clean = all([is_clean, *(self._clean(member, known) for member in members)])
         known[id(error)] = is_clean
         return is_clean
+
+
+class _TooLargeError(Exception):
+    """Raised when a value is too large to be searched."""
 
 
 # Attributes of errors that are the caller's own.

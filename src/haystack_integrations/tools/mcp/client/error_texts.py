@@ -49,10 +49,10 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
 
     :param result: A result with `isError`.
     :param redactor: Knows the secrets of the server.
-    :returns: The result with its texts redacted.
+    :returns: A result with the redacted text of the error, and nothing else.
     """
-    redacted = redactor.value(result.model_dump(by_alias=True, mode="json"))
-    return types.CallToolResult.model_validate(redacted, by_name=False)
+    text = redactor.text(error_text(result.model_dump(by_alias=True, mode="json")))
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
 def not_connected() -> MCPConnectionError:
@@ -85,7 +85,7 @@ def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> M
     """
     msg = (
         f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run, so the call was "
-        "not repeated; the next call opens a new session if it must."
+        "not repeated; the next call reconnects if necessary."
     )
     return MCPOutcomeUnknownError(msg, tool_name, tool_args)
 

@@ -59,6 +59,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
+from haystack_integrations.tools.mcp.redaction import Redactor
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -174,7 +175,7 @@ class SDKClient(MCPClient):
             self.life = SessionLife()
         info = self._server_info()
         if info is not None:
-            self.redactor = self.redactor.knowing(info._secrets())
+            self.redactor: Redactor = self.redactor.knowing(info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         outcome = RequestOutcome(redactor=self.redactor)

@@ -12,8 +12,10 @@ import logging
 import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 from mcp import MCPError as ProtocolError
 from mcp import types
 from mcp.client import streamable_http
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     import mcp
 
 # How the SDK's own transports follow redirects.
-stream_within_origin = _httpx_utils.stream_within_origin
+stream_within_origin: Callable[..., AbstractAsyncContextManager[httpx2.Response]] = _httpx_utils.stream_within_origin
 
 # The SDK fails the requests of a transport that ended with this text (`mcp.shared.jsonrpc_dispatcher`). The code alone
 # does not tell: a server may use it for errors of its own.
@@ -195,6 +197,8 @@ def describe_validation(error: ValidationError) -> str:
     :returns: How many fields are invalid, and where the first one is.
     """
     first = error.errors(include_input=False, include_url=False)[0]
+    if first["type"] == "json_invalid":
+        return "it is not JSON"
     place = ".".join(map(str, first["loc"]))
     return f"{error.error_count()} fields are invalid, the first is '{place}' ({first['type']})"
 

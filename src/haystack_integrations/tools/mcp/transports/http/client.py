@@ -31,9 +31,6 @@ from haystack_integrations.tools.mcp.transports.http.watched_http import (
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
-# An event carries a whole result. The SDK's own limit, 1 MiB, is less than an image or a listing of 5,000 tools.
-_MAX_EVENT_SIZE = 64 * 1024 * 1024
-
 # How the reason for a failed connect begins, and how the diagnosis does.
 _ANSWERED = "it answered with HTTP "
 _URL_ANSWERS = re.compile(r"https?://\S+ answers ")

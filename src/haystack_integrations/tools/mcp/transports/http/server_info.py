@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp.transports.fields import (
     check_number,
     check_retries,
     check_secrets,
+    resolve_secret,
     resolve_secrets,
 )
 
@@ -254,7 +255,7 @@ def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
     :raises ValueError: If a required secret has no value.
     """
     headers = resolve_secrets(info.headers)
-    token = info.token.resolve_value() if isinstance(info.token, Secret) else info.token
+    token = resolve_secret("token", info.token) if isinstance(info.token, Secret) else info.token
     if token and not any(name.lower() == "authorization" for name in headers):
         headers["Authorization"] = f"Bearer {token}"
     return headers

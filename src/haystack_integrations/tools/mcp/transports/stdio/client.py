@@ -73,9 +73,8 @@ class StdioClient(SDKClient):
         self.args: list[str] = args or []
         self.env = env
         self.cwd = cwd
-        # The variables of the command: from `env`, and inherited.
+        # The variables from `env`, with the values that Secrets had.
         self._given: dict[str, str] = {}
-        self._inherited: dict[str, str] = {}
         self._process: ServerProcess | None = None
         self._was_just_alive = False
         self._info = StdioServerInfo(
@@ -91,8 +90,7 @@ class StdioClient(SDKClient):
     async def _open_transport(self) -> mcp.Client:
         command = check_command(self.command, self.env, self._names_to_allow())
         self._given = given = resolve_secrets(self.env)
-        self._inherited = inherited_environment(self._info.inherit_env)
-        env = {**self._inherited, **given}
+        env = {**inherited_environment(self._info.inherit_env), **given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
             return self._client(stdio_client(parameters))
@@ -156,8 +154,8 @@ class StdioClient(SDKClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        if not self.life.loss:
-            return None
+        if not self.life.loss or (self._process is not None and self._process.stderr.text()):
+            return None  # its standard error says it
         advice = "Run its command in a terminal to see why"
         return (
             f"{advice}. If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
@@ -173,11 +171,8 @@ class StdioClient(SDKClient):
 
     def _describe_start(self) -> str:
         # All that there is to go by if a server ends without a word.
-        given = f"{_names(self._given)} and, inherited, " if self._given else ""
-        return (
-            f"it wrote nothing to stderr; it was started as `{self._info._command_line()}` with the variables "
-            f"{given}{_names(self._inherited)}"
-        )
+        given = f", with {_names(self._given)} from `env`" if self._given else ""
+        return f"it wrote nothing to stderr; it was started as `{self._info._command_line()}`{given}"
 
     def progress(self) -> str:
         """
