@@ -39,6 +39,9 @@ __all__ = [
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
     "preload",
+    "prompt_messages",
+    "resource_contents",
+    "resource_streams",
     "warm_up_toolsets",
     "warm_up_toolsets_async",
 ]
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     from .connection.connection import MCPConnection
     from .connection.preload import preload
     from .connection.status import MCPConnectionStatus
+    from .convert.prompts import prompt_messages
+    from .convert.resources import resource_contents, resource_streams
     from .errors import (
         MCPCallTimeoutError,
         MCPConnectionError,
@@ -80,6 +85,8 @@ else:
         "connection.connection": ["MCPConnection"],
         "connection.preload": ["preload"],
         "connection.status": ["MCPConnectionStatus"],
+        "convert.prompts": ["prompt_messages"],
+        "convert.resources": ["resource_contents", "resource_streams"],
         "errors": [
             "MCPCallTimeoutError",
             "MCPConnectionError",
