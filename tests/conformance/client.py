@@ -44,11 +44,26 @@ def echo_a_schema(toolset: MCPToolset) -> None:
     toolset["json_schema_echo"].invoke(schema=toolset["json_schema_2020_12_tool"].parameters)
 
 
+def list_skills(toolset: MCPToolset) -> None:
+    assert toolset.list_skills()
+
+
+def use_every_skill(toolset: MCPToolset) -> None:
+    for skill in toolset.list_skills():
+        toolset.load_skill(skill)
+        for path in skill.paths:
+            toolset.read_skill_file(skill, path)
+
+
 SCENARIOS: dict[str, Callable[[MCPToolset], Any]] = {
     "initialize": len,
     "json-schema-ref-no-deref": len,
     "json-schema-2020-12-preservation": echo_a_schema,
     "http-standard-headers": use_everything,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": use_every_skill,
+    "sep-2640-client-verify-size": use_every_skill,
+    "sep-2640-client-verify-frontmatter": use_every_skill,
     "http-custom-headers": make_the_calls_of_the_context,
 }
 

@@ -47,10 +47,6 @@ SCENARIOS: list[tuple[str, str | None]] = [
 # What cannot pass yet, and why. The test fails when it does, so that the entry goes.
 EXPECTED_FAILURES = {
     "elicitation-sep1034-client-defaults": "the client has no handler for elicitations",
-    **{
-        f"sep-2640-client-{what}": "the client does not know skills"
-        for what in ("no-prefetch", "verify-digest", "verify-size", "verify-frontmatter")
-    },
     "sep-2322-client-request-state": "the client does not resume calls that want input",
 }
 

@@ -162,6 +162,8 @@ class ToolsOnlyServerInfo(MCPServerInfo):
         lambda connection: connection.get_prompt("a"),
         lambda connection: connection.complete(types.Prompt(name="a"), {"name": "b", "value": "c"}),
         lambda connection: connection.request("a/b"),
+        lambda connection: connection.list_skills(),
+        lambda connection: connection.get_skill("a://b/SKILL.md"),
     ],
 )
 def test_a_custom_client_that_cannot_read_is_named_in_the_error(read):

@@ -39,6 +39,9 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPServerInfo,
+    MCPSkill,
+    MCPSkillError,
+    MCPSkillFile,
     MCPTimeoutError,
     MCPTool,
     MCPToolNotFoundError,
@@ -148,7 +151,15 @@ def read(source: MCPConnection | MCPToolset) -> None:
     assert_type(prompt, types.Prompt)
     assert_type(prompt_messages(source.get_prompt(prompt.name, {"name": "Ada"})), list[ChatMessage])
     assert_type(source.complete(template, {"name": "path", "value": "a"}).values, list[str])
-    assert_type(source.request("skills/list"), dict[str, Any])
+    assert_type(source.request("example/list"), dict[str, Any])
+    skills = source.list_skills()
+    assert_type(skills, list[MCPSkill])
+    assert_type(skills[0].files, tuple[MCPSkillFile, ...] | None)
+    try:
+        assert_type(source.load_skill(source.get_skill(skills[0].uri)), str)
+        assert_type(source.read_skill_file(skills[0], skills[0].paths[0]), str | ByteStream)
+    except MCPSkillError as error:
+        assert_type(error.uri, str | None)
 
 
 async def read_async(source: MCPConnection | MCPToolset) -> None:
@@ -158,7 +169,11 @@ async def read_async(source: MCPConnection | MCPToolset) -> None:
     [prompt] = await source.list_prompts_async()
     assert_type(await source.get_prompt_async(prompt.name), types.GetPromptResult)
     assert_type(await source.complete_async(prompt, {"name": "name", "value": "A"}), types.Completion)
-    assert_type(await source.request_async("skills/list", {}, may_repeat=True), dict[str, Any])
+    assert_type(await source.request_async("example/list", {}, may_repeat=True), dict[str, Any])
+    [skill] = await source.list_skills_async()
+    assert_type(await source.get_skill_async(skill.uri), MCPSkill)
+    assert_type(await source.load_skill_async(skill), str)
+    assert_type(await source.read_skill_file_async(skill, "a.md"), str | ByteStream)
 
 
 def fail(tool: MCPTool) -> str:

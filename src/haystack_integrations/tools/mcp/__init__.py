@@ -28,6 +28,9 @@ __all__ = [
     "MCPInvocationError",
     "MCPOutcomeUnknownError",
     "MCPServerInfo",
+    "MCPSkill",
+    "MCPSkillError",
+    "MCPSkillFile",
     "MCPTimeoutError",
     "MCPTool",
     "MCPToolNotFoundError",
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from .connection.status import MCPConnectionStatus
     from .convert.prompts import prompt_messages
     from .convert.resources import resource_contents, resource_streams
+    from .convert.skills import MCPSkill, MCPSkillFile
     from .errors import (
         MCPCallTimeoutError,
         MCPConnectionError,
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
         MCPError,
         MCPInvocationError,
         MCPOutcomeUnknownError,
+        MCPSkillError,
         MCPTimeoutError,
         MCPToolNotFoundError,
     )
@@ -87,6 +92,7 @@ else:
         "connection.status": ["MCPConnectionStatus"],
         "convert.prompts": ["prompt_messages"],
         "convert.resources": ["resource_contents", "resource_streams"],
+        "convert.skills": ["MCPSkill", "MCPSkillFile"],
         "errors": [
             "MCPCallTimeoutError",
             "MCPConnectionError",
@@ -94,6 +100,7 @@ else:
             "MCPError",
             "MCPInvocationError",
             "MCPOutcomeUnknownError",
+            "MCPSkillError",
             "MCPTimeoutError",
             "MCPToolNotFoundError",
         ],

@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
+from haystack_integrations.tools.mcp.convert.skills import MCPSkill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -237,6 +238,29 @@ class MCPClient(ABC):
         :returns: Its messages.
         """
         self._cannot_read("get_prompt")
+
+    async def list_skills(self, meta: dict[str, Any] | None = None) -> list[MCPSkill]:  # noqa: ARG002
+        """
+        List the skills.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The skills.
+        """
+        self._cannot_read("list_skills")
+
+    async def get_skill(
+        self,
+        uri: str,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> MCPSkill:
+        """
+        Get what the server says of a skill.
+
+        :param uri: URI of its `SKILL.md`.
+        :param meta: The `_meta` of the request.
+        :returns: The skill.
+        """
+        self._cannot_read("get_skill")
 
     async def complete(
         self,

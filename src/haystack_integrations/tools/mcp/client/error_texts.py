@@ -71,6 +71,8 @@ _READS = {
     "read_resource": "read a resource of",
     "list_prompts": "list the prompts of",
     "get_prompt": "get a prompt of",
+    "list_skills": "list the skills of",
+    "get_skill": "get a skill of",
     "complete": "get completions of",
     "request": "send a request to",
 }

@@ -6,19 +6,25 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from haystack import logging
 from mcp import MCPError as ProtocolError
 from mcp import types
 from pydantic import TypeAdapter
 
 from haystack_integrations.tools.mcp.client.base import MCPClient
+from haystack_integrations.tools.mcp.client.error_texts import failed_to
+from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 
 if TYPE_CHECKING:
     import mcp
 
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
 _MAX_PAGES = 1_000
@@ -27,11 +33,18 @@ _RAW_RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
 class _Page(Protocol):
-    next_cursor: str | None
+    @property
+    def next_cursor(self) -> str | None: ...
 
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", bound=_Page)
+
+
+@dataclass(frozen=True, slots=True)
+class _SkillPage:
+    entries: list[Any]
+    next_cursor: str | None
 
 
 class _RawRequest(types.Request[dict[str, Any] | None, str]):
@@ -177,6 +190,71 @@ class ReadingClient(MCPClient):
         """
         return await self._read("get_prompt", lambda sdk: sdk.get_prompt(name, arguments, meta=_meta(meta)))
 
+    async def list_skills(self, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
+        """
+        List the skills of the server, all pages of them.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The skills; none of a server that does not say that it has the extension.
+        """
+
+        async def read(sdk: mcp.Client) -> list[MCPSkill]:
+            if not _has_skills(sdk):
+                return []
+
+            async def fetch(cursor: str | None) -> _SkillPage:
+                result = await _send(sdk, "skills/list", {"cursor": cursor} if cursor else {}, meta)
+                entries, following = result.get("skills"), result.get("nextCursor")
+                if not isinstance(entries, list) or not isinstance(following, str | None):
+                    msg = f"{failed_to('list_skills', self._describe())}: its answer is not as the extension wants it"
+                    raise MCPConnectionError(msg, self._server_info(), "list_skills")
+                return _SkillPage(entries, following)
+
+            pages = await self._pages("list_skills", "skills", fetch)
+            return [skill for page in pages for entry in page.entries if (skill := self._usable(entry)) is not None]
+
+        return await self._read("list_skills", read)
+
+    def _usable(self, entry: Any) -> MCPSkill | None:
+        try:
+            return read_skill(entry)
+        except ValueError as error:
+            uri = entry.get("uri") if isinstance(entry, dict) else None
+            logger.warning(
+                "Left out skill {skill} of {server}: {reason}",
+                skill=repr(uri),
+                server=self._describe(),
+                reason=str(error),
+            )
+            return None
+
+    async def get_skill(self, uri: str, meta: dict[str, Any] | None = None) -> MCPSkill:
+        """
+        Get what the server says of a skill.
+
+        :param uri: URI of its `SKILL.md`.
+        :param meta: The `_meta` of the request.
+        :returns: The skill.
+        """
+
+        async def read(sdk: mcp.Client) -> MCPSkill:
+            what = failed_to("get_skill", self._describe())
+            if not _has_skills(sdk):
+                msg = f"{what}: it does not have the extension {SKILLS_EXTENSION}"
+                raise MCPConnectionError(msg, self._server_info(), "get_skill")
+            result = await _send(sdk, "skills/get", {"uri": uri}, meta)
+            try:
+                skill = read_skill(result.get("skill"))
+                if skill.uri != uri:
+                    msg = "it is another one"
+                    raise ValueError(msg)
+            except ValueError as error:
+                msg = f"{what}: {error}"
+                raise MCPConnectionError(msg, self._server_info(), "get_skill") from None
+            return skill
+
+        return await self._read("get_skill", read)
+
     async def complete(
         self,
         ref: types.PromptReference | types.ResourceTemplateReference,
@@ -214,15 +292,21 @@ class ReadingClient(MCPClient):
         :param meta: The `_meta` of the request.
         :returns: The result as it came.
         """
-        if meta is not None:
-            params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}
-        request = _RawRequest(method=method, params=params)
+        return await self._read(method, lambda sdk: _send(sdk, method, params, meta))
 
-        async def read(sdk: mcp.Client) -> dict[str, Any]:
-            # The SDK validates with any adapter, whatever its annotation says.
-            return await sdk.session.send_request(request, _RAW_RESULT)  # type: ignore[type-var]
 
-        return await self._read(method, read)
+async def _send(
+    sdk: mcp.Client, method: str, params: dict[str, Any] | None, meta: dict[str, Any] | None
+) -> dict[str, Any]:
+    if meta is not None:
+        params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}
+    request = _RawRequest(method=method, params=params)
+    # The SDK validates with any adapter, whatever its annotation says.
+    return await sdk.session.send_request(request, _RAW_RESULT)  # type: ignore[type-var]
+
+
+def _has_skills(sdk: mcp.Client) -> bool:
+    return SKILLS_EXTENSION in (sdk.server_capabilities.extensions or {})
 
 
 def _meta(meta: dict[str, Any] | None) -> types.RequestParamsMeta | None:

@@ -8,6 +8,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from haystack.dataclasses import ByteStream
+
+from haystack_integrations.tools.mcp.convert.skills import (
+    MCPSkill,
+    checked_file,
+    checked_instructions,
+    file_uri,
+)
+
 if TYPE_CHECKING:
     from mcp import types
 
@@ -20,7 +29,7 @@ Read: TypeAlias = "Callable[[MCPClient], Coroutine[Any, Any, T]]"
 
 class Reading:
     """
-    What a server offers beside its tools: resources, prompts, completions, and answers to any other request.
+    What a server offers beside its tools: resources, prompts, skills, completions, and answers to other requests.
 
     Whatever is only read is read again if the connection breaks meanwhile.
     """
@@ -180,6 +189,98 @@ class Reading:
         _check_strings("arguments", arguments)
         return await self._read_async("get_prompt", lambda client: client.get_prompt(name, arguments, meta))
 
+    def list_skills(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
+        """
+        List the skills of the server, all pages of them, as it has them now. No file of a skill is read.
+
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The skills; none of a server without the extension for skills. A server need not list all.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        """
+        _check_meta(meta)
+        return self._read("list_skills", lambda client: client.list_skills(meta))
+
+    async def list_skills_async(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
+        """
+        Do the same as `list_skills` without blocking the event loop.
+        """
+        _check_meta(meta)
+        return await self._read_async("list_skills", lambda client: client.list_skills(meta))
+
+    def get_skill(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
+        """
+        Ask the server what it says of a skill now. No file of the skill is read.
+
+        :param uri: URI of the skill's `SKILL.md`.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The skill.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        """
+        _check_meta(meta)
+        uri = _uri(uri)
+        return self._read("get_skill", lambda client: client.get_skill(uri, meta))
+
+    async def get_skill_async(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
+        """
+        Do the same as `get_skill` without blocking the event loop.
+        """
+        _check_meta(meta)
+        uri = _uri(uri)
+        return await self._read_async("get_skill", lambda client: client.get_skill(uri, meta))
+
+    def load_skill(self, skill: MCPSkill, *, meta: dict[str, Any] | None = None) -> str:
+        """
+        Read the instructions of a skill, and check their size, digest and YAML against what the server said before.
+
+        :param skill: The skill.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The text of its `SKILL.md` after the YAML.
+        :raises MCPSkillError: If the server sent something else than it said.
+        :raises MCPConnectionError: If the file cannot be read.
+        """
+        _check_skill(skill)
+        _check_meta(meta)
+        result = self._read("read_resource", lambda client: client.read_resource(skill.uri, _fresh(meta)))
+        return checked_instructions(skill, result)
+
+    async def load_skill_async(self, skill: MCPSkill, *, meta: dict[str, Any] | None = None) -> str:
+        """
+        Do the same as `load_skill` without blocking the event loop.
+        """
+        _check_skill(skill)
+        _check_meta(meta)
+        result = await self._read_async("read_resource", lambda client: client.read_resource(skill.uri, _fresh(meta)))
+        return checked_instructions(skill, result)
+
+    def read_skill_file(self, skill: MCPSkill, path: str, *, meta: dict[str, Any] | None = None) -> str | ByteStream:
+        """
+        Read another file of a skill, and check its size and digest against what the server said before.
+
+        :param skill: The skill.
+        :param path: Path of the file in the folder of the skill, one of `skill.paths`.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The file: its text, or a ByteStream if it has none.
+        :raises MCPSkillError: If the skill has no such file, or the server sent something else than it said.
+        :raises MCPConnectionError: If the file cannot be read.
+        """
+        _check_skill(skill)
+        _check_meta(meta)
+        uri = file_uri(skill, path)
+        result = self._read("read_resource", lambda client: client.read_resource(uri, _fresh(meta)))
+        return checked_file(skill, uri, result)
+
+    async def read_skill_file_async(
+        self, skill: MCPSkill, path: str, *, meta: dict[str, Any] | None = None
+    ) -> str | ByteStream:
+        """
+        Do the same as `read_skill_file` without blocking the event loop.
+        """
+        _check_skill(skill)
+        _check_meta(meta)
+        uri = file_uri(skill, path)
+        result = await self._read_async("read_resource", lambda client: client.read_resource(uri, _fresh(meta)))
+        return checked_file(skill, uri, result)
+
     def complete(
         self,
         ref: types.Prompt | types.ResourceTemplate | types.PromptReference | types.ResourceTemplateReference,
@@ -262,6 +363,17 @@ class Reading:
         return await self._read_async(
             method, lambda client: client.request(method, params, meta), may_repeat=may_repeat
         )
+
+
+def _fresh(meta: dict[str, Any] | None) -> dict[str, Any]:
+    # With any `meta`, the SDK takes nothing from its cache, which may be older than what was said of the skill.
+    return meta if meta is not None else {}
+
+
+def _check_skill(skill: object) -> None:
+    if not isinstance(skill, MCPSkill):
+        msg = f"`skill` must be an MCPSkill, as `list_skills` gives them, got {type(skill).__name__}"
+        raise ValueError(msg)
 
 
 def _check_meta(meta: object) -> None:
