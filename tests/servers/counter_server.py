@@ -41,6 +41,7 @@ from mcp.types import (
     UNSUPPORTED_PROTOCOL_VERSION,
     BlobResourceContents,
     CallToolResult,
+    Completion,
     EmbeddedResource,
     ErrorData,
     JSONRPCError,
@@ -280,6 +281,16 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
     def hello() -> str:
         """A greeting."""
         return "hello"
+
+    @server.resource("memo://slow/{seconds}")
+    async def slow(seconds: str) -> str:
+        """Text that takes that long."""
+        await anyio.sleep(float(seconds))
+        return f"read after {seconds} s"
+
+    @server.completion()
+    async def complete(ref: Any, argument: Any, context: Any) -> Completion:
+        return Completion(values=[name for name in ("Ada", "Alan", "Grace") if name.startswith(argument.value)])
 
     @server.prompt()
     def greet(name: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_type
 
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ByteStream, ChatMessage
 from haystack.tools import ToolsType
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
@@ -39,6 +39,9 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPServerInfo,
+    MCPSkill,
+    MCPSkillError,
+    MCPSkillFile,
     MCPTimeoutError,
     MCPTool,
     MCPToolNotFoundError,
@@ -50,6 +53,9 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpClient,
     StreamableHttpServerInfo,
     preload,
+    prompt_messages,
+    resource_contents,
+    resource_streams,
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
@@ -127,6 +133,47 @@ def look(info: MCPServerInfo) -> None:
         if status.state == "ready":
             assert_type(status.protocol_version, str | None)
         assert_type(status.capabilities, dict[str, Any] | None)
+
+
+def read(source: MCPConnection | MCPToolset) -> None:
+    assert_type(source.implementation, types.Implementation | None)
+    assert_type(source.capabilities, dict[str, Any] | None)
+    assert_type(source.instructions, str | None)
+    resources = source.list_resources(meta={"example.org/trace": "1"})
+    assert_type(resources, list[types.Resource])
+    result = source.read_resource(resources[0])
+    assert_type(result, types.ReadResourceResult)
+    assert_type(resource_contents(result), list[str | ByteStream])
+    assert_type(resource_streams(source.read_resource("memo://hello")), list[ByteStream])
+    [template] = source.list_resource_templates()
+    assert_type(template, types.ResourceTemplate)
+    [prompt] = source.list_prompts()
+    assert_type(prompt, types.Prompt)
+    assert_type(prompt_messages(source.get_prompt(prompt.name, {"name": "Ada"})), list[ChatMessage])
+    assert_type(source.complete(template, {"name": "path", "value": "a"}).values, list[str])
+    assert_type(source.request("example/list"), dict[str, Any])
+    skills = source.list_skills()
+    assert_type(skills, list[MCPSkill])
+    assert_type(skills[0].files, tuple[MCPSkillFile, ...] | None)
+    try:
+        assert_type(source.load_skill(source.get_skill(skills[0].uri)), str)
+        assert_type(source.read_skill_file(skills[0], skills[0].paths[0]), str | ByteStream)
+    except MCPSkillError as error:
+        assert_type(error.uri, str | None)
+
+
+async def read_async(source: MCPConnection | MCPToolset) -> None:
+    assert_type(await source.list_resources_async(), list[types.Resource])
+    assert_type(await source.list_resource_templates_async(), list[types.ResourceTemplate])
+    assert_type(await source.read_resource_async("memo://hello"), types.ReadResourceResult)
+    [prompt] = await source.list_prompts_async()
+    assert_type(await source.get_prompt_async(prompt.name), types.GetPromptResult)
+    assert_type(await source.complete_async(prompt, {"name": "name", "value": "A"}), types.Completion)
+    assert_type(await source.request_async("example/list", {}, may_repeat=True), dict[str, Any])
+    [skill] = await source.list_skills_async()
+    assert_type(await source.get_skill_async(skill.uri), MCPSkill)
+    assert_type(await source.load_skill_async(skill), str)
+    assert_type(await source.read_skill_file_async(skill, "a.md"), str | ByteStream)
 
 
 def fail(tool: MCPTool) -> str:

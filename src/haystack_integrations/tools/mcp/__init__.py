@@ -28,6 +28,9 @@ __all__ = [
     "MCPInvocationError",
     "MCPOutcomeUnknownError",
     "MCPServerInfo",
+    "MCPSkill",
+    "MCPSkillError",
+    "MCPSkillFile",
     "MCPTimeoutError",
     "MCPTool",
     "MCPToolNotFoundError",
@@ -39,6 +42,9 @@ __all__ = [
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
     "preload",
+    "prompt_messages",
+    "resource_contents",
+    "resource_streams",
     "warm_up_toolsets",
     "warm_up_toolsets_async",
 ]
@@ -51,6 +57,9 @@ if TYPE_CHECKING:
     from .connection.connection import MCPConnection
     from .connection.preload import preload
     from .connection.status import MCPConnectionStatus
+    from .convert.prompts import prompt_messages
+    from .convert.resources import resource_contents, resource_streams
+    from .convert.skills import MCPSkill, MCPSkillFile
     from .errors import (
         MCPCallTimeoutError,
         MCPConnectionError,
@@ -58,6 +67,7 @@ if TYPE_CHECKING:
         MCPError,
         MCPInvocationError,
         MCPOutcomeUnknownError,
+        MCPSkillError,
         MCPTimeoutError,
         MCPToolNotFoundError,
     )
@@ -80,6 +90,9 @@ else:
         "connection.connection": ["MCPConnection"],
         "connection.preload": ["preload"],
         "connection.status": ["MCPConnectionStatus"],
+        "convert.prompts": ["prompt_messages"],
+        "convert.resources": ["resource_contents", "resource_streams"],
+        "convert.skills": ["MCPSkill", "MCPSkillFile"],
         "errors": [
             "MCPCallTimeoutError",
             "MCPConnectionError",
@@ -87,6 +100,7 @@ else:
             "MCPError",
             "MCPInvocationError",
             "MCPOutcomeUnknownError",
+            "MCPSkillError",
             "MCPTimeoutError",
             "MCPToolNotFoundError",
         ],

@@ -11,6 +11,7 @@ The exceptions of this package.
     ├── MCPError
     │   ├── MCPConnectionError             a session could not be opened, or was lost
     │   │   └── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
+    │   ├── MCPSkillError                  a skill has no such file, or another one than the server said
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
         └── MCPInvocationError             a tool call failed
@@ -79,6 +80,28 @@ class MCPConnectionTimeoutError(MCPConnectionError, TimeoutError):
     """
     Raised when a session cannot be opened within `connection_timeout` seconds.
     """
+
+
+class MCPSkillError(MCPError):
+    """
+    Raised when a skill cannot be used: it has no such file, or the server sent another one than it said before.
+    """
+
+    def __init__(self, message: str, uri: str | None = None) -> None:
+        """
+        Initialize the MCPSkillError.
+
+        :param message: Descriptive error message.
+        :param uri: URI of the skill.
+        """
+        super().__init__(message)
+        self.uri = uri
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        return type(self), (self.message, self.uri)
 
 
 class MCPToolNotFoundError(MCPError):

@@ -9,7 +9,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from haystack import logging
 from haystack.tools.tool import Tool
@@ -17,6 +17,7 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
 from haystack_integrations.tools.mcp.errors import (
@@ -34,10 +35,14 @@ from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFo
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.client.base import ServerDetails
+
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def _not_connected(**_arguments: Any) -> str:
@@ -45,7 +50,7 @@ def _not_connected(**_arguments: Any) -> str:
     raise MCPConnectionError(msg)
 
 
-class MCPToolset(ToolBase, Toolset):
+class MCPToolset(Reading, ToolBase, Toolset):
     """
     A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.
 
@@ -185,6 +190,15 @@ class MCPToolset(ToolBase, Toolset):
         super().__init__(tools=[self._placeholder])
         if eager_connect:
             self._enter_or_leave()
+
+    def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        return self._connection._read(operation, read, may_repeat=may_repeat)
+
+    async def _read_async(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        return await self._connection._read_async(operation, read, may_repeat=may_repeat)
+
+    def _details(self) -> ServerDetails | None:
+        return self._connection._details()
 
     def _lock(self) -> threading.Lock:
         # Held only to read and change this object, never while waiting for a server.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 from haystack import logging
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
+    failed_to,
     not_connected,
     outcome_unknown,
     raise_tool_error,
@@ -24,6 +25,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
+from haystack_integrations.tools.mcp.convert.skills import MCPSkill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -40,12 +42,16 @@ class ServerDetails:
     :param name: Name of the server, if it gave one.
     :param version: Version of the server, if it gave one.
     :param capabilities: Its capabilities, as in the protocol.
+    :param implementation: All that it said of its name and version.
+    :param instructions: What it says of its use, for a model.
     """
 
     protocol_version: str | None = None
     name: str | None = None
     version: str | None = None
     capabilities: dict[str, Any] | None = None
+    implementation: types.Implementation | None = None
+    instructions: str | None = None
 
 
 class MCPClient(ABC):
@@ -167,6 +173,128 @@ class MCPClient(ABC):
         :returns: The tools, or None if this kind of client cannot ask.
         """
         return None
+
+    def _cannot_read(self, operation: str) -> NoReturn:
+        msg = f"{failed_to(operation, 'the server')}: its custom client, {type(self).__name__}, has no `{operation}`"
+        raise MCPConnectionError(msg, operation=operation)
+
+    async def list_resources(self, meta: dict[str, Any] | None = None) -> list[types.Resource]:  # noqa: ARG002
+        """
+        List the resources of the connected server. This and what follows fails if a custom client does not have it.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The resources.
+        :raises MCPConnectionError: If that fails.
+        """
+        self._cannot_read("list_resources")
+
+    async def list_resource_templates(
+        self,
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> list[types.ResourceTemplate]:
+        """
+        List the resource templates.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The templates.
+        """
+        self._cannot_read("list_resource_templates")
+
+    async def read_resource(
+        self,
+        uri: str,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> types.ReadResourceResult:
+        """
+        Read a resource.
+
+        :param uri: Its URI.
+        :param meta: The `_meta` of the request.
+        :returns: Its contents.
+        """
+        self._cannot_read("read_resource")
+
+    async def list_prompts(self, meta: dict[str, Any] | None = None) -> list[types.Prompt]:  # noqa: ARG002
+        """
+        List the prompts.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The prompts.
+        """
+        self._cannot_read("list_prompts")
+
+    async def get_prompt(
+        self,
+        name: str,  # noqa: ARG002
+        arguments: dict[str, str] | None = None,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> types.GetPromptResult:
+        """
+        Get a prompt.
+
+        :param name: Its name.
+        :param arguments: Its arguments.
+        :param meta: The `_meta` of the request.
+        :returns: Its messages.
+        """
+        self._cannot_read("get_prompt")
+
+    async def list_skills(self, meta: dict[str, Any] | None = None) -> list[MCPSkill]:  # noqa: ARG002
+        """
+        List the skills.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The skills.
+        """
+        self._cannot_read("list_skills")
+
+    async def get_skill(
+        self,
+        uri: str,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> MCPSkill:
+        """
+        Get what the server says of a skill.
+
+        :param uri: URI of its `SKILL.md`.
+        :param meta: The `_meta` of the request.
+        :returns: The skill.
+        """
+        self._cannot_read("get_skill")
+
+    async def complete(
+        self,
+        ref: types.PromptReference | types.ResourceTemplateReference,  # noqa: ARG002
+        argument: dict[str, str],  # noqa: ARG002
+        context: dict[str, str] | None = None,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> types.Completion:
+        """
+        Ask for completions of an argument.
+
+        :param ref: The prompt or resource template.
+        :param argument: The `name` of the argument and its `value` so far.
+        :param context: The other arguments so far.
+        :param meta: The `_meta` of the request.
+        :returns: The completions.
+        """
+        self._cannot_read("complete")
+
+    async def request(
+        self,
+        method: str,  # noqa: ARG002
+        params: dict[str, Any] | None = None,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """
+        Send a request of any method.
+
+        :param method: The method.
+        :param params: Its parameters.
+        :param meta: The `_meta` of the request.
+        :returns: The result as it came.
+        """
+        self._cannot_read("request")
 
     def why_unusable(self, tool_name: str) -> str | None:  # noqa: ARG002 - for subclasses
         """

@@ -7,9 +7,10 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from abc import abstractmethod
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import httpx2
 import mcp
@@ -25,6 +26,7 @@ from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     describe_unsendable,
+    failed_to,
     find_protocol_error,
     not_connected,
     outcome_unknown,
@@ -35,6 +37,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.messages import is_unusable_answer, too_large
+from haystack_integrations.tools.mcp.client.reading import ReadingClient
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
     ReadInterruptedError,
@@ -64,12 +67,10 @@ from haystack_integrations.tools.mcp.redaction import Redactor
 if TYPE_CHECKING:
     from mcp.client import Transport
 
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
-_MAX_PAGES = 1_000
+T = TypeVar("T")
 
 _REFUSED = "the server refused the handshake ({}), and then"
 
@@ -90,7 +91,7 @@ def client_info() -> types.Implementation:
     return types.Implementation(name="mcp-haystack", version=version)
 
 
-class SDKClient(MCPClient):
+class SDKClient(ReadingClient):
     """
     A client on top of the MCP SDK.
 
@@ -121,14 +122,6 @@ class SDKClient(MCPClient):
         super().__init_subclass__(**kwargs)
         if cls.call_tool is not MCPClient.call_tool:
             cls.request_tool = MCPClient.request_tool  # type: ignore[method-assign]
-
-    @abstractmethod
-    def _describe(self) -> str:
-        """Name the server in messages."""
-
-    @abstractmethod
-    def _server_info(self) -> MCPServerInfo | None:
-        """Give the server info for errors."""
 
     @abstractmethod
     async def _open_transport(self) -> mcp.Client:
@@ -305,28 +298,14 @@ class SDKClient(MCPClient):
     async def _list_all(self) -> list[types.Tool]:
         if self._sdk is None:
             raise not_connected()
-        tools: list[types.Tool] = []
-        cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(_MAX_PAGES):
-            try:
-                page = await self._sdk.list_tools(cursor=cursor, cache_mode="refresh")
-            except ProtocolError as error:
-                if error.code == types.METHOD_NOT_FOUND and not tools:
-                    return []  # a server of resources or prompts only
-                raise
-            tools.extend(page.tools)
-            for tool in page.tools:
-                self._validation.note(tool.name, tool.output_schema)
-            cursor = page.next_cursor
-            if not cursor:
-                return tools
-            if cursor in seen:
-                msg = f"{self._describe()} repeats a page of its tools, so that the listing would never end"
-                raise MCPConnectionError(msg, server_info=self._server_info(), operation="list_tools")
-            seen.add(cursor)
-        msg = f"{self._describe()} has more than {_MAX_PAGES} pages of tools"
-        raise MCPConnectionError(msg, server_info=self._server_info(), operation="list_tools")
+        sdk = self._sdk
+        pages = await self._pages(
+            "list_tools", "tools", lambda cursor: sdk.list_tools(cursor=cursor, cache_mode="refresh")
+        )
+        tools = [tool for page in pages for tool in page.tools]
+        for tool in tools:
+            self._validation.note(tool.name, tool.output_schema)
+        return tools
 
     def _mend_page(self, page: dict[str, Any]) -> dict[str, Any]:
         version = self._sdk.protocol_version if self._sdk is not None else None
@@ -370,32 +349,60 @@ class SDKClient(MCPClient):
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
+        return await self._read("list_tools", lambda _: self._list_all())
+
+    async def _read(self, operation: str, read: Callable[[mcp.Client], Awaitable[T]]) -> T:
+        sdk = self._sdk
+        if sdk is None:
+            raise not_connected()
+        if not self.life.is_open or self._has_died():
+            raise await self._not_read(operation)
         outcome = RequestOutcome(redactor=self.redactor)
         token = current_outcome.set(outcome)
         try:
-            return await self._list_tools(outcome)
+            return await read(sdk)
+        except asyncio.CancelledError:
+            outcome.give_up()
+            raise
+        except (ProtocolError, ValidationError, PydanticSerializationError, UnicodeError, RuntimeError) as error:
+            failure = await self._read_error(error, outcome, operation)
+            if not isinstance(error, (PydanticSerializationError, UnicodeError)):  # it quotes a parameter
+                failure.__cause__ = error
+            failure = self.redactor.error(failure)
         except Exception as error:
             self.redactor.error(error)
             raise
         finally:
             current_outcome.reset(token)
-
-    async def _list_tools(self, outcome: RequestOutcome) -> list[types.Tool]:
         try:
-            return await self._list_all()
-        except (ProtocolError, ValidationError) as error:
-            what = f"Failed to list the tools of {self._describe()}"
-            fault = outcome.broken_by(error.code) if isinstance(error, ProtocolError) else None
-            if fault is not None or self.life.over.is_set():
-                reason = await self.find_reason() if self.life.over.is_set() else fault
-                msg = f"{what}: {reason}"
-                raise ReadInterruptedError(msg, self._server_info(), "list_tools") from error
-            code = data = None
-            if isinstance(error, ProtocolError) and not is_unusable_answer(error):
-                code, data = error.code, error.data
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure  # its traceback holds this frame
+
+    async def _not_read(self, operation: str) -> ReadInterruptedError:
+        reason = await self._session_ended()
+        error = ReadInterruptedError(f"{failed_to(operation, self._describe())}: {reason}", operation=operation)
+        error.was_sent = False
+        return error
+
+    async def _read_error(self, error: Exception, outcome: RequestOutcome, operation: str) -> Exception:
+        what = failed_to(operation, self._describe())
+        protocol = error if isinstance(error, ProtocolError) else None
+        if protocol is not None or isinstance(error, ValidationError):
+            fault = outcome.broken_by(protocol.code) if protocol is not None else None
+            over = self.life.over.is_set()
+            if fault is not None or over or (protocol is not None and says_transport_ended(protocol)):
+                reason = await self.find_reason() if over or fault is None else fault
+                return ReadInterruptedError(f"{what}: {reason}", self._server_info(), operation)
+        code = data = None
+        if protocol is not None and not is_unusable_answer(protocol):
+            code, data = protocol.code, protocol.data
+        if isinstance(error, (PydanticSerializationError, UnicodeError)):
+            text = "a parameter cannot be sent as JSON"
+        else:
             status = f"the server answered with HTTP {outcome.status}: " if outcome.status else ""
-            msg = f"{what}: {status}{describe_error(error)}"
-            raise MCPConnectionError(msg, self._server_info(), "list_tools", code=code, data=data) from error
+            text = f"{status}{describe_error(error)}"
+        return MCPConnectionError(f"{what}: {text}", self._server_info(), operation, code=code, data=data)
 
     async def request_tool(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         """
@@ -505,6 +512,8 @@ class SDKClient(MCPClient):
             name=info.name if info else None,
             version=info.version if info else None,
             capabilities=self._sdk.server_capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
+            implementation=info,
+            instructions=self._sdk.instructions,
         )
 
     def _client(self, transport: Transport) -> mcp.Client:

@@ -125,10 +125,10 @@ class _Outgoing(_Tap):
             self._handshake.sending(message.message)
         if isinstance(message.message, types.JSONRPCRequest):
             self._on_request()
-        if call is not None:
             # A model's answer may contain half of a surrogate pair. A message that a transport of the SDK cannot write
             # ends the session, so it is refused here.
             to_json(message.message.params)
+        if call is not None:
             call.sent += 1
         try:
             await self._stream.send(message)

@@ -16,6 +16,7 @@ from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.preload import preloaded
+from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import (
@@ -32,6 +33,7 @@ from haystack_integrations.tools.mcp.handlers import MCPHandlers
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.client.base import ServerDetails
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -49,7 +51,7 @@ _LONGEST_TIMEOUT = 10_000_000.0
 _BLOCKED_LOOP_GRACE = 10.0
 
 
-class MCPConnection(ContextManaged):
+class MCPConnection(Reading, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -93,7 +95,7 @@ class MCPConnection(ContextManaged):
 
         :param server_info: How to reach the server.
         :param connection_timeout: How long opening a session may take, and listing the tools, in seconds.
-        :param invocation_timeout: How long a tool call may take, in seconds.
+        :param invocation_timeout: How long a tool call may take, or what is read beside the tools, in seconds.
         :param share: Whether to share the session with every other user of an equal server info. False gives a session
             of its own, e.g. for a server that keeps state for its client.
         :param handlers: What to do for a server that asks for something. Users with different handlers do not share a
@@ -236,6 +238,31 @@ class MCPConnection(ContextManaged):
         # A listing that loses its session is begun again.
         return 2 * self.connection_timeout * (1 + int(getattr(self.server_info, "max_retries", 3)))
 
+    def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        return self._run(self._reader(operation, read, may_repeat), self._reading_timeout())
+
+    async def _read_async(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        return await self._run_async(self._reader(operation, read, may_repeat), self._reading_timeout())
+
+    def _reader(
+        self, operation: str, read: Read[T], may_repeat: bool
+    ) -> Callable[[Supervisor], Coroutine[Any, Any, T]]:
+        return lambda supervisor: supervisor.read(
+            operation,
+            read,
+            connection_timeout=self.connection_timeout,
+            timeout=self.invocation_timeout,
+            may_repeat=may_repeat,
+        )
+
+    def _reading_timeout(self) -> float:
+        attempts = 1 + int(getattr(self.server_info, "max_retries", 3))
+        return (2 * self.connection_timeout + self.invocation_timeout) * attempts
+
+    def _details(self) -> ServerDetails | None:
+        session = self._supervisor.session if self._supervisor is not None else None
+        return session.details if session is not None else None
+
     def _why_unusable(self, tool_name: str) -> str | None:
         """
         Say why the server's listing was read without a tool, if it was.
@@ -316,8 +343,7 @@ class MCPConnection(ContextManaged):
         supervisor = self._supervisor
         if supervisor is None:
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
-        session = supervisor.session
-        details = session.details if session is not None else None
+        session, details = supervisor.session, self._details()
         return MCPConnectionStatus(
             state=supervisor.state,
             protocol_version=details.protocol_version if details else None,

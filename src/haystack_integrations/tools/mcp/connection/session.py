@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
-from haystack_integrations.tools.mcp.client.error_texts import describe_error, outcome_unknown
+from haystack_integrations.tools.mcp.client.error_texts import describe_error, failed_to, outcome_unknown
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
 
@@ -273,20 +275,50 @@ class Session:
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
+        with self._under_way(lambda reason: outcome_unknown(reason, tool_name, tool_args)):
+            return await self._client.request_tool(tool_name, tool_args)
+
+    @_redacted
+    async def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> T:
+        """
+        Read something of the server. To be awaited in a task of the session's loop.
+
+        :param operation: What that is, for errors.
+        :param read: Does it.
+        :returns: Its result.
+        :raises ReadInterruptedError: If the connection broke meanwhile.
+        :raises MCPConnectionError: If it fails otherwise.
+        """
+
+        def interrupted(reason: str) -> Exception:
+            msg = f"{failed_to(operation, self._owner.description)}: {reason}"
+            return ReadInterruptedError(msg, operation=operation)
+
+        with self._under_way(interrupted):
+            return await read(self._client)
+
+    @contextmanager
+    def _under_way(self, unanswered: Callable[[str], Exception]) -> Iterator[None]:
+        """
+        Count a request as under way, and end it if the session ends and nobody else does.
+
+        :param unanswered: Makes the error of a request that is not answered any more, from the reason.
+        :returns: A context manager.
+        """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._calls.add(task)
         try:
-            return await self._client.request_tool(tool_name, tool_args)
+            yield
         except asyncio.CancelledError:
             if task not in self._abandoned or task.cancelling() > 1:
                 raise
-            raise outcome_unknown(self._life.reason or "the session ended", tool_name, tool_args) from None
+            raise unanswered(self._life.reason or "the session ended") from None
         except Exception:
             raise
         except BaseException as error:
             if _is_being_closed(error, task):
                 raise
-            raise outcome_unknown(_raised_by_server(error), tool_name, tool_args) from error
+            raise unanswered(_raised_by_server(error)) from error
         finally:
             self._calls.discard(task)
             if task in self._abandoned:

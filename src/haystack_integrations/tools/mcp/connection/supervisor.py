@@ -21,13 +21,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
+    failed_to,
     invocation_error,
     raise_tool_error,
     with_full_stop,
@@ -52,6 +53,7 @@ from haystack_integrations.tools.mcp.errors import (
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
@@ -299,21 +301,67 @@ class Supervisor:
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        paused = 0.0
-        for attempt in range(self.max_retries + 1):
-            session = await self.ready_session(timeout)
+
+        async def listed(session: Session) -> list[types.Tool]:
             if self._listing is None or not self._listing.joinable:
                 self._listing = _SharedTask(session.list_tools(), forget=self._forget)
+            return list(await self._listing.result(timeout))
+
+        return await self._repeat("list_tools", listed, timeout, timeout)
+
+    async def read(
+        self,
+        operation: str,
+        read: Callable[[MCPClient], Awaitable[T]],
+        *,
+        connection_timeout: float,
+        timeout: float,
+        may_repeat: bool = True,
+    ) -> T:
+        """
+        Read something of the server; read it again if the connection breaks meanwhile.
+
+        :param operation: What that is, for errors.
+        :param read: Does it.
+        :param connection_timeout: How long opening a session may take, in seconds.
+        :param timeout: How long the reading may take, in seconds.
+        :param may_repeat: Whether it does no harm if the server does twice what it is asked for.
+        :returns: The result.
+        :raises MCPConnectionError: If there is none.
+        """
+
+        async def once(session: Session) -> T:
+            async with asyncio.timeout(timeout):
+                return await session.read(operation, read)
+
+        return await self._repeat(operation, once, connection_timeout, timeout, may_repeat=may_repeat)
+
+    async def _repeat(
+        self,
+        operation: str,
+        read: Callable[[Session], Awaitable[T]],
+        connection_timeout: float,
+        timeout: float,
+        *,
+        may_repeat: bool = True,
+    ) -> T:
+        paused = 0.0
+        for attempt in range(self.max_retries + 1):
+            session = await self.ready_session(connection_timeout)
             try:
-                return list(await self._listing.result(timeout))
+                return await read(session)
             except TimeoutError:
-                self.last_error = f"Failed to list the tools of {self.description}: timed out after {timeout:g} seconds"
-                raise MCPConnectionTimeoutError(self.last_error, self.server_info, "list_tools") from None
+                self.last_error = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
+                raise MCPConnectionTimeoutError(self.last_error, self.server_info, operation) from None
             except ReadInterruptedError as error:
                 self.last_error = str(error)
+                error.server_info = self.server_info
+                if error.was_sent and not may_repeat:
+                    self.last_error = f"{with_full_stop(str(error))} The server may have done what it was asked for."
+                    raise MCPConnectionError(self.last_error, self.server_info, operation) from error
                 pause = self._delay(attempt)
                 paused += pause
-                if attempt == self.max_retries or paused > timeout:
+                if attempt == self.max_retries or paused > connection_timeout:
                     raise
                 await asyncio.sleep(pause)
             except MCPConnectionError as error:
