@@ -43,6 +43,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
 )
 from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
+    answer_missing,
     is_http_placeholder,
     mend_listings,
     replace_validation,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from mcp.client import Transport
 
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -112,6 +114,7 @@ class SDKClient(MCPClient):
         self._failure: str | None = None
         self._validation = ResultValidation(self._describe)
         self._unusable_tools: dict[str | int, str] = {}
+        self._callbacks: Callbacks | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -191,6 +194,8 @@ class SDKClient(MCPClient):
     async def _connect(self, outcome: RequestOutcome) -> list[types.Tool]:
         error: Exception
         try:
+            self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
+            await self._callbacks.load()
             sdk = await self._open_transport()
             stack: AsyncExitStack[bool | None] = AsyncExitStack()
             self.exit_stack: AsyncExitStack[bool | None] | None = stack
@@ -198,6 +203,7 @@ class SDKClient(MCPClient):
             self._handshake = None
             replace_validation(self._sdk.session, self._validation.validate)
             mend_listings(self._sdk.session, self._mend_page)
+            await self._use_handlers(self._sdk, self._callbacks)
             tools = await self._list_all()
             if not self.life.has_owner:
                 self.life.opened()
@@ -223,6 +229,21 @@ class SDKClient(MCPClient):
             connect_error.__context__, connect_error.__suppress_context__ = cause, True
             raise connect_error
         raise connect_error from cause
+
+    async def _use_handlers(self, sdk: mcp.Client, callbacks: Callbacks) -> None:
+        answer_missing(sdk.session, callbacks.substitutes())
+        name = sdk.server_info.name if sdk.server_info else None
+        level = callbacks.opened(sdk.protocol_version, sdk.server_capabilities, name)
+        if level is None:
+            return
+        try:
+            await sdk.session.send_request(
+                types.SetLevelRequest(params=types.SetLevelRequestParams(level=level)), types.EmptyResult
+            )
+        except ProtocolError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise
+            callbacks.refused_level(error)
 
     async def _connect_error(self, error: BaseException, outcome: RequestOutcome) -> MCPConnectionError:
         what = outcome.fault or (f"it answered with HTTP {outcome.status}" if outcome.status else None)
@@ -416,7 +437,7 @@ class SDKClient(MCPClient):
         outcome = RequestOutcome(redactor=self.redactor)
         token = current_outcome.set(outcome)
         try:
-            result = await sdk.call_tool(tool_name, tool_args)
+            result = await self._call_sdk(sdk, tool_name, tool_args)
             return redacted_result(result, self.redactor) if result.is_error else result
         except asyncio.CancelledError:
             outcome.give_up()
@@ -433,6 +454,20 @@ class SDKClient(MCPClient):
             raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
         finally:
             del failure  # its traceback holds this frame
+
+    async def _call_sdk(self, sdk: mcp.Client, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+        wanted = self._callbacks.wanted() if self._callbacks is not None else {}
+        try:
+            result = await sdk.call_tool(tool_name, tool_args)
+        except ProtocolError as error:
+            # The tool has not done its work: it waits for what the user does at a URL.
+            if self._callbacks is None or not await self._callbacks.elicit_urls(error.code, error.data):
+                raise
+            result = await sdk.call_tool(tool_name, tool_args)
+        advice = self._callbacks.advice(wanted) if self._callbacks is not None and result.is_error else None
+        if advice is None:
+            return result
+        return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
 
     async def _session_ended(self) -> CallDidNotRunError:
         if self.life.is_open:
@@ -488,6 +523,8 @@ class SDKClient(MCPClient):
             text = describe_error(error)
             if says_no_answer(error):
                 return outcome_unknown(text, tool_name, tool_args)
+        advice = self._callbacks.advice_on(error.code, error.data) if self._callbacks is not None else None
+        text = f"{with_full_stop(text)} {advice}" if advice else text
         return _invocation_error(text, tool_name, tool_args, code=error.code, data=error.data)
 
     def details(self) -> ServerDetails:
@@ -523,7 +560,8 @@ class SDKClient(MCPClient):
         return client
 
     def _client_options(self) -> dict[str, Any]:
-        return {"client_info": client_info(), **self.handlers.callbacks()}
+        callbacks = self._callbacks or self.handlers.callbacks(self._describe(), self.redactor)
+        return {"client_info": client_info(), **callbacks.options()}
 
     def _name_span(self) -> None:
         # The SDK makes a span for each request, in which the transport writes it.
