@@ -15,6 +15,7 @@ Importing the package is cheap: what needs the MCP SDK is imported at its first 
 from typing import TYPE_CHECKING
 
 __all__ = [
+    "AskUser",
     "AsyncExecutor",
     "InProcessClient",
     "InProcessServerInfo",
@@ -25,8 +26,10 @@ __all__ = [
     "MCPConnectionStatus",
     "MCPConnectionTimeoutError",
     "MCPError",
+    "MCPHandlers",
     "MCPInvocationError",
     "MCPOutcomeUnknownError",
+    "MCPSampling",
     "MCPServerInfo",
     "MCPSkill",
     "MCPSkillError",
@@ -41,6 +44,8 @@ __all__ = [
     "StdioServerInfo",
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
+    "accept_defaults",
+    "decline",
     "preload",
     "prompt_messages",
     "resource_contents",
@@ -72,6 +77,8 @@ if TYPE_CHECKING:
         MCPToolNotFoundError,
     )
     from .executor import AsyncExecutor
+    from .handlers import MCPHandlers, MCPSampling
+    from .handlers.elicitation import AskUser, accept_defaults, decline
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
     from .transports.http.client import SSEClient, StreamableHttpClient
@@ -105,6 +112,8 @@ else:
             "MCPToolNotFoundError",
         ],
         "executor": ["AsyncExecutor"],
+        "handlers": ["MCPHandlers", "MCPSampling"],
+        "handlers.elicitation": ["AskUser", "accept_defaults", "decline"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],

@@ -68,14 +68,15 @@ class ToolOptions:
         values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
         return {name: value for name, (value, default) in values.items() if value != default}
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self, method: str = "to_dict") -> dict[str, Any]:
         """
         Return the options that differ from their defaults, as they are serialized.
 
+        :param method: Which method serializes those that have it.
         :returns: The values by name.
         """
         return {
-            name: to_dict() if (to_dict := getattr(value, "to_dict", None)) else value
+            name: to_dict() if (to_dict := getattr(value, method, None)) else value
             for name, value in self.changed().items()
         }
 
@@ -261,11 +262,11 @@ class ToolBase(ContextManaged):
         return self._as_dict(self.server_info.to_dict())
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        return self._as_dict(self.server_info._to_trace_dict())
+        return self._as_dict(self.server_info._to_trace_dict(), "_to_trace_dict")
 
-    def _as_dict(self, server_info: dict[str, Any]) -> dict[str, Any]:
+    def _as_dict(self, server_info: dict[str, Any], method: str = "to_dict") -> dict[str, Any]:
         data = {**self._init_parameters(), "server_info": server_info}
-        data |= self.options.stored()
+        data |= self.options.stored(method)
         for parameter in HANDLER_PARAMETERS:
             if config := data[parameter]:
                 data[parameter] = self._convert_handlers(serialize_handlers, parameter, config)

@@ -46,6 +46,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
 )
 from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
+    answer_missing,
     is_http_placeholder,
     mend_listings,
     replace_validation,
@@ -67,6 +68,7 @@ from haystack_integrations.tools.mcp.redaction import Redactor
 if TYPE_CHECKING:
     from mcp.client import Transport
 
+    from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -99,6 +101,8 @@ class SDKClient(ReadingClient):
     may be called from any task of the event loop.
     """
 
+    uses_handlers = True
+
     # Whether the handshake of the revisions before 2026-07-28 comes first, and the question for the server's revisions
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: ClassVar[bool] = False
@@ -114,6 +118,7 @@ class SDKClient(ReadingClient):
         self._failure: str | None = None
         self._validation = ResultValidation(self._describe)
         self._unusable_tools: dict[str | int, str] = {}
+        self._callbacks: Callbacks | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -185,6 +190,8 @@ class SDKClient(ReadingClient):
     async def _connect(self, outcome: RequestOutcome) -> list[types.Tool]:
         error: Exception
         try:
+            self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
+            await self._callbacks.load()
             sdk = await self._open_transport()
             stack: AsyncExitStack[bool | None] = AsyncExitStack()
             self.exit_stack: AsyncExitStack[bool | None] | None = stack
@@ -192,6 +199,7 @@ class SDKClient(ReadingClient):
             self._handshake = None
             replace_validation(self._sdk.session, self._validation.validate)
             mend_listings(self._sdk.session, self._mend_page)
+            await self._use_handlers(self._sdk, self._callbacks)
             tools = await self._list_all()
             if not self.life.has_owner:
                 self.life.opened()
@@ -217,6 +225,21 @@ class SDKClient(ReadingClient):
             connect_error.__context__, connect_error.__suppress_context__ = cause, True
             raise connect_error
         raise connect_error from cause
+
+    async def _use_handlers(self, sdk: mcp.Client, callbacks: Callbacks) -> None:
+        answer_missing(sdk.session, callbacks.substitutes())
+        name = sdk.server_info.name if sdk.server_info else None
+        level = callbacks.opened(sdk.protocol_version, sdk.server_capabilities, name)
+        if level is None:
+            return
+        try:
+            await sdk.session.send_request(
+                types.SetLevelRequest(params=types.SetLevelRequestParams(level=level)), types.EmptyResult
+            )
+        except ProtocolError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise
+            callbacks.refused_level(error)
 
     async def _connect_error(self, error: BaseException, outcome: RequestOutcome) -> MCPConnectionError:
         what = outcome.fault or (f"it answered with HTTP {outcome.status}" if outcome.status else None)
@@ -424,7 +447,7 @@ class SDKClient(ReadingClient):
         outcome = RequestOutcome(redactor=self.redactor)
         token = current_outcome.set(outcome)
         try:
-            result = await sdk.call_tool(tool_name, tool_args)
+            result = await self._call_sdk(sdk, tool_name, tool_args)
             return redacted_result(result, self.redactor) if result.is_error else result
         except asyncio.CancelledError:
             outcome.give_up()
@@ -441,6 +464,27 @@ class SDKClient(ReadingClient):
             raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
         finally:
             del failure  # its traceback holds this frame
+
+    async def _call_sdk(self, sdk: mcp.Client, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+        wanted = self._callbacks.wanted() if self._callbacks is not None else {}
+        callbacks = self._callbacks
+        try:
+            try:
+                result = await sdk.call_tool(tool_name, tool_args)
+            except ProtocolError as error:
+                # The tool has not done its work: it waits for what the user does at a URL.
+                if callbacks is None or not await callbacks.elicit_urls(error.code, error.data):
+                    raise
+                result = await sdk.call_tool(tool_name, tool_args)
+        except ProtocolError as error:
+            advice = callbacks.advice(wanted, error.code, error.data) if callbacks is not None else None
+            if advice is None:
+                raise
+            raise ProtocolError(error.code, f"{with_full_stop(error.message)} {advice}", error.data) from error
+        advice = callbacks.advice(wanted) if callbacks is not None and result.is_error else None
+        if advice is None:
+            return result
+        return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
 
     async def _session_ended(self) -> CallDidNotRunError:
         if self.life.is_open:
@@ -533,7 +577,8 @@ class SDKClient(ReadingClient):
         return client
 
     def _client_options(self) -> dict[str, Any]:
-        return {"client_info": client_info(), **self.handlers.callbacks()}
+        callbacks = self._callbacks or self.handlers.callbacks(self._describe(), self.redactor)
+        return {"client_info": client_info(), **callbacks.options()}
 
     def _name_span(self) -> None:
         # The SDK makes a span for each request, in which the transport writes it.

@@ -102,6 +102,24 @@ def quotes_answer(error: ProtocolError) -> bool:
     return error.code == types.PARSE_ERROR and error.message.startswith(_PARSE_FAILURE)
 
 
+def answer_missing(session: mcp.ClientSession, answers: dict[str, Callable[..., Awaitable[types.ErrorData]]]) -> None:
+    """
+    Answer a server that wants a handler that is not there.
+
+    The SDK offers a server each handler that it is given when it is built, and refuses for the others without telling.
+
+    :param session: An open session of the SDK.
+    :param answers: The answers, by the field of MCPHandlers.
+    """
+    attributes = {
+        "sampling": "_sampling_callback",
+        "elicitation": "_elicitation_callback",
+        "roots": "_list_roots_callback",
+    }
+    for field, answer in answers.items():
+        setattr(session, attributes[field], answer)
+
+
 def replace_validation(
     session: mcp.ClientSession, validate: Callable[[str, types.CallToolResult], Awaitable[None]]
 ) -> None:
