@@ -17,9 +17,10 @@ from mcp.client.streamable_http import streamable_http_client
 from haystack_integrations.tools.mcp.client.error_texts import leaves
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers
+from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers, resolve_url
 from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
 from haystack_integrations.tools.mcp.transports.http.watched_http import (
     CONNECT_ERRORS,
@@ -57,7 +58,8 @@ class _HttpClient(SDKClient):
         """
         super().__init__(max_retries, base_delay, max_delay)
         self._info = server_info
-        self.url: str = str(server_info.url)
+        # With the values of its variables once `connect` is called.
+        self.url: str = shown(server_info.url)
         self.timeout: int = server_info.timeout
         self._headers: dict[str, str] = {}
 
@@ -68,12 +70,13 @@ class _HttpClient(SDKClient):
         return self._info.describe()
 
     def _prepare(self) -> None:
-        check_host(self.url)
         try:
+            self.url = resolve_url(self._info)
             self._headers = resolve_headers(self._info)
         except ValueError as error:  # a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
+        check_host(self.url)
         for name, value in self._headers.items():
             # Checked here, because the errors of the HTTP libraries quote the value.
             if not value.isascii() or not value.isprintable() or value != value.strip():
