@@ -160,8 +160,8 @@ def from_template(text: str) -> str | Secret:
     Make a value of a text that may have variables.
 
     :param text: The text.
-    :returns: The text itself, if it has none; Haystack's own Secret, if it is one variable without a default and nothing
-        else; or a template.
+    :returns: The text itself, if it has none; Haystack's own Secret, if it is one variable without a default and
+        nothing else; or a template.
     :raises ValueError: If something between `${` and `}` is no variable.
     """
     match = _PLACEHOLDER.fullmatch(text)

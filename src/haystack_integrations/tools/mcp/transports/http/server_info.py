@@ -235,6 +235,8 @@ class StreamableHttpServerInfo(HttpServerInfo):
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
         decompressed. Default: 64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError; the session
         goes on.
+    :param sse_fallback: Whether to try SSE if the server refuses Streamable HTTP with status 400, 404 or 405, as
+        servers of the revision 2024-11-05 do. Default: False. A server info made from a URL alone has it.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -249,6 +251,9 @@ class StreamableHttpServerInfo(HttpServerInfo):
     base_delay: float = 1.0
     max_delay: float = 30.0
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    sse_fallback: bool = False
+
+    _optional_fields: ClassVar[Mapping[str, Any]] = {**HttpServerInfo._optional_fields, "sse_fallback": False}
 
 
 def resolve_url(info: HttpServerInfo) -> str:
