@@ -100,7 +100,7 @@ def load_mcp_toolsets(
             if options["required"]:
                 msg += "; set them, write `${NAME:-default}`, or disable the server"
                 raise ValueError(msg)
-            logger.warning("{message}", message=msg)
+            logger.warning("{reason}", reason=msg)
         if settings.only_tools is not None:
             options["tool_names"] = [tool for tool in settings.only_tools if tool not in settings.not_tools]
         elif settings.not_tools:
