@@ -112,8 +112,8 @@ class SecretTemplate(Secret):
         return {"template": self._template}
 
     @staticmethod
-    def _from_dict(data: dict[str, Any]) -> SecretTemplate:
-        return SecretTemplate(data["template"])
+    def _from_dict(_: dict[str, Any]) -> SecretTemplate:
+        return SecretTemplate(_["template"])
 
     def __str__(self) -> str:
         """

@@ -149,6 +149,7 @@ def _servers(content: Any, where: str) -> tuple[dict[str, Any], Any]:
         )
         raise ValueError(msg)
     for section in _SECTIONS:
+        holder: Any = content
         found: Any = content
         for key in section:
             holder, found = found, found.get(key) if isinstance(found, Mapping) else None
