@@ -88,6 +88,16 @@ OUTPUT: dict[str, list[str]] = {
         "   result: chair (120.00)",
         "   result: Sitting: a history of the chair",
     ],
+    "config_file.py": [
+        "shop: ready",
+        "tools: ['shop_search', 'shop_list_orders']",
+        "library: ready",
+        "tools: ['library_search']",
+        "archive: Failed to connect to stdio server `no-such-command`",
+        "tools: []",
+        "   result: chair (120.00)",
+        "   result: Sitting: a history of the chair",
+    ],
     "scripted_chat.py": ["Used by the other examples"],
 }
 
