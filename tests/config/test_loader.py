@@ -187,6 +187,27 @@ def test_keys_that_only_other_clients_have_a_use_for_are_passed_over_with_a_warn
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        {"mcp": {"servers": {"one": {"command": "${PROGRAM}"}}}, "editor.fontSize": 12},  # settings of VS Code
+        {"one": {"command": "${PROGRAM}"}},  # a plugin of Claude Code
+        {"mcpServers": {"one": {"command": "${PROGRAM}"}, "two": {"url": "https://h/", "enabled": False}}},
+    ],
+)
+def test_servers_are_found_wherever_clients_keep_them(content: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROGRAM", "x")
+    [toolset] = load_mcp_toolsets(content)
+    assert toolset.server_info == StdioServerInfo(Secret.from_env_var("PROGRAM"))
+
+
+@pytest.mark.parametrize("config", ['{"mcpServers": {"a": {"env": {"KEY": "s3ntinel"}}}}', None, 5, [{}]])
+def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None:
+    with pytest.raises(ValueError, match="the path of a file, or its content as a dictionary") as error:
+        load_mcp_toolsets(config)
+    assert "s3ntinel" not in str(error.value)
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ({"mcpServer": {}}, "neither `mcpServers` nor `servers`, but mcpServer. Did you mean `mcpServers`?"),
@@ -201,6 +222,10 @@ def test_keys_that_only_other_clients_have_a_use_for_are_passed_over_with_a_warn
         ({"mcpServers": {"one": {"command": "x", "args": "y"}}}, "`args` must be a list of strings, got str"),
         ({"mcpServers": {"one": {"command": "x", "args": [["y"]]}}}, "`args[0]` must be a string, got list"),
         ({"mcpServers": {"one": {"command": "x", "env": {"A": "${1}"}}}}, "in `env.A`, `${1}` is no variable"),
+        (
+            {"mcpServers": {"one": {"command": "x", "env": {"A": "${A B:-s3ntinel}"}}}},
+            "in `env.A`, `${A B:-…}` is no variable",
+        ),
         ({"mcpServers": {"one": {"command": "x", "timeout": "9"}}}, "`timeout` must be a number"),
         ({"mcpServers": {"one": {"command": "x", "disabled": "no"}}}, "`disabled` must be true or false"),
         ({"mcpServers": {"one": {"command": "x", "enabledTools": "a"}}}, "`enabledTools` must be a list of names"),
@@ -223,6 +248,7 @@ def test_a_bad_configuration_is_an_error_that_names_the_place_and_the_choices(
         load_mcp_toolsets(file)
     assert str(error.value).startswith(str(file))
     assert message in str(error.value)
+    assert "s3ntinel" not in str(error.value)
 
 
 def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: Path) -> None:

@@ -139,7 +139,8 @@ def _variables(template: str) -> Iterator[tuple[str, str | None]]:
 def _parsed(match: re.Match[str]) -> tuple[str, str | None]:
     variable = _VARIABLE.fullmatch(match[1])
     if variable is None:
-        msg = f"`{match[0]}` is no variable; write {VARIABLE_FORMS}"
+        name, has_default, _ = match[1].partition(":-")  # a default may be anything, so it is not shown
+        msg = f"`${{{name}{has_default and ':-…'}}}` is no variable; write {VARIABLE_FORMS}"
         raise ValueError(msg)
     default = variable["default"]
     return variable["name"], None if default is None else default.removeprefix(":-")

@@ -73,6 +73,10 @@ def load_mcp_toolsets(
     :raises ValueError: If the file or an entry cannot be used: no JSON, an unknown key, a wrong type, an environment
         variable that is not set and has no default. The message names the place and the valid choices.
     """
+    is_text = isinstance(config, str) and config.lstrip().startswith("{")
+    if is_text or not isinstance(config, (str, os.PathLike, Mapping)):
+        msg = "load_mcp_toolsets: `config` must be the path of a file, or its content as a dictionary (see json.loads)"
+        raise ValueError(msg)
     file = None if isinstance(config, Mapping) else Path(config)
     where = "the configuration" if file is None else str(file)
     content = config if isinstance(config, Mapping) else _read(Path(config), where)
