@@ -94,6 +94,16 @@ OUTPUT: dict[str, list[str]] = {
         "   result: Booked: 3 nights at the Sea View.",
         "   result: Sea View: A reply to: Praise the Sea View.",
     ],
+    "config_file.py": [
+        "shop: ready",
+        "tools: ['shop_search', 'shop_list_orders']",
+        "library: ready",
+        "tools: ['library_search']",
+        "archive: Failed to connect to stdio server `no-such-command`",
+        "tools: []",
+        "   result: chair (120.00)",
+        "   result: Sitting: a history of the chair",
+    ],
     "scripted_chat.py": ["Used by the other examples"],
 }
 

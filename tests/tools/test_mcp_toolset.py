@@ -84,7 +84,7 @@ class TestConstruction:
     @pytest.mark.parametrize(
         ("parameters", "message"),
         [
-            ({"server_info": {"command": "uvx"}}, "`server_info` must be an MCPServerInfo.*dict"),
+            ({"server_info": {"comand": "uvx"}}, "`server_info`: unknown key 'comand'"),
             ({"tool_names": "add"}, "`tool_names` must be a list of non-empty strings or None, got 'add'"),
             ({"tool_names": ["add", 5]}, "`tool_names`"),
             ({"tool_names": [""]}, "`tool_names`"),

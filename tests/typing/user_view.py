@@ -11,6 +11,7 @@ What a type checker sees of the package from outside: a user's script with every
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_type
 
@@ -49,6 +50,7 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
+    SecretTemplate,
     SSEClient,
     SSEServerInfo,
     StdioClient,
@@ -57,10 +59,12 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     accept_defaults,
     decline,
+    load_mcp_toolsets,
     preload,
     prompt_messages,
     resource_contents,
     resource_streams,
+    server_info_from,
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
@@ -71,15 +75,19 @@ assert_type(package.__version__, str)
 def servers() -> list[MCPServerInfo]:
     stdio = StdioServerInfo("uvx", ["mcp-server-time"], env={"TZ": "UTC", "KEY": Secret.from_env_var("KEY")})
     assert_type(stdio, StdioServerInfo)
-    assert_type(stdio.command, str)
-    assert_type(stdio.args, list[str] | None)
+    assert_type(stdio.command, str | Secret)
+    assert_type(stdio.args, Sequence[str | Secret] | None)
     http = StreamableHttpServerInfo("http://127.0.0.1:8000/mcp", token=Secret.from_token("t"), max_retries=1)
     assert_type(http.max_retries, int)
     assert_type(http.describe(), str)
     assert_type(http.to_dict(), dict[str, Any])
     assert_type(StdioServerInfo.from_dict({}), StdioServerInfo)
     in_process = InProcessServerInfo(MCPServer("calculator"))
-    return [stdio, http, SSEServerInfo("http://127.0.0.1:8001/sse"), in_process]
+    template = SecretTemplate("Bearer ${KEY}")
+    assert_type(template.resolve_value(), str)
+    sse = SSEServerInfo("http://127.0.0.1:8001/sse", headers={"Authorization": template})
+    assert_type(server_info_from("http://127.0.0.1:8000/mcp"), MCPServerInfo)
+    return [stdio, http, sse, in_process, server_info_from(["uvx", "mcp-server-time"])]
 
 
 def shorten(text: str) -> str:
@@ -114,6 +122,13 @@ def use(info: MCPServerInfo) -> None:
     warm_up_toolsets([toolset, tool])
     several: ToolsType = [tool, toolset]
     assert several
+
+
+def configured() -> ToolsType:
+    toolsets = load_mcp_toolsets("mcp.json", servers=["time"], required=False, inputs={"key": "k"})
+    assert_type(toolsets, list[MCPToolset])
+    assert_type(MCPToolset("http://127.0.0.1:8000/mcp", required=False).required, bool)
+    return [*toolsets]
 
 
 def stored(toolset: MCPToolset, tool: MCPTool) -> None:

@@ -40,16 +40,19 @@ __all__ = [
     "MCPToolset",
     "SSEClient",
     "SSEServerInfo",
+    "SecretTemplate",
     "StdioClient",
     "StdioServerInfo",
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
     "accept_defaults",
     "decline",
+    "load_mcp_toolsets",
     "preload",
     "prompt_messages",
     "resource_contents",
     "resource_streams",
+    "server_info_from",
     "warm_up_toolsets",
     "warm_up_toolsets_async",
 ]
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 
     from .client.base import MCPClient
     from .client.server_info import MCPServerInfo
+    from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
     from .connection.preload import preload
     from .connection.status import MCPConnectionStatus
@@ -81,10 +85,12 @@ if TYPE_CHECKING:
     from .handlers.elicitation import AskUser, accept_defaults, decline
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .secret_template import SecretTemplate
     from .transports.http.client import SSEClient, StreamableHttpClient
     from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
     from .transports.in_process.client import InProcessClient
     from .transports.in_process.server_info import InProcessServerInfo
+    from .transports.shorthand import server_info_from
     from .transports.stdio.client import StdioClient
     from .transports.stdio.server_info import StdioServerInfo
 else:
@@ -94,6 +100,7 @@ else:
     _NAMES = {
         "client.base": ["MCPClient"],
         "client.server_info": ["MCPServerInfo"],
+        "config.loader": ["load_mcp_toolsets"],
         "connection.connection": ["MCPConnection"],
         "connection.preload": ["preload"],
         "connection.status": ["MCPConnectionStatus"],
@@ -116,10 +123,12 @@ else:
         "handlers.elicitation": ["AskUser", "accept_defaults", "decline"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "secret_template": ["SecretTemplate"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
         "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
         "transports.in_process.client": ["InProcessClient"],
         "transports.in_process.server_info": ["InProcessServerInfo"],
+        "transports.shorthand": ["server_info_from"],
         "transports.stdio.client": ["StdioClient"],
         "transports.stdio.server_info": ["StdioServerInfo"],
     }

@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp.redaction import redact_values
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
+from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class MCPTool(ToolBase, Tool):
     def __init__(
         self,
         name: str,
-        server_info: MCPServerInfo,
+        server_info: MCPServerInfo | Any,
         description: str | None = None,
         connection_timeout: float = 30,
         invocation_timeout: float = 30,
@@ -125,7 +126,8 @@ class MCPTool(ToolBase, Tool):
 
         :param name: Name of the tool on the server. The `name` of the Tool is the same, adapted to what providers of
             language models accept: letters, digits, `_` and `-`, at most 64 characters.
-        :param server_info: How to reach the server.
+        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
+            command line as a list or a server object.
         :param description: Custom description. Default: the server's description.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
         :param invocation_timeout: Timeout in seconds for a tool call.
@@ -167,7 +169,7 @@ class MCPTool(ToolBase, Tool):
             handlers=handlers,
         )
         connection = MCPConnection(
-            server_info,
+            server_info_from(server_info),
             connection_timeout=connection_timeout,
             invocation_timeout=invocation_timeout,
             share=share,

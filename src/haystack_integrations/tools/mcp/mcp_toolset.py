@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import threading
 import uuid
@@ -16,6 +17,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.connection.background_retry import BackgroundRetry
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
@@ -31,6 +33,7 @@ from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
+from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 if TYPE_CHECKING:
     from mcp import types
@@ -43,6 +46,11 @@ __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_t
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+# The pauses between attempts to reach a server that is not required, in seconds.
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
 
 
 def _not_connected(**_arguments: Any) -> str:
@@ -93,7 +101,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
 
     def __init__(
         self,
-        server_info: MCPServerInfo,
+        server_info: MCPServerInfo | Any,
         tool_names: list[str] | None = None,
         connection_timeout: float = 30.0,
         invocation_timeout: float = 30.0,
@@ -107,6 +115,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
         share: bool = True,
         retry_idempotent: bool = False,
         handlers: MCPHandlers | None = None,
+        required: bool = True,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -114,7 +123,8 @@ class MCPToolset(Reading, ToolBase, Toolset):
         `tool_names` and the three state-mapping dictionaries use the server's tool names, without a prefix. A state
         mapping of a tool that the toolset does not have is ignored with a warning.
 
-        :param server_info: How to reach the server.
+        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
+            command line as a list or a server object.
         :param tool_names: Names of the tools to load. Default: all tools of the server.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
         :param invocation_timeout: Timeout in seconds for a tool call.
@@ -136,6 +146,9 @@ class MCPToolset(Reading, ToolBase, Toolset):
         :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
             read-only or idempotent. Set it only for servers whose annotations you trust.
         :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param required: Whether it is an error if the server cannot be reached. If False, `warm_up` logs a warning and
+            the toolset is empty until it can: an Agent runs without its tools. The server is tried again in the
+            background, with growing pauses, and at the next `warm_up`.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -146,7 +159,9 @@ class MCPToolset(Reading, ToolBase, Toolset):
             share=share,
             retry_idempotent=retry_idempotent,
             handlers=handlers,
+            required=required,
         )
+        server_info = server_info_from(server_info)
         self._connection = MCPConnection(
             server_info,
             connection_timeout=connection_timeout,
@@ -167,7 +182,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
             if value is not None and not (isinstance(value, dict) and all(map(_is_config, value.values()))):
                 msg = f"MCPToolset: `{parameter}` must be a dict from tool names to their configurations or None"
                 raise ValueError(msg)
-        self.server_info = server_info
+        self.server_info: MCPServerInfo = server_info
         self.tool_names = tool_names
         self.eager_connect = eager_connect
         self.inputs_from_state: dict[str, dict[str, str]] = inputs_from_state or {}
@@ -176,6 +191,9 @@ class MCPToolset(Reading, ToolBase, Toolset):
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         self._generation = 0
+        # Why the server could not be reached, if it is not required; the toolset is empty then.
+        self._absence: MCPConnectionError | None = None
+        self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
         for remote_name, name in assign_tool_names(dict.fromkeys(tool_names or []), tool_name_prefix).items():
@@ -212,8 +230,119 @@ class MCPToolset(Reading, ToolBase, Toolset):
             inputs_from_state=self.inputs_from_state.get(remote_name),
             outputs_to_state=self.outputs_to_state.get(remote_name),
             outputs_to_string=self.outputs_to_string.get(remote_name),
-            options=self.options,
+            options=dataclasses.replace(self.options, required=True),
         )
+
+    @property
+    def required(self) -> bool:
+        """
+        Whether it is an error if the server cannot be reached.
+        """
+        return self.options.required
+
+    def warm_up(self) -> None:
+        """
+        Connect and load the tool definitions.
+
+        Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
+        it was closed or lost.
+
+        :raises MCPConnectionError: If connecting fails and `required` is True.
+        :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
+        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
+            name, or the schema of a tool that was requested by name is unusable.
+        """
+        if self._is_left_to_background():
+            return
+        try:
+            super().warm_up()
+        except MCPConnectionError as error:
+            if self.required:
+                raise
+            self._note_absence(error)
+        else:
+            self._note_presence()
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect and load the tool definitions like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: As `warm_up`.
+        :raises MCPToolNotFoundError: As `warm_up`.
+        :raises ValueError: As `warm_up`.
+        """
+        if self._is_left_to_background():
+            return
+        try:
+            await super().warm_up_async()
+        except MCPConnectionError as error:
+            if self.required:
+                raise
+            self._note_absence(error)
+        else:
+            self._note_presence()
+
+    def _is_left_to_background(self) -> bool:
+        # One that refuses connections is tried at once. One that does not answer would hold up every run of an Agent.
+        return isinstance(self._absence, TimeoutError) and self._retry.is_running
+
+    def _note_absence(self, error: MCPConnectionError) -> None:
+        if self._absence is None:
+            logger.warning(
+                "The tools of {server} are left out until it can be reached: {error}",
+                server=self.server_info.describe(),
+                error=str(error),
+            )
+        self._absence = error.with_traceback(None)
+        self._retry.start()
+
+    def _note_presence(self) -> None:
+        if self._absence is not None:
+            self._absence = None
+            self._retry.stop()
+            logger.info("{server} can be reached again", server=self.server_info.describe())
+
+    async def _try_again(self) -> bool:
+        if self._absence is None:
+            return True
+        try:
+            await super().warm_up_async()
+        except MCPConnectionError as error:
+            if self._absence is not None:
+                self._absence = error.with_traceback(None)
+            return self._absence is None
+        except (MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
+            logger.warning(
+                "The tools of {server} cannot be used: {error}", server=self.server_info.describe(), error=str(error)
+            )
+            return True
+        self._note_presence()
+        return True
+
+    def _stop_trying(self) -> None:
+        self._retry.stop()
+        self._absence = None
+
+    def close(self) -> None:
+        """
+        Release the connection to the server. It is closed when the last tool or toolset has released it.
+
+        Safe to call before warm-up and repeatedly; the next `warm_up` or call connects again. Closing a tool of a
+        toolset closes the toolset. A server that is not required and cannot be reached is no longer tried.
+        """
+        self._stop_trying()
+        super().close()
+
+    async def close_async(self) -> None:
+        """
+        Release the connection like `close`, without blocking the event loop.
+        """
+        self._stop_trying()
+        await super().close_async()
+
+    def _leave(self) -> None:
+        self._stop_trying()
+        super()._leave()
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         with self._lock():
@@ -289,9 +418,12 @@ class MCPToolset(Reading, ToolBase, Toolset):
         """
         Iterate over the tools, without connecting.
 
-        :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`.
+        :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`. None of a server that is
+            not required and cannot be reached.
         """
         tools = self.tools
+        if self._absence is not None:
+            return (tool for tool in list(tools) if tool is not self._placeholder and not self._is_child(tool))
         if self._placeholder in tools:
             return iter([*self._children.values(), *(tool for tool in tools if tool is not self._placeholder)])
         return iter(list(tools))
@@ -337,6 +469,8 @@ class MCPToolset(Reading, ToolBase, Toolset):
             raise IndexError(self._say_what_is_there(f"no tool at position {index}", [])) from None
 
     def _say_what_is_there(self, missing: str, wanted: list[str]) -> str:
+        if self._absence is not None:
+            return f"This MCPToolset has {missing}: its server cannot be reached. {self._absence}"
         if not self._generation:
             return (
                 f"This MCPToolset has {missing}: it is not warmed up. Call warm_up(), which loads the server's tools."
@@ -440,6 +574,8 @@ class MCPToolset(Reading, ToolBase, Toolset):
         """
         names = [tool.name for tool in self]
         cold = "" if self._generation else ", not warmed up"
+        if self._absence is not None:
+            cold = ", not reachable"
         return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r}{cold})"
 
 

@@ -30,6 +30,8 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urluns
 from haystack.utils import Secret
 from pydantic import BaseModel
 
+from haystack_integrations.tools.mcp.secret_template import SecretTemplate
+
 REDACTED = "***"
 
 # Fields of server infos whose values are never shown, Secrets or not.
@@ -447,12 +449,25 @@ def secrets_in(fields: Mapping[str, Any]) -> set[str]:
             for key, item in value.items():
                 found.update(_secrets_of_entry(name, str(key), item))
         elif name == "args" and isinstance(value, (list, tuple)):
-            found.update(_secrets_of_args([arg for arg in value if isinstance(arg, str)]))
+            for arg in value:
+                found.update(_secrets_of_reference(arg))
+            found.update(_secrets_of_args([_plain(arg) for arg in value]))
+        elif isinstance(value, SecretTemplate) and name not in SECRET_FIELDS:
+            # Not the whole text, e.g. a URL, which messages name.
+            found.update(value.secrets())
+            found.update(_secrets_of_url(_plain(value)))
         elif isinstance(value, Secret) or (isinstance(value, str) and name in SECRET_FIELDS):
             found.update(_secrets_of_credential(_plain(value)))
         elif isinstance(value, str):
             found.update(_secrets_of_url(value))
     return found
+
+
+def _secrets_of_reference(value: Any) -> Iterator[str]:
+    if isinstance(value, SecretTemplate):
+        yield from value.secrets()
+    elif isinstance(value, Secret):
+        yield from _secrets_of_credential(_plain(value))
 
 
 def _plain(value: Any) -> str:
@@ -474,7 +489,8 @@ def _secrets_of_entry(field: str, name: str, value: Any) -> Iterator[str]:
         is_secret = is_named_secret and name not in _FOLDER_VARIABLES
     else:
         is_secret = field in SECRET_FIELDS
-    if is_secret or isinstance(value, Secret):
+    yield from _secrets_of_reference(value)
+    if is_secret or (isinstance(value, Secret) and not isinstance(value, SecretTemplate)):
         yield from _secrets_of_credential(plain)
     else:
         yield from _secrets_of_arg(plain)

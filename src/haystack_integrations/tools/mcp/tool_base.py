@@ -38,7 +38,7 @@ ResultFormat: TypeAlias = Literal["text", "content", "json"]
 @dataclass(frozen=True, kw_only=True)
 class ToolOptions:
     """
-    The keyword-only parameters that MCPTool and MCPToolset share. MCPTool documents them.
+    The keyword-only parameters that MCPTool and MCPToolset share. MCPTool documents them; `required` is the toolset's.
     """
 
     tool_name_prefix: str | None = None
@@ -46,6 +46,7 @@ class ToolOptions:
     share: bool = True
     retry_idempotent: bool = False
     handlers: MCPHandlers | None = None
+    required: bool = True
 
     def __post_init__(self) -> None:
         """
@@ -56,6 +57,9 @@ class ToolOptions:
         if self.tool_name_prefix is not None:
             check_prefix(self.tool_name_prefix)
         result_handler(self.result_format)
+        if not isinstance(self.required, bool):
+            msg = f"`required` must be True or False, got {self.required!r}"
+            raise ValueError(msg)
 
     def changed(self) -> dict[str, Any]:
         """

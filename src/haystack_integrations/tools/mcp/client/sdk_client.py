@@ -105,7 +105,7 @@ class SDKClient(ReadingClient):
 
     # Whether the handshake of the revisions before 2026-07-28 comes first, and the question for the server's revisions
     # only if the server refuses it; otherwise it is the other way round.
-    _handshake_first: ClassVar[bool] = False
+    _handshake_first: bool = False
 
     # Causes of a failed connect of which its message tells all that is known.
     _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError, OSError, httpx2.HTTPError)

@@ -105,7 +105,8 @@ class MCPConnection(Reading, ContextManaged):
         if not isinstance(server_info, MCPServerInfo):
             msg = (
                 "`server_info` must be an MCPServerInfo (StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo, "
-                f"InProcessServerInfo or a custom one), got {type(server_info).__name__}"
+                f"InProcessServerInfo or a custom one; `server_info_from` makes one of a URL or a command line), got "
+                f"{type(server_info).__name__}"
             )
             raise ValueError(msg)
         self.server_info = server_info

@@ -11,15 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import mcp
+from haystack import logging
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 
 from haystack_integrations.tools.mcp.client.error_texts import leaves
+from haystack_integrations.tools.mcp.client.request_outcome import RequestOutcome, current_outcome
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers
+from haystack_integrations.tools.mcp.transports.http.server_info import (
+    HttpServerInfo,
+    StreamableHttpServerInfo,
+    resolve_headers,
+    resolve_url,
+)
 from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
 from haystack_integrations.tools.mcp.transports.http.watched_http import (
     CONNECT_ERRORS,
@@ -29,11 +37,19 @@ from haystack_integrations.tools.mcp.transports.http.watched_http import (
 )
 
 if TYPE_CHECKING:
+    from mcp import types
+
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # How the reason for a failed connect begins, and how the diagnosis does.
 _ANSWERED = "it answered with HTTP "
 _URL_ANSWERS = re.compile(r"https?://\S+ answers ")
+
+
+# How servers answer a POST where they take none.
+_MAY_BE_SSE = frozenset({"400", "404", "405"})
 
 
 class _HttpClient(SDKClient):
@@ -54,7 +70,8 @@ class _HttpClient(SDKClient):
         """
         super().__init__(max_retries, base_delay, max_delay)
         self._info = server_info
-        self.url: str = str(server_info.url)
+        # With the values of its variables once `connect` is called.
+        self.url: str = shown(server_info.url)
         self.timeout: int = server_info.timeout
         self._headers: dict[str, str] = {}
 
@@ -65,12 +82,13 @@ class _HttpClient(SDKClient):
         return self._info.describe()
 
     def _prepare(self) -> None:
-        check_host(self.url)
         try:
+            self.url = resolve_url(self._info)
             self._headers = resolve_headers(self._info)
         except ValueError as error:  # a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
+        check_host(self.url)
         for name, value in self._headers.items():
             # Checked here, because the errors of the HTTP libraries quote the value.
             if not value.isascii() or not value.isprintable() or value != value.strip():
@@ -140,10 +158,45 @@ class SSEClient(_HttpClient):
 class StreamableHttpClient(_HttpClient):
     """
     MCP client that connects to servers using streamable HTTP transport.
+
+    If its server info allows it, it turns to SSE when the server refuses the first request as servers that know only
+    that transport do: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
     """
+
+    _over_sse = False
+
+    async def _connect(self, outcome: RequestOutcome) -> list[types.Tool]:
+        self._over_sse = False
+        self._handshake_first = False
+        try:
+            return await super()._connect(outcome)
+        except MCPConnectionError as error:
+            if not self._may_fall_back() or (outcome.status or "")[:3] not in _MAY_BE_SSE:
+                raise
+            refusal = error
+        self._over_sse = self._handshake_first = True
+        self.life.opening()
+        with_sse = RequestOutcome(redactor=self.redactor)
+        token = current_outcome.set(with_sse)
+        try:
+            tools = await super()._connect(with_sse)
+        except MCPConnectionError as error:
+            # What was asked for is Streamable HTTP.
+            raise refusal from error
+        finally:
+            current_outcome.reset(token)
+        logger.info("{server} speaks SSE, not streamable HTTP", server=self._describe())
+        return tools
+
+    def _may_fall_back(self) -> bool:
+        return isinstance(self._info, StreamableHttpServerInfo) and self._info.sse_fallback
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
+        if self._over_sse:
+            over_sse = self._http_client(over_sse=True)
+            limit = self._info.max_message_size
+            return self._client(sse_transport(over_sse, self.url, max_message_size=limit, lose_session=self.life.end))
         http = self._http_client(over_sse=False)
         transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=self._info.max_message_size)
         return self._client(_with_http_client(http, transport))

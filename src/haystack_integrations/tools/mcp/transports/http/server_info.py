@@ -14,6 +14,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
     check_message_size,
@@ -42,6 +43,13 @@ def _has_valid_port(parts: SplitResult) -> bool:
         return False
 
 
+def _check_url(url: object) -> None:
+    parts = _split(url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_valid_port(parts):
+        msg = f"Invalid url: {redact_url(str(url))}. `url` must be like https://host/path."
+        raise ValueError(msg)
+
+
 class HttpServerInfo(MCPServerInfo):
     """
     What the server infos of the two HTTP transports share.
@@ -68,10 +76,8 @@ class HttpServerInfo(MCPServerInfo):
 
         :raises ValueError: Naming the parameter and what it takes.
         """
-        parts = _split(self.url)
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_valid_port(parts):
-            msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
-            raise ValueError(msg)
+        if not isinstance(self.url, Secret):  # which is a URL only when a session is opened
+            _check_url(self.url)
         if self.token is not None and not isinstance(self.token, (str, Secret)):
             msg = f"{type(self).__name__}: `token` must be a string, a Secret or None, got {type(self.token).__name__}"
             raise ValueError(msg)
@@ -103,10 +109,10 @@ class HttpServerInfo(MCPServerInfo):
         :returns: Transport and URL.
         """
         name = "SSE" if self._transport == "sse" else "streamable HTTP"
-        return f"{name} server at {redact_url(str(self.url))}"
+        return f"{name} server at {redact_url(shown(self.url))}"
 
     def _redacted_fields(self) -> dict[str, Any]:
-        return {**super()._redacted_fields(), "url": redact_url(str(self.url))}
+        return {**super()._redacted_fields(), "url": redact_url(shown(self.url))}
 
 
 @dataclass(repr=False)
@@ -154,7 +160,7 @@ class SSEServerInfo(HttpServerInfo):
     _transport: ClassVar[Literal["sse", "streamable-http"]] = "sse"
     _transport_name: ClassVar[str] = "sse"
 
-    url: str | None = None
+    url: str | Secret | None = None
     base_url: str | None = None
     token: str | Secret | None = None
     headers: dict[str, str | Secret] | None = None
@@ -230,13 +236,15 @@ class StreamableHttpServerInfo(HttpServerInfo):
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
         decompressed. Default: 64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError; the session
         goes on.
+    :param sse_fallback: Whether to try SSE if the server refuses Streamable HTTP with status 400, 404 or 405, as
+        servers of the revision 2024-11-05 do. Default: False. A server info made from a URL alone has it.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
     _transport: ClassVar[Literal["sse", "streamable-http"]] = "streamable-http"
     _transport_name: ClassVar[str] = "streamable-http"
 
-    url: str
+    url: str | Secret
     token: str | Secret | None = None
     headers: dict[str, str | Secret] | None = None
     timeout: int = 30
@@ -244,6 +252,28 @@ class StreamableHttpServerInfo(HttpServerInfo):
     base_delay: float = 1.0
     max_delay: float = 30.0
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    sse_fallback: bool = False
+
+    _optional_fields: ClassVar[Mapping[str, Any]] = {**HttpServerInfo._optional_fields, "sse_fallback": False}
+
+
+def resolve_url(info: HttpServerInfo) -> str:
+    """
+    Give the URL of a server info, with the values of its variables.
+
+    :param info: The server info.
+    :returns: The URL.
+    :raises ValueError: If a variable is not set, or the result is no URL.
+    """
+    url = resolved(info.url)
+    try:
+        _check_url(url)
+    except ValueError:
+        if url == info.url:
+            raise
+        msg = f"with the values of its variables, `url` is no URL like https://host/path: {shown(info.url)}"
+        raise ValueError(msg) from None  # the other error quotes the values
+    return url
 
 
 def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
