@@ -27,6 +27,7 @@ from mcp.types import CallToolResult
 from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
+    FromState,
     InProcessClient,
     InProcessServerInfo,
     MCPCallTimeoutError,
@@ -42,6 +43,7 @@ from haystack_integrations.tools.mcp import (
     MCPTimeoutError,
     MCPTool,
     MCPToolNotFoundError,
+    MCPToolResult,
     MCPToolset,
     SSEClient,
     SSEServerInfo,
@@ -49,6 +51,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpClient,
     StreamableHttpServerInfo,
+    ToolOverride,
     preload,
     warm_up_toolsets,
     warm_up_toolsets_async,
@@ -85,6 +88,11 @@ def use(info: MCPServerInfo) -> None:
         assert_type(tool.annotations, types.ToolAnnotations | None)
         assert_type(tool.result_format, Literal["text", "content", "json"])
         assert_type(tool.invoke(a=1, b=2), str | dict[str, Any])
+        result = tool.call(a=1, b=2)
+        assert_type(result, MCPToolResult)
+        assert_type(result.text, str)
+        assert_type(result.meta, dict[str, Any] | None)
+        assert_type(result.raw, CallToolResult)
         plain: Tool = tool
         plain.invoke(a=1, b=2)
     with MCPToolset(info, tool_names=["add"], tool_name_prefix="math", result_format="content") as toolset:
@@ -103,6 +111,25 @@ def use(info: MCPServerInfo) -> None:
     warm_up_toolsets([toolset, tool])
     several: ToolsType = [tool, toolset]
     assert several
+
+
+def is_short(tool: types.Tool) -> bool:
+    return len(tool.name) < 10
+
+
+def shaped(info: MCPServerInfo) -> MCPToolset:
+    toolset = MCPToolset(
+        info,
+        exclude_tools=["delete_*"],
+        tool_filter=is_short,
+        required_hints={"read_only_hint": True},
+        tool_overrides={"add": ToolOverride(name="plus", result_format="json"), "sub": {"description": "Subtract."}},
+        bound_arguments={"add": {"a": FromState("a"), "b": Secret.from_env_var("B")}},
+        max_result_size=1000,
+    )
+    assert_type(toolset.table(), str)
+    assert_type(toolset.tool_overrides, dict[str, ToolOverride])
+    return toolset
 
 
 def stored(toolset: MCPToolset, tool: MCPTool) -> None:
@@ -163,6 +190,7 @@ async def use_async(info: MCPServerInfo) -> None:
         assert_type(await connection.call_tool_async("add"), CallToolResult)
         assert_type(await connection.list_tools_async(), list[types.Tool])
         assert_type(await tool.invoke_async(a=1, b=2), str | dict[str, Any])
+        assert_type(await tool.call_async(a=1, b=2), MCPToolResult)
 
 
 @dataclass(repr=False)

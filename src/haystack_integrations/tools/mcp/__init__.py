@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "AsyncExecutor",
+    "FromState",
     "InProcessClient",
     "InProcessServerInfo",
     "MCPCallTimeoutError",
@@ -31,6 +32,7 @@ __all__ = [
     "MCPTimeoutError",
     "MCPTool",
     "MCPToolNotFoundError",
+    "MCPToolResult",
     "MCPToolset",
     "SSEClient",
     "SSEServerInfo",
@@ -38,6 +40,7 @@ __all__ = [
     "StdioServerInfo",
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
+    "ToolOverride",
     "preload",
     "warm_up_toolsets",
     "warm_up_toolsets_async",
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from .connection.connection import MCPConnection
     from .connection.preload import preload
     from .connection.status import MCPConnectionStatus
+    from .convert.tool_result import MCPToolResult
     from .errors import (
         MCPCallTimeoutError,
         MCPConnectionError,
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from .executor import AsyncExecutor
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .shaping import FromState, ToolOverride
     from .transports.http.client import SSEClient, StreamableHttpClient
     from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
     from .transports.in_process.client import InProcessClient
@@ -80,6 +85,7 @@ else:
         "connection.connection": ["MCPConnection"],
         "connection.preload": ["preload"],
         "connection.status": ["MCPConnectionStatus"],
+        "convert.tool_result": ["MCPToolResult"],
         "errors": [
             "MCPCallTimeoutError",
             "MCPConnectionError",
@@ -93,6 +99,7 @@ else:
         "executor": ["AsyncExecutor"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "shaping": ["FromState", "ToolOverride"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
         "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
         "transports.in_process.client": ["InProcessClient"],
