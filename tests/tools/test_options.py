@@ -14,7 +14,6 @@ import pytest
 from haystack_integrations.tools.mcp import MCPTool, MCPToolset
 from haystack_integrations.tools.mcp.tool_base import ToolOptions
 
-
 OF_ONE = {
     MCPTool: ["exposed_name", "bound_arguments"],
     MCPToolset: ["exclude_tools", "tool_filter", "required_hints", "tool_overrides", "bound_arguments"],
@@ -39,8 +38,12 @@ def test_options_that_are_not_changed_are_not_stored():
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"result_format": "yaml"}, "result_format"), ({"tool_name_prefix": "a b"}, "tool_name_prefix"),
-        ({"max_result_size": 199}, "max_result_size"), ({"include_output_schema": "yes"}, "include_output_schema")],
+    [
+        ({"result_format": "yaml"}, "result_format"),
+        ({"tool_name_prefix": "a b"}, "tool_name_prefix"),
+        ({"max_result_size": 199}, "max_result_size"),
+        ({"include_output_schema": "yes"}, "include_output_schema"),
+    ],
 )
 def test_invalid_options_are_refused_by_name(options, named):
     with pytest.raises(ValueError, match=named):

@@ -472,6 +472,7 @@ class MCPTool(ToolBase, Tool):
                 display_name=self.name,
                 may_repeat=self._may_repeat,
                 invocation_timeout=self._own_invocation_timeout,
+                secrets=sent.secrets,
             )
             return convert(result)
         except Exception as error:
@@ -492,6 +493,7 @@ class MCPTool(ToolBase, Tool):
                 display_name=self.name,
                 may_repeat=self._may_repeat,
                 invocation_timeout=self._own_invocation_timeout,
+                secrets=sent.secrets,
             )
             return convert(result)
         except Exception as error:

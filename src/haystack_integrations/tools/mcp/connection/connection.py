@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -251,6 +251,7 @@ class MCPConnection(ContextManaged):
         display_name: str | None = None,
         may_repeat: bool = False,
         invocation_timeout: float | None = None,
+        secrets: Iterable[str] = (),
     ) -> types.CallToolResult:
         """
         Call a tool.
@@ -261,6 +262,7 @@ class MCPConnection(ContextManaged):
         :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose outcome is unknown may
             be sent again.
         :param invocation_timeout: How long this call may take, in seconds. Default: that of the connection.
+        :param secrets: The secrets among the arguments. They are redacted where the server quotes them in errors.
         :returns: The result.
         :raises MCPInvocationError: If the tool reports an error or the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
@@ -270,7 +272,7 @@ class MCPConnection(ContextManaged):
             executor = AsyncExecutor.get_instance()
             limit = self.invocation_timeout if invocation_timeout is None else invocation_timeout
             timeout = self.connection_timeout + limit + _BLOCKED_LOOP_GRACE
-            return executor.run(self._call(tool_name, tool_args, display_name, may_repeat, limit), timeout)
+            return executor.run(self._call(tool_name, tool_args, display_name, may_repeat, limit, secrets), timeout)
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
@@ -284,6 +286,7 @@ class MCPConnection(ContextManaged):
         display_name: str | None = None,
         may_repeat: bool = False,
         invocation_timeout: float | None = None,
+        secrets: Iterable[str] = (),
     ) -> types.CallToolResult:
         """
         Do the same as `call_tool` without blocking the event loop.
@@ -294,7 +297,9 @@ class MCPConnection(ContextManaged):
                 await executor.run_async(preloaded())
             limit = self.invocation_timeout if invocation_timeout is None else invocation_timeout
             timeout = self.connection_timeout + limit + _BLOCKED_LOOP_GRACE
-            return await executor.run_async(self._call(tool_name, tool_args, display_name, may_repeat, limit), timeout)
+            return await executor.run_async(
+                self._call(tool_name, tool_args, display_name, may_repeat, limit, secrets), timeout
+            )
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
@@ -307,6 +312,7 @@ class MCPConnection(ContextManaged):
         display_name: str | None,
         may_repeat: bool,
         invocation_timeout: float,
+        secrets: Iterable[str],
     ) -> Coroutine[Any, Any, types.CallToolResult]:
         return (self._supervisor or self._acquire()).call(
             tool_name,
@@ -315,6 +321,7 @@ class MCPConnection(ContextManaged):
             connection_timeout=self.connection_timeout,
             invocation_timeout=invocation_timeout,
             may_repeat=may_repeat,
+            secrets=secrets,
         )
 
     def status(self) -> MCPConnectionStatus:
