@@ -29,6 +29,7 @@ from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import (
     AskUser,
     AsyncExecutor,
+    FromState,
     InProcessClient,
     InProcessServerInfo,
     MCPCallTimeoutError,
@@ -49,6 +50,7 @@ from haystack_integrations.tools.mcp import (
     MCPTimeoutError,
     MCPTool,
     MCPToolNotFoundError,
+    MCPToolResult,
     MCPToolset,
     SecretTemplate,
     SSEClient,
@@ -57,6 +59,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpClient,
     StreamableHttpServerInfo,
+    ToolOverride,
     accept_defaults,
     decline,
     load_mcp_toolsets,
@@ -104,6 +107,11 @@ def use(info: MCPServerInfo) -> None:
         assert_type(tool.annotations, types.ToolAnnotations | None)
         assert_type(tool.result_format, Literal["text", "content", "json"])
         assert_type(tool.invoke(a=1, b=2), str | dict[str, Any])
+        result = tool.call(a=1, b=2)
+        assert_type(result, MCPToolResult)
+        assert_type(result.text, str)
+        assert_type(result.meta, dict[str, Any] | None)
+        assert_type(result.raw, CallToolResult)
         plain: Tool = tool
         plain.invoke(a=1, b=2)
     with MCPToolset(info, tool_names=["add"], tool_name_prefix="math", result_format="content") as toolset:
@@ -129,6 +137,25 @@ def configured() -> ToolsType:
     assert_type(toolsets, list[MCPToolset])
     assert_type(MCPToolset("http://127.0.0.1:8000/mcp", required=False).required, bool)
     return [*toolsets]
+
+
+def is_short(tool: types.Tool) -> bool:
+    return len(tool.name) < 10
+
+
+def shaped(info: MCPServerInfo) -> MCPToolset:
+    toolset = MCPToolset(
+        info,
+        exclude_tools=["delete_*"],
+        tool_filter=is_short,
+        required_hints={"read_only_hint": True},
+        tool_overrides={"add": ToolOverride(name="plus", result_format="json"), "sub": {"description": "Subtract."}},
+        bound_arguments={"add": {"a": FromState("a"), "b": Secret.from_env_var("B")}},
+        max_result_size=1000,
+    )
+    assert_type(toolset.table(), str)
+    assert_type(toolset.tool_overrides, dict[str, ToolOverride])
+    return toolset
 
 
 def stored(toolset: MCPToolset, tool: MCPTool) -> None:
@@ -230,6 +257,7 @@ async def use_async(info: MCPServerInfo) -> None:
         assert_type(await connection.call_tool_async("add"), CallToolResult)
         assert_type(await connection.list_tools_async(), list[types.Tool])
         assert_type(await tool.invoke_async(a=1, b=2), str | dict[str, Any])
+        assert_type(await tool.call_async(a=1, b=2), MCPToolResult)
 
 
 @dataclass(repr=False)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 __all__ = [
     "AskUser",
     "AsyncExecutor",
+    "FromState",
     "InProcessClient",
     "InProcessServerInfo",
     "MCPCallTimeoutError",
@@ -37,6 +38,7 @@ __all__ = [
     "MCPTimeoutError",
     "MCPTool",
     "MCPToolNotFoundError",
+    "MCPToolResult",
     "MCPToolset",
     "SSEClient",
     "SSEServerInfo",
@@ -45,6 +47,7 @@ __all__ = [
     "StdioServerInfo",
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
+    "ToolOverride",
     "accept_defaults",
     "decline",
     "load_mcp_toolsets",
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from .convert.prompts import prompt_messages
     from .convert.resources import resource_contents, resource_streams
     from .convert.skills import MCPSkill, MCPSkillFile
+    from .convert.tool_result import MCPToolResult
     from .errors import (
         MCPCallTimeoutError,
         MCPConnectionError,
@@ -86,6 +90,7 @@ if TYPE_CHECKING:
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
     from .secret_template import SecretTemplate
+    from .shaping import FromState, ToolOverride
     from .transports.http.client import SSEClient, StreamableHttpClient
     from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
     from .transports.in_process.client import InProcessClient
@@ -107,6 +112,7 @@ else:
         "convert.prompts": ["prompt_messages"],
         "convert.resources": ["resource_contents", "resource_streams"],
         "convert.skills": ["MCPSkill", "MCPSkillFile"],
+        "convert.tool_result": ["MCPToolResult"],
         "errors": [
             "MCPCallTimeoutError",
             "MCPConnectionError",
@@ -124,6 +130,7 @@ else:
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
         "secret_template": ["SecretTemplate"],
+        "shaping": ["FromState", "ToolOverride"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
         "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
         "transports.in_process.client": ["InProcessClient"],

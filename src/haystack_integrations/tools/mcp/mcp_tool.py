@@ -6,16 +6,21 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from haystack import logging
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection, check_timeout
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
-from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, provider_safe_name
+from haystack_integrations.tools.mcp.convert.tool_names import (
+    check_exposed_name,
+    describe_choices,
+    provider_safe_name,
+)
+from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPError,
@@ -26,7 +31,17 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
-from haystack_integrations.tools.mcp.redaction import redact_values
+from haystack_integrations.tools.mcp.redaction import Redactor, redact_values
+from haystack_integrations.tools.mcp.shaping import (
+    NEEDS_TASKS,
+    BoundArguments,
+    Sent,
+    limit_outputs,
+    load_bound_arguments,
+    needs_tasks,
+    unusable_by_model,
+    with_output_schema,
+)
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
@@ -52,6 +67,8 @@ __all__ = [
 ]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 _CLIENTS = ("MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient")
 
@@ -120,6 +137,10 @@ class MCPTool(ToolBase, Tool):
         share: bool = True,
         retry_idempotent: bool = False,
         handlers: MCPHandlers | None = None,
+        exposed_name: str | None = None,
+        bound_arguments: dict[str, Any] | None = None,
+        max_result_size: int | None = None,
+        include_output_schema: bool = False,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -153,6 +174,15 @@ class MCPTool(ToolBase, Tool):
         :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
             read-only or idempotent. Set it only for servers whose annotations you trust.
         :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param exposed_name: The `name` of the Tool, which the model sees, used as it is. Default: the server's name,
+            adapted, with the prefix.
+        :param bound_arguments: Optional dictionary mapping parameter names to values, Secrets or FromStates. The model
+            does not see these parameters and cannot override them. A Secret is resolved at every call.
+            Example: `{"api_key": Secret.from_env_var("KEY"), "tenant": FromState("tenant"), "limit": 10}`
+        :param max_result_size: How many characters of a result's text the model sees, at least 200: its beginning and
+            its end, with a marker that says how much is left out. Default: all. `invoke`, `call` and the State always
+            get all.
+        :param include_output_schema: Whether the description has the tool's output schema.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -167,7 +197,11 @@ class MCPTool(ToolBase, Tool):
             share=share,
             retry_idempotent=retry_idempotent,
             handlers=handlers,
+            max_result_size=max_result_size,
+            include_output_schema=include_output_schema,
         )
+        if exposed_name is not None:
+            check_exposed_name("MCPTool: `exposed_name`", exposed_name)
         connection = MCPConnection(
             server_info_from(server_info),
             connection_timeout=connection_timeout,
@@ -177,7 +211,7 @@ class MCPTool(ToolBase, Tool):
         )
         self._set_up(
             name,
-            provider_safe_name(name, tool_name_prefix),
+            exposed_name or provider_safe_name(name, tool_name_prefix),
             connection,
             description=description,
             eager_connect=eager_connect,
@@ -185,6 +219,8 @@ class MCPTool(ToolBase, Tool):
             inputs_from_state=inputs_from_state,
             outputs_to_state=outputs_to_state,
             options=options,
+            exposed_name=exposed_name,
+            bound_arguments=bound_arguments,
         )
         if eager_connect:
             self._enter_or_leave()
@@ -211,6 +247,9 @@ class MCPTool(ToolBase, Tool):
         inputs_from_state: dict[str, str] | None = None,
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
         toolset: ToolBase | None = None,
+        exposed_name: str | None = None,
+        bound_arguments: dict[str, Any] | None = None,
+        invocation_timeout: float | None = None,
     ) -> None:
         for parameter, value in (
             ("outputs_to_string", outputs_to_string),
@@ -220,6 +259,11 @@ class MCPTool(ToolBase, Tool):
             if value is not None and not isinstance(value, dict):
                 msg = f"`{parameter}` of tool '{remote_name}' must be a dict or None, got {type(value).__name__}"
                 raise ValueError(msg)
+        self._bound = BoundArguments(remote_name, bound_arguments)
+        both = self._bound.overridden((inputs_from_state or {}).values())
+        if both:
+            msg = f"`bound_arguments` and `inputs_from_state` of tool '{remote_name}' both have: {', '.join(both)}"
+            raise ValueError(msg)
         self.remote_name = remote_name
         self.server_info: MCPServerInfo = connection.server_info
         self.eager_connect = eager_connect
@@ -233,6 +277,9 @@ class MCPTool(ToolBase, Tool):
         self._toolset = toolset
         self._custom_description = description
         self._custom_outputs_to_string = outputs_to_string or None
+        self._custom_inputs_from_state = inputs_from_state
+        self._exposed_name = exposed_name
+        self._own_invocation_timeout = invocation_timeout
         self._generation = 0
         self._valid_inputs: set[str] = set()
 
@@ -241,8 +288,13 @@ class MCPTool(ToolBase, Tool):
         self.description: str = description or ""
         self.parameters: dict[str, Any] = permissive_schema()
         self.function: Any = self.invoke  # the two Haystack majors declare it differently
-        self.outputs_to_string: dict[str, Any] | None = outputs_to_string or handler
-        self.inputs_from_state = inputs_from_state
+        shown = outputs_to_string or handler
+        if options.max_result_size is not None:
+            shown = limit_outputs(shown, options.max_result_size)
+        self.outputs_to_string: dict[str, Any] | None = shown
+        self.inputs_from_state: dict[str, str] | None = inputs_from_state
+        if self._bound.state_inputs:
+            self.inputs_from_state = {**(inputs_from_state or {}), **self._bound.state_inputs}
         self.outputs_to_state = outputs_to_state
         if HAS_ASYNC_FUNCTION:
             self.async_function: Callable[..., Awaitable[Any]] | None = self.invoke_async
@@ -251,6 +303,36 @@ class MCPTool(ToolBase, Tool):
         # Haystack takes sources, and updates of its State, from dictionaries only.
         self._visible_sources = _sources([outputs_to_string, *(outputs_to_string or {}).values()])
         self._returns_dict = bool(outputs_to_state or self._visible_sources)
+
+    @property
+    def bound_arguments(self) -> dict[str, Any]:
+        """
+        The arguments that the model neither sees nor overrides, by parameter.
+        """
+        return dict(self._bound.values)
+
+    @property
+    def exposed_name(self) -> str | None:
+        """
+        The name that was given instead of the server's, if one was.
+        """
+        return self._exposed_name
+
+    @property
+    def invocation_timeout(self) -> float:
+        """
+        Default timeout in seconds for calls of this tool.
+        """
+        own = self._own_invocation_timeout
+        return self._connection.invocation_timeout if own is None else own
+
+    @invocation_timeout.setter
+    def invocation_timeout(self, value: float) -> None:
+        check_timeout("invocation_timeout", value)
+        if self._own_invocation_timeout is None:
+            self._connection.invocation_timeout = value
+        else:
+            self._own_invocation_timeout = value
 
     def _get_valid_inputs(self) -> set[str]:
         # Empty before warm-up: Haystack then does not check the names in `inputs_from_state`.
@@ -291,6 +373,16 @@ class MCPTool(ToolBase, Tool):
             msg = f"Tool '{self.remote_name}' not found on {self.server_info.describe()}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=self.remote_name, available_tools=available)
         definition = definitions[available.index(self.remote_name)]
+        if needs_tasks(definition):
+            msg = f"Tool '{self.remote_name}' of {self.server_info.describe()} cannot be used: {NEEDS_TASKS}"
+            raise ValueError(msg)
+        reason = unusable_by_model(definition)
+        if reason is not None and not self._generation:
+            logger.warning(
+                "Tool '{tool}' is not for a model: {reason}. Call it from your own code only",
+                tool=self.remote_name,
+                reason=reason,
+            )
         try:
             parameters = normalize_parameters(definition.input_schema)
         except ValueError as error:
@@ -307,17 +399,23 @@ class MCPTool(ToolBase, Tool):
         :param parameters: Its input schema, normalized.
         """
         self._valid_inputs = set(parameters["properties"])
-        if self.inputs_from_state:
-            for state_key, parameter in self.inputs_from_state.items():
+        if inputs := self._custom_inputs_from_state:
+            for state_key, parameter in inputs.items():
                 if parameter not in self._valid_inputs:
                     msg = (
                         f"inputs_from_state of tool '{self.remote_name}' maps '{state_key}' to unknown parameter "
                         f"'{parameter}'. Valid parameters are: {', '.join(sorted(self._valid_inputs)) or 'none'}."
                     )
                     raise ValueError(msg)
-            parameters = without_properties(parameters, self.inputs_from_state.values())
+            parameters = without_properties(parameters, inputs.values())
+        if self._bound:
+            self._bound.check(definition.input_schema, self._valid_inputs)
+            parameters = without_properties(parameters, self._bound.values)
         self.parameters = parameters
-        self.description = self._custom_description or definition.description or ""
+        description = self._custom_description or definition.description or ""
+        if self.options.include_output_schema:
+            description = with_output_schema(description, definition.output_schema)
+        self.description = description
         self.title = definition.title
         self.annotations = hints = definition.annotations
         self._may_repeat = self.options.retry_idempotent and bool(
@@ -340,33 +438,78 @@ class MCPTool(ToolBase, Tool):
         """
         # Haystack injects arguments by this signature: `streaming_callback` by its name, the State by its annotation.
         # There is no State parameter: with one, Haystack would run the tool calls of a step one after the other.
-        arguments = self._arguments(streaming_callback, mcp_arguments)
-        try:
-            if not self._generation:
-                self.warm_up()
-            result = self._connection.call_tool(
-                self.remote_name, arguments, display_name=self.name, may_repeat=self._may_repeat
-            )
-            return self._output(result)
-        except Exception as error:
-            failure = self._failure(error, arguments)
-            raise failure from failure.__cause__
+        return self._call(self._arguments(streaming_callback, mcp_arguments), self._output)
 
     async def invoke_async(self, /, *, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
         Invoke the tool like `invoke`, without blocking the event loop.
         """
-        arguments = self._arguments(streaming_callback, mcp_arguments)
+        return await self._call_async(self._arguments(streaming_callback, mcp_arguments), self._output)
+
+    def call(self, /, **mcp_arguments: Any) -> MCPToolResult:
+        """
+        Call the tool from your own code, and get a typed result instead of a JSON string.
+
+        :param mcp_arguments: Arguments of the tool.
+        :returns: The result: `text`, `structured`, `content`, `meta` and `raw`.
+        :raises MCPInvocationError: If the call fails, as with `invoke`.
+        """
+        return self._call(mcp_arguments, MCPToolResult.from_result)
+
+    async def call_async(self, /, **mcp_arguments: Any) -> MCPToolResult:
+        """
+        Call the tool like `call`, without blocking the event loop.
+        """
+        return await self._call_async(mcp_arguments, MCPToolResult.from_result)
+
+    def _call(self, arguments: dict[str, Any], convert: Callable[[types.CallToolResult], ResultT]) -> ResultT:
+        sent = Sent(arguments=arguments, given=arguments)
+        try:
+            if not self._generation:
+                self.warm_up()
+            sent = self._complete(arguments)
+            result = self._connection.call_tool(
+                self.remote_name,
+                sent.arguments,
+                display_name=self.name,
+                may_repeat=self._may_repeat,
+                invocation_timeout=self._own_invocation_timeout,
+                secrets=sent.secrets,
+            )
+            return convert(result)
+        except Exception as error:
+            failure = self._failure(error, sent)
+            raise failure from failure.__cause__
+
+    async def _call_async(
+        self, arguments: dict[str, Any], convert: Callable[[types.CallToolResult], ResultT]
+    ) -> ResultT:
+        sent = Sent(arguments=arguments, given=arguments)
         try:
             if not self._generation:
                 await self.warm_up_async()
+            sent = self._complete(arguments)
             result = await self._connection.call_tool_async(
-                self.remote_name, arguments, display_name=self.name, may_repeat=self._may_repeat
+                self.remote_name,
+                sent.arguments,
+                display_name=self.name,
+                may_repeat=self._may_repeat,
+                invocation_timeout=self._own_invocation_timeout,
+                secrets=sent.secrets,
             )
-            return self._output(result)
+            return convert(result)
         except Exception as error:
-            failure = self._failure(error, arguments)
+            failure = self._failure(error, sent)
             raise failure from failure.__cause__
+
+    def _complete(self, arguments: dict[str, Any]) -> Sent:
+        for name in self._bound.overridden(arguments):
+            logger.warning(
+                "The argument '{argument}' of tool '{tool}' is bound; the value that was passed is ignored",
+                argument=name,
+                tool=self.name,
+            )
+        return self._bound.apply(arguments, self._custom_inputs_from_state or {})
 
     async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
@@ -380,9 +523,9 @@ class MCPTool(ToolBase, Tool):
             return {"streaming_callback": streaming_callback, **mcp_arguments}
         return mcp_arguments
 
-    def _failure(self, error: Exception, arguments: dict[str, Any]) -> MCPInvocationError:
+    def _failure(self, error: Exception, sent: Sent) -> MCPInvocationError:
         """
-        Convert an error to an MCPInvocationError and redact values from `inputs_from_state`, which a server may quote.
+        Convert an error to an MCPInvocationError; redact what is bound or from the State, which a server may quote.
         """
         if isinstance(error, MCPInvocationError):
             failure, cause = error, error.__cause__
@@ -390,9 +533,14 @@ class MCPTool(ToolBase, Tool):
             kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
             code, data = getattr(error, "code", None), getattr(error, "data", None)
             text = f"Failed to invoke Tool `{self.name}`: {error}"
-            failure, cause = kind(text, self.name, arguments, code=code, data=data), error
-        hidden = (self.inputs_from_state or {}).values()
-        redacted = redact_values(failure.message, {name: arguments[name] for name in hidden if name in arguments})
+            failure, cause = kind(text, self.name, sent.given, code=code, data=data), error
+        if self._bound:
+            failure.tool_args = sent.given
+        redacted = redact_values(failure.message, sent.hidden)
+        if sent.secrets:
+            redactor = Redactor(sent.secrets)
+            redacted = redactor.text(redacted)
+            failure.data = redactor.value(failure.data)
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
         failure.__traceback__ = None  # the frames of the executor's tasks help nobody
@@ -413,9 +561,13 @@ class MCPTool(ToolBase, Tool):
             "invocation_timeout": self.invocation_timeout,
             "eager_connect": self.eager_connect,
             "outputs_to_string": self._custom_outputs_to_string,
-            "inputs_from_state": self.inputs_from_state,
+            "inputs_from_state": self._custom_inputs_from_state,
             "outputs_to_state": self.outputs_to_state,
         }
+        if self._exposed_name is not None:
+            parameters["exposed_name"] = self._exposed_name
+        if self._bound:
+            parameters["bound_arguments"] = self._bound.values
         return {**parameters, **self.options.changed()}
 
     @classmethod
@@ -427,6 +579,16 @@ class MCPTool(ToolBase, Tool):
         :returns: The tool.
         """
         return cls._load_dict(data)
+
+    def _stored_shaping(self, *, for_traces: bool = False) -> dict[str, Any]:
+        if not self._bound:
+            return {}
+        return {"bound_arguments": list(self._bound.values) if for_traces else self._bound.stored()}
+
+    @classmethod
+    def _load_shaping(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        bound = parameters.get("bound_arguments")
+        return {"bound_arguments": load_bound_arguments(bound)} if bound else {}
 
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:

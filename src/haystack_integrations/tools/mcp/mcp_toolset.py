@@ -9,7 +9,7 @@ import dataclasses
 import os
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from haystack import logging
@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.connection.background_retry import Backgrou
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
+from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
@@ -32,6 +33,15 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStar
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.shaping import (
+    BoundArguments,
+    ToolOverride,
+    ToolSelection,
+    check_overrides,
+    load_bound_arguments,
+    load_filter,
+    store_filter,
+)
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
@@ -116,12 +126,22 @@ class MCPToolset(Reading, ToolBase, Toolset):
         retry_idempotent: bool = False,
         handlers: MCPHandlers | None = None,
         required: bool = True,
+        exclude_tools: list[str] | None = None,
+        tool_filter: Callable[[types.Tool], bool] | None = None,
+        required_hints: dict[str, bool] | None = None,
+        tool_overrides: Mapping[str, ToolOverride | dict[str, Any]] | None = None,
+        bound_arguments: dict[str, dict[str, Any]] | None = None,
+        max_result_size: int | None = None,
+        include_output_schema: bool = False,
     ) -> None:
         """
         Initialize the MCP toolset.
 
-        `tool_names` and the three state-mapping dictionaries use the server's tool names, without a prefix. A state
-        mapping of a tool that the toolset does not have is ignored with a warning.
+        All parameters use the server's tool names, without a prefix. A mapping or an exclusion of a tool that is not
+        there is ignored with a warning.
+
+        Tools that the server declares to be for apps only, or callable only as tasks, are left out. Without
+        `tool_names`, the tools are sorted by name, so that equal tools give equal prompts.
 
         :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
             command line as a list or a server object.
@@ -149,6 +169,21 @@ class MCPToolset(Reading, ToolBase, Toolset):
         :param required: Whether it is an error if the server cannot be reached. If False, `warm_up` logs a warning and
             the toolset is empty until it can: an Agent runs without its tools. The server is tried again in the
             background, with growing pauses, and at the next `warm_up`.
+        :param exclude_tools: Names of tools to leave out, or patterns such as `"delete_*"`.
+        :param tool_filter: Function that gets each tool, as a `Tool` of the MCP SDK, and returns whether to load it. It
+            is called at warm-up, in the caller's thread, and must not block.
+        :param required_hints: What a tool's annotations must say for it to be loaded: values for `read_only_hint`,
+            `destructive_hint`, `idempotent_hint` and `open_world_hint`. Where they say nothing, the protocol's defaults
+            hold: it may change and destroy things, and reaches the outside world. A server can say anything; use it
+            only for servers that you trust. Example: `{"read_only_hint": True}`
+        :param tool_overrides: Optional dictionary from tool names to a ToolOverride, or a dictionary of its fields:
+            another name or description, a timeout, or other options of single tools.
+            Example: `{"search": {"name": "search_docs", "invocation_timeout": 120}}`
+        :param bound_arguments: Optional dictionary from tool names to the `bound_arguments` of each tool: values,
+            Secrets or FromStates by parameter name. The model does not see these parameters and cannot override them.
+            Example: `{"search": {"api_key": Secret.from_env_var("KEY"), "tenant": FromState("tenant")}}`
+        :param max_result_size: How many characters of a result's text the model sees, at least 200; see MCPTool.
+        :param include_output_schema: Whether descriptions have the tools' output schemas.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -160,6 +195,8 @@ class MCPToolset(Reading, ToolBase, Toolset):
             retry_idempotent=retry_idempotent,
             handlers=handlers,
             required=required,
+            max_result_size=max_result_size,
+            include_output_schema=include_output_schema,
         )
         server_info = server_info_from(server_info)
         self._connection = MCPConnection(
@@ -178,10 +215,23 @@ class MCPToolset(Reading, ToolBase, Toolset):
             ("inputs_from_state", inputs_from_state),
             ("outputs_to_state", outputs_to_state),
             ("outputs_to_string", outputs_to_string),
+            ("bound_arguments", bound_arguments),
         ):
             if value is not None and not (isinstance(value, dict) and all(map(_is_config, value.values()))):
                 msg = f"MCPToolset: `{parameter}` must be a dict from tool names to their configurations or None"
                 raise ValueError(msg)
+        self._selection = ToolSelection(
+            tool_names=tool_names,
+            exclude_tools=exclude_tools,
+            tool_filter=tool_filter,
+            required_hints=required_hints,
+        )
+        self.tool_overrides: dict[str, ToolOverride] = check_overrides(tool_overrides)
+        self.bound_arguments: dict[str, dict[str, Any]] = bound_arguments or {}
+        for name, values in self.bound_arguments.items():
+            BoundArguments(name, values)  # it checks them
+        # Why tools of the server are not in this toolset, by their names.
+        self._left_out: dict[str, str] = {}
         self.server_info: MCPServerInfo = server_info
         self.tool_names = tool_names
         self.eager_connect = eager_connect
@@ -196,7 +246,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
         self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
-        for remote_name, name in assign_tool_names(dict.fromkeys(tool_names or []), tool_name_prefix).items():
+        for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
             self._children[remote_name] = self._make_child(remote_name, name)
         # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
         self._placeholder = Tool(
@@ -218,11 +268,42 @@ class MCPToolset(Reading, ToolBase, Toolset):
     def _details(self) -> ServerDetails | None:
         return self._connection._details()
 
+    @property
+    def exclude_tools(self) -> list[str] | None:
+        """
+        Names and patterns of tools that are left out.
+        """
+        return self._selection.exclude_tools
+
+    @property
+    def tool_filter(self) -> Callable[[types.Tool], bool] | None:
+        """
+        The function that tells whether to load a tool.
+        """
+        return self._selection.tool_filter
+
+    @property
+    def required_hints(self) -> dict[str, bool] | None:
+        """
+        What a tool's annotations must say for it to be loaded.
+        """
+        return self._selection.required_hints
+
     def _lock(self) -> threading.Lock:
         # Held only to read and change this object, never while waiting for a server.
         return self._locks.setdefault(os.getpid(), threading.Lock())
 
+    def _assign_names(self, remote_names: Iterable[str]) -> dict[str, str]:
+        renamed = {tool: override.name for tool, override in self.tool_overrides.items() if override.name is not None}
+        return assign_tool_names(remote_names, self.options.tool_name_prefix, renamed)
+
     def _make_child(self, remote_name: str, name: str) -> MCPTool:
+        override = self.tool_overrides.get(remote_name, ToolOverride())
+        own = {
+            option: value
+            for option in ("result_format", "retry_idempotent", "max_result_size", "include_output_schema")
+            if (value := getattr(override, option)) is not None
+        }
         return MCPTool._for_toolset(
             self,
             remote_name,
@@ -230,7 +311,11 @@ class MCPToolset(Reading, ToolBase, Toolset):
             inputs_from_state=self.inputs_from_state.get(remote_name),
             outputs_to_state=self.outputs_to_state.get(remote_name),
             outputs_to_string=self.outputs_to_string.get(remote_name),
-            options=dataclasses.replace(self.options, required=True),
+            options=dataclasses.replace(self.options, required=True, **own),
+            description=override.description,
+            exposed_name=override.name,
+            bound_arguments=self.bound_arguments.get(remote_name),
+            invocation_timeout=override.invocation_timeout,
         )
 
     @property
@@ -345,6 +430,8 @@ class MCPToolset(Reading, ToolBase, Toolset):
         super()._leave()
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
+        # Without the lock, because `tool_filter` is the user's.
+        reasons = {each.name: reason for each in definitions if (reason := self._selection.reason_against(each))}
         with self._lock():
             # Listings of two sessions may arrive out of order; the newer one wins.
             if generation <= self._generation:
@@ -353,16 +440,23 @@ class MCPToolset(Reading, ToolBase, Toolset):
             for definition in definitions:
                 if by_name.setdefault(definition.name, definition) is not definition:
                     logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
+            if not self._generation:  # said once, not after each reconnect
+                self._warn_about_unknown_exclusions(list(by_name))
             if self.tool_names is not None:
                 self._check_found(by_name)
+                self._check_not_left_out(reasons)
                 # The order of `tool_names`, as before warm-up.
                 by_name = {name: by_name[name] for name in self.tool_names}
-            if not self._generation:  # said once, not after each reconnect
+            else:
+                # Providers cache prompts by their beginning, and servers may list their tools in any order.
+                by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
+                self._say_what_is_left_out(reasons)
+            if not self._generation:
                 self._warn_about_unknown_tools(by_name)
             schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
             usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
             children: dict[str, MCPTool] = {}
-            for remote_name, name in assign_tool_names(usable, self.options.tool_name_prefix).items():
+            for remote_name, name in self._assign_names(usable).items():
                 child = self._children.get(remote_name) or self._make_child(remote_name, name)
                 child._use_definition(generation, by_name[remote_name], usable[remote_name])
                 children[remote_name] = child
@@ -391,8 +485,37 @@ class MCPToolset(Reading, ToolBase, Toolset):
             msg = f"`tool_names` has {names}, not found on {self.server_info.describe()}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))
 
+    def _check_not_left_out(self, reasons: dict[str, str]) -> None:
+        for name in self.tool_names or []:
+            if name in reasons:
+                msg = (
+                    f"Tool '{name}' of {self.server_info.describe()} is in `tool_names`, but cannot be loaded: "
+                    f"{reasons[name]}"
+                )
+                raise ValueError(msg)
+
+    def _say_what_is_left_out(self, reasons: dict[str, str]) -> None:
+        for name, reason in reasons.items():
+            if self._left_out.get(name) != reason:
+                logger.info("Tool '{tool}' is left out: {reason}", tool=name, reason=reason)
+        self._left_out = reasons
+
+    def _warn_about_unknown_exclusions(self, listed: list[str]) -> None:
+        for name in self._selection.unknown_exclusions(listed):
+            logger.warning(
+                "exclude_tools has the tool '{tool}', which the server does not have. {choices}",
+                tool=name,
+                choices=describe_choices([name], listed, "The server"),
+            )
+
     def _warn_about_unknown_tools(self, by_name: dict[str, types.Tool]) -> None:
-        for parameter in ("inputs_from_state", "outputs_to_state", "outputs_to_string"):
+        for parameter in (
+            "inputs_from_state",
+            "outputs_to_state",
+            "outputs_to_string",
+            "tool_overrides",
+            "bound_arguments",
+        ):
             for name in getattr(self, parameter):
                 if name not in by_name:
                     logger.warning(
@@ -475,6 +598,9 @@ class MCPToolset(Reading, ToolBase, Toolset):
             return (
                 f"This MCPToolset has {missing}: it is not warmed up. Call warm_up(), which loads the server's tools."
             )
+        for name in wanted:
+            if name in self._left_out:
+                return f"This MCPToolset has {missing}: the server has it, but {self._left_out[name]}."
         return f"This MCPToolset has {missing}. {describe_choices(wanted, [tool.name for tool in self], 'It')}"
 
     def __contains__(self, item: Any) -> bool:
@@ -552,6 +678,14 @@ class MCPToolset(Reading, ToolBase, Toolset):
             "outputs_to_state": self.outputs_to_state or None,
             "outputs_to_string": self.outputs_to_string or None,
         }
+        shaping = {
+            "exclude_tools": self.exclude_tools,
+            "tool_filter": self.tool_filter,
+            "required_hints": self.required_hints,
+            "tool_overrides": self.tool_overrides,
+            "bound_arguments": self.bound_arguments,
+        }
+        parameters |= {name: value for name, value in shaping.items() if value}
         return {**parameters, **self.options.changed()}
 
     @classmethod
@@ -564,9 +698,51 @@ class MCPToolset(Reading, ToolBase, Toolset):
         """
         return cls._load_dict(data)
 
+    def _stored_shaping(self, *, for_traces: bool = False) -> dict[str, Any]:
+        stored: dict[str, Any] = {}
+        if self.exclude_tools:
+            stored["exclude_tools"] = list(self.exclude_tools)
+        if self.tool_filter is not None:
+            name = getattr(self.tool_filter, "__qualname__", type(self.tool_filter).__qualname__)
+            stored["tool_filter"] = name if for_traces else store_filter(self.tool_filter)
+        if self.tool_overrides:
+            stored["tool_overrides"] = {name: override.to_dict() for name, override in self.tool_overrides.items()}
+        if self.bound_arguments:
+            bound = {name: BoundArguments(name, values) for name, values in self.bound_arguments.items()}
+            stored["bound_arguments"] = {
+                name: list(each.values) if for_traces else each.stored() for name, each in bound.items()
+            }
+        return stored
+
+    @classmethod
+    def _load_shaping(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        loaded: dict[str, Any] = {}
+        if parameters.get("tool_filter"):
+            loaded["tool_filter"] = load_filter(parameters["tool_filter"])
+        bound = parameters.get("bound_arguments")
+        if isinstance(bound, dict):
+            loaded["bound_arguments"] = {name: load_bound_arguments(values) for name, values in bound.items()}
+        return loaded
+
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
         return {tool: convert(parameter, tool_config) for tool, tool_config in config.items() if tool_config}
+
+    def table(self) -> str:
+        """
+        Make a table of the tools for a terminal: names, parameters (with `?` if optional) and descriptions.
+
+        :returns: The table; a remark if there are no tools yet.
+        """
+        tools = list(self)
+        return text_table(tools) if tools else f"{self._caption()}: no tools"
+
+    def _repr_html_(self) -> str:
+        return html_table(self, self._caption())
+
+    def _caption(self) -> str:
+        cold = "" if self._generation else ", not warmed up"
+        return f"{type(self).__name__} of {self.server_info.describe()}{cold}"
 
     def __repr__(self) -> str:
         """

@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_handlers,
     serialize_handlers,
 )
+from haystack_integrations.tools.mcp.shaping import check_max_result_size
 
 if TYPE_CHECKING:
     from mcp import types
@@ -47,6 +48,8 @@ class ToolOptions:
     retry_idempotent: bool = False
     handlers: MCPHandlers | None = None
     required: bool = True
+    max_result_size: int | None = None
+    include_output_schema: bool = False
 
     def __post_init__(self) -> None:
         """
@@ -59,6 +62,10 @@ class ToolOptions:
         result_handler(self.result_format)
         if not isinstance(self.required, bool):
             msg = f"`required` must be True or False, got {self.required!r}"
+            raise ValueError(msg)
+        check_max_result_size(self.max_result_size)
+        if not isinstance(self.include_output_schema, bool):
+            msg = f"`include_output_schema` must be True or False, got {self.include_output_schema!r}"
             raise ValueError(msg)
 
     def changed(self) -> dict[str, Any]:
@@ -135,6 +142,20 @@ class ToolBase(ContextManaged):
         Whether calls of tools annotated as read-only or idempotent are sent again when their outcome is unknown.
         """
         return self.options.retry_idempotent
+
+    @property
+    def max_result_size(self) -> int | None:
+        """
+        How many characters of a result's text the model sees; None for all.
+        """
+        return self.options.max_result_size
+
+    @property
+    def include_output_schema(self) -> bool:
+        """
+        Whether the description that the model sees has the tool's output schema.
+        """
+        return self.options.include_output_schema
 
     @property
     def handlers(self) -> MCPHandlers:
@@ -257,19 +278,36 @@ class ToolBase(ContextManaged):
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
         """Apply `convert`, which (de)serializes handlers, to every tool's configuration in the value of a parameter."""
 
+    @abstractmethod
+    def _stored_shaping(self, *, for_traces: bool = False) -> dict[str, Any]:
+        """
+        Return the stored form of the parameters about what the model sees that only this class has, if they are set.
+
+        For traces, what cannot be stored is named, and the values of arguments are left out.
+        """
+
+    @classmethod
+    @abstractmethod
+    def _load_shaping(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters of `_stored_shaping` that are among the stored ones, as the constructor takes them."""
+
     def to_dict(self) -> dict[str, Any]:
         """
         Serialize the parameters to a dictionary, with handlers as import paths.
 
         :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
         """
-        return self._as_dict(self.server_info.to_dict())
+        return self._as_dict(self.server_info.to_dict(), self._stored_shaping())
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        return self._as_dict(self.server_info._to_trace_dict(), "_to_trace_dict")
+        return self._as_dict(
+            self.server_info._to_trace_dict(), self._stored_shaping(for_traces=True), method="_to_trace_dict"
+        )
 
-    def _as_dict(self, server_info: dict[str, Any], method: str = "to_dict") -> dict[str, Any]:
-        data = {**self._init_parameters(), "server_info": server_info}
+    def _as_dict(
+        self, server_info: dict[str, Any], shaping: dict[str, Any], *, method: str = "to_dict"
+    ) -> dict[str, Any]:
+        data = {**self._init_parameters(), "server_info": server_info, **shaping}
         data |= self.options.stored(method)
         for parameter in HANDLER_PARAMETERS:
             if config := data[parameter]:
@@ -285,6 +323,7 @@ class ToolBase(ContextManaged):
                 parameters[parameter] = cls._convert_handlers(deserialize_handlers, parameter, config)
         if isinstance(parameters.get("handlers"), dict):
             parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
+        parameters |= cls._load_shaping(parameters)
         loaded: Self = rebuild(cls, parameters)
         return loaded
 

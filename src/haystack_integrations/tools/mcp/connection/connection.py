@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -278,6 +278,8 @@ class MCPConnection(Reading, ContextManaged):
         *,
         display_name: str | None = None,
         may_repeat: bool = False,
+        invocation_timeout: float | None = None,
+        secrets: Iterable[str] = (),
     ) -> types.CallToolResult:
         """
         Call a tool.
@@ -287,6 +289,8 @@ class MCPConnection(Reading, ContextManaged):
         :param display_name: Name of the tool in error messages, if it is another.
         :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose outcome is unknown may
             be sent again.
+        :param invocation_timeout: How long this call may take, in seconds. Default: that of the connection.
+        :param secrets: The secrets among the arguments. They are redacted where the server quotes them in errors.
         :returns: The result.
         :raises MCPInvocationError: If the tool reports an error or the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
@@ -294,8 +298,9 @@ class MCPConnection(Reading, ContextManaged):
         """
         try:
             executor = AsyncExecutor.get_instance()
-            timeout = self.connection_timeout + self.invocation_timeout + _BLOCKED_LOOP_GRACE
-            return executor.run(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
+            limit = self.invocation_timeout if invocation_timeout is None else invocation_timeout
+            timeout = self.connection_timeout + limit + _BLOCKED_LOOP_GRACE
+            return executor.run(self._call(tool_name, tool_args, display_name, may_repeat, limit, secrets), timeout)
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
@@ -308,6 +313,8 @@ class MCPConnection(Reading, ContextManaged):
         *,
         display_name: str | None = None,
         may_repeat: bool = False,
+        invocation_timeout: float | None = None,
+        secrets: Iterable[str] = (),
     ) -> types.CallToolResult:
         """
         Do the same as `call_tool` without blocking the event loop.
@@ -316,23 +323,33 @@ class MCPConnection(Reading, ContextManaged):
             executor = AsyncExecutor.get_instance()
             if self._supervisor is None:
                 await executor.run_async(preloaded())
-            timeout = self.connection_timeout + self.invocation_timeout + _BLOCKED_LOOP_GRACE
-            return await executor.run_async(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
+            limit = self.invocation_timeout if invocation_timeout is None else invocation_timeout
+            timeout = self.connection_timeout + limit + _BLOCKED_LOOP_GRACE
+            return await executor.run_async(
+                self._call(tool_name, tool_args, display_name, may_repeat, limit, secrets), timeout
+            )
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
             raise _executor_failed(error, display_name or tool_name, tool_args) from error
 
     def _call(
-        self, tool_name: str, tool_args: dict[str, Any] | None, display_name: str | None, may_repeat: bool
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None,
+        display_name: str | None,
+        may_repeat: bool,
+        invocation_timeout: float,
+        secrets: Iterable[str],
     ) -> Coroutine[Any, Any, types.CallToolResult]:
         return (self._supervisor or self._acquire()).call(
             tool_name,
             tool_args if tool_args is not None else {},
             display_name=display_name or tool_name,
             connection_timeout=self.connection_timeout,
-            invocation_timeout=self.invocation_timeout,
+            invocation_timeout=invocation_timeout,
             may_repeat=may_repeat,
+            secrets=secrets,
         )
 
     def status(self) -> MCPConnectionStatus:

@@ -194,6 +194,15 @@ class Session:
             finally:
                 await abandoning
 
+    def learn(self, secrets: Iterable[str]) -> None:
+        """
+        Redact more secrets in what comes back from the server.
+
+        :param secrets: The values.
+        """
+        self._client.redactor = self._client.redactor.knowing(secrets)
+        self._life.redact = self._client.redactor.text
+
     async def _close_client(self) -> None:
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
@@ -133,6 +133,8 @@ class Supervisor:
         self.calls: int = 0
         self.failed_calls: int = 0
         self.last_error: str | None = None
+        # The Secrets among the arguments of calls, which the server may quote later.
+        self._call_secrets: frozenset[str] = frozenset()
 
     def _set_retries(self, source: object) -> None:
         self.max_retries = getattr(source, "max_retries", self.max_retries)
@@ -271,7 +273,7 @@ class Supervisor:
                     "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
                     server=self.description,
                 )
-            client.redactor = client.redactor.knowing(self.server_info._secrets())
+            client.redactor = client.redactor.knowing([*self.server_info._secrets(), *self._call_secrets])
             # A custom server info may leave the retries to its client.
             self._set_retries(client)
             self._set_retries(self.server_info)
@@ -297,6 +299,15 @@ class Supervisor:
         self.sessions += 1
         self.generation = next(_generations)
         return session
+
+    def _learn(self, secrets: Iterable[str]) -> None:
+        new = frozenset(secrets) - self._call_secrets
+        if not new:
+            return
+        self._call_secrets |= new
+        for session in {self.session, self._newest}:
+            if session is not None:
+                session.learn(new)
 
     async def list_tools(self, timeout: float) -> list[types.Tool]:
         """
@@ -383,6 +394,7 @@ class Supervisor:
         connection_timeout: float,
         invocation_timeout: float,
         may_repeat: bool = False,
+        secrets: Iterable[str] = (),
     ) -> types.CallToolResult:
         """
         Call a tool; send it again only if it provably did not run, or may run twice.
@@ -393,10 +405,12 @@ class Supervisor:
         :param connection_timeout: How long to wait for sessions altogether, in seconds.
         :param invocation_timeout: How long the call may take, in seconds.
         :param may_repeat: Whether it does no harm if the tool runs twice.
+        :param secrets: The secrets among the arguments, which are redacted from now on.
         :returns: The result.
         :raises MCPInvocationError: If there is none.
         """
         self._bind()
+        self._learn(secrets)
         self.calls += 1
         now = asyncio.get_running_loop().time
         started, calling, pause = now(), 0.0, 0.0
