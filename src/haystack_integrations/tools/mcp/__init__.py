@@ -25,8 +25,10 @@ __all__ = [
     "MCPConnectionStatus",
     "MCPConnectionTimeoutError",
     "MCPError",
+    "MCPHandlers",
     "MCPInvocationError",
     "MCPOutcomeUnknownError",
+    "MCPProgress",
     "MCPServerInfo",
     "MCPTimeoutError",
     "MCPTool",
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
         MCPToolNotFoundError,
     )
     from .executor import AsyncExecutor
+    from .handlers import MCPHandlers
+    from .handlers.progress import MCPProgress
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
     from .transports.http.client import SSEClient, StreamableHttpClient
@@ -91,6 +95,8 @@ else:
             "MCPToolNotFoundError",
         ],
         "executor": ["AsyncExecutor"],
+        "handlers": ["MCPHandlers"],
+        "handlers.progress": ["MCPProgress"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],

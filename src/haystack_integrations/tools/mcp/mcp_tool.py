@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import inspect
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 from haystack import logging
+from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, provider_safe_name
@@ -25,6 +30,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.redaction import redact_values
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
@@ -108,7 +114,7 @@ class MCPTool(ToolBase, Tool):
         server_info: MCPServerInfo,
         description: str | None = None,
         connection_timeout: float = 30,
-        invocation_timeout: float = 30,
+        invocation_timeout: float | None = 30,
         eager_connect: bool = False,
         outputs_to_string: dict[str, Any] | None = None,
         inputs_from_state: dict[str, str] | None = None,
@@ -119,6 +125,10 @@ class MCPTool(ToolBase, Tool):
         share: bool = True,
         retry_idempotent: bool = False,
         handlers: MCPHandlers | None = None,
+        reset_timeout_on_progress: bool = False,
+        max_total_timeout: float | None = None,
+        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
+        ping_interval: float | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -128,7 +138,7 @@ class MCPTool(ToolBase, Tool):
         :param server_info: How to reach the server.
         :param description: Custom description. Default: the server's description.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
-        :param invocation_timeout: Timeout in seconds for a tool call.
+        :param invocation_timeout: Timeout in seconds for a tool call. None for no limit.
         :param eager_connect: If True, connect during initialization. If False (default), connect at warm-up or at the
             first call. A tool loaded from YAML never connects before that.
         :param outputs_to_string: Optional dictionary defining how results are converted to strings for the model. With
@@ -151,6 +161,14 @@ class MCPTool(ToolBase, Tool):
         :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
             read-only or idempotent. Set it only for servers whose annotations you trust.
         :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
+            then on.
+        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
+            Default: no limit, as long as the server reports progress.
+        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
+            session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
+        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
+            pinged, if the revision of the protocol has pings. Default: no pings.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -165,6 +183,10 @@ class MCPTool(ToolBase, Tool):
             share=share,
             retry_idempotent=retry_idempotent,
             handlers=handlers,
+            reset_timeout_on_progress=reset_timeout_on_progress,
+            max_total_timeout=max_total_timeout,
+            read_timeout=read_timeout,
+            ping_interval=ping_interval,
         )
         connection = MCPConnection(
             server_info,
@@ -172,6 +194,7 @@ class MCPTool(ToolBase, Tool):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            **options.limits(),
         )
         self._set_up(
             name,
@@ -329,7 +352,10 @@ class MCPTool(ToolBase, Tool):
         """
         Invoke the tool.
 
-        :param streaming_callback: Passed by Haystack; not used, unless the remote tool has a parameter of this name.
+        :param streaming_callback: Passed by an Agent with `tool_streaming_callback_passthrough=True`: gets the progress
+            that the server reports as StreamingChunks, with `meta["mcp"]`, in this thread; by `invoke_async` in the
+            event loop, where it may be asynchronous. If it raises, that is logged, and it gets no more of this call.
+            Any other value is an argument of the tool.
         :param mcp_arguments: Arguments of the tool.
         :returns: The MCP result as a JSON string, or a dictionary if the tool is configured for it (see the class).
         :raises MCPInvocationError: If the call fails.
@@ -342,8 +368,15 @@ class MCPTool(ToolBase, Tool):
         try:
             if not self._generation:
                 self.warm_up()
+            if inspect.iscoroutinefunction(streaming_callback):
+                _warn_of_async_callback()
+                streaming_callback = None
             result = self._connection.call_tool(
-                self.remote_name, arguments, display_name=self.name, may_repeat=self._may_repeat
+                self.remote_name,
+                arguments,
+                display_name=self.name,
+                may_repeat=self._may_repeat,
+                on_progress=self._streamed(streaming_callback),
             )
             return self._output(result)
         except Exception as error:
@@ -359,7 +392,11 @@ class MCPTool(ToolBase, Tool):
             if not self._generation:
                 await self.warm_up_async()
             result = await self._connection.call_tool_async(
-                self.remote_name, arguments, display_name=self.name, may_repeat=self._may_repeat
+                self.remote_name,
+                arguments,
+                display_name=self.name,
+                may_repeat=self._may_repeat,
+                on_progress=self._streamed(streaming_callback),
             )
             return self._output(result)
         except Exception as error:
@@ -371,6 +408,18 @@ class MCPTool(ToolBase, Tool):
         Invoke the tool like `invoke_async`; mcp-haystack 2.1 has this name.
         """
         return await self.invoke_async(**mcp_arguments)
+
+    def _streamed(self, streaming_callback: Any) -> ProgressCallback | None:
+        if not callable(streaming_callback):
+            return None
+        source = ComponentInfo(type=f"{MCPTool.__module__}.{MCPTool.__name__}", name=self.name)
+
+        def stream(report: MCPProgress) -> Any:
+            mcp = {"type": "progress", **dataclasses.asdict(report)}
+            # Without content, which a user interface would show as the text of the model.
+            return streaming_callback(StreamingChunk(content="", component_info=source, meta={"mcp": mcp}))
+
+        return stream
 
     def _arguments(self, streaming_callback: Any, mcp_arguments: dict[str, Any]) -> dict[str, Any]:
         # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
@@ -440,6 +489,15 @@ class MCPTool(ToolBase, Tool):
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
 for _function in (MCPTool.invoke, MCPTool.invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
+
+
+@cache
+def _warn_of_async_callback() -> None:
+    logger.warning(
+        "Progress of MCP tools is not streamed: Haystack called a tool synchronously with an asynchronous streaming "
+        "callback, as Haystack 2 does in `run_async`. Use a function that is not asynchronous, or "
+        "`MCPHandlers(progress=…)`"
+    )
 
 
 def _sources(configs: Iterable[Any]) -> frozenset[str]:

@@ -17,6 +17,7 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
 from haystack_integrations.tools.mcp.errors import (
@@ -91,7 +92,7 @@ class MCPToolset(ToolBase, Toolset):
         server_info: MCPServerInfo,
         tool_names: list[str] | None = None,
         connection_timeout: float = 30.0,
-        invocation_timeout: float = 30.0,
+        invocation_timeout: float | None = 30.0,
         eager_connect: bool = False,
         inputs_from_state: dict[str, dict[str, str]] | None = None,
         outputs_to_state: dict[str, dict[str, dict[str, Any]]] | None = None,
@@ -102,6 +103,10 @@ class MCPToolset(ToolBase, Toolset):
         share: bool = True,
         retry_idempotent: bool = False,
         handlers: MCPHandlers | None = None,
+        reset_timeout_on_progress: bool = False,
+        max_total_timeout: float | None = None,
+        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
+        ping_interval: float | None = None,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -112,7 +117,7 @@ class MCPToolset(ToolBase, Toolset):
         :param server_info: How to reach the server.
         :param tool_names: Names of the tools to load. Default: all tools of the server.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
-        :param invocation_timeout: Timeout in seconds for a tool call.
+        :param invocation_timeout: Timeout in seconds for a tool call. None for no limit.
         :param eager_connect: If True, connect and load the tools during initialization. If False (default), do so at
             warm-up. A toolset loaded from YAML never connects before that.
         :param inputs_from_state: Optional dictionary from tool names to the `inputs_from_state` of each tool: State
@@ -131,6 +136,14 @@ class MCPToolset(ToolBase, Toolset):
         :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
             read-only or idempotent. Set it only for servers whose annotations you trust.
         :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
+            then on.
+        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
+            Default: no limit, as long as the server reports progress.
+        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
+            session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
+        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
+            pinged, if the revision of the protocol has pings. Default: no pings.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -141,6 +154,10 @@ class MCPToolset(ToolBase, Toolset):
             share=share,
             retry_idempotent=retry_idempotent,
             handlers=handlers,
+            reset_timeout_on_progress=reset_timeout_on_progress,
+            max_total_timeout=max_total_timeout,
+            read_timeout=read_timeout,
+            ping_interval=ping_interval,
         )
         self._connection = MCPConnection(
             server_info,
@@ -148,6 +165,7 @@ class MCPToolset(ToolBase, Toolset):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            **self.options.limits(),
         )
         if tool_names is not None and (
             not isinstance(tool_names, (list, tuple)) or not all(isinstance(name, str) and name for name in tool_names)

@@ -16,12 +16,12 @@ import mcp
 from haystack import logging
 from mcp import MCPError as ProtocolError
 from mcp import types
-from mcp.types.version import LATEST_HANDSHAKE_VERSION
+from mcp.types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails, call_extras
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     describe_unsendable,
@@ -396,12 +396,17 @@ class SDKClient(MCPClient):
             msg = f"{what}: {status}{describe_error(error)}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools", code=code, data=data) from error
 
-    async def request_tool(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def request_tool(
+        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None = None, on_progress: Any = None
+    ) -> types.CallToolResult:
         """
         Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
 
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
+        :param meta: The `_meta` of the request.
+        :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
+            progress.
         :returns: The result.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
@@ -416,13 +421,13 @@ class SDKClient(MCPClient):
         outcome = RequestOutcome(redactor=self.redactor)
         token = current_outcome.set(outcome)
         try:
-            result = await sdk.call_tool(tool_name, tool_args)
+            result = await sdk.call_tool(tool_name, tool_args, **call_extras(meta, on_progress))
             return redacted_result(result, self.redactor) if result.is_error else result
         except asyncio.CancelledError:
             outcome.give_up()
             raise
         except Exception as error:
-            failure = await self._call_error(error, outcome, tool_name, tool_args)
+            failure = await self._call_error(error, outcome, tool_name, tool_args, meta)
             if failure is not error:
                 is_unsendable = isinstance(error, (PydanticSerializationError, UnicodeError))
                 failure.__cause__ = None if is_unsendable else error  # it quotes an argument
@@ -442,18 +447,50 @@ class SDKClient(MCPClient):
         error.lost_because = reason
         return error
 
-    async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
-        return await SDKClient.request_tool(self, tool_name, tool_args)
+    async def _send_call(self, tool_name: str, tool_args: dict[str, Any], **extras: Any) -> types.CallToolResult:
+        meta, on_progress = extras.get("meta"), extras.get("progress_callback")
+        return await SDKClient.request_tool(self, tool_name, tool_args, meta=meta, on_progress=on_progress)
+
+    async def ping(self) -> bool:
+        """
+        Send the server a ping and wait for the answer.
+
+        :returns: False if the revision of the protocol has no pings.
+        """
+        sdk = self._sdk
+        if sdk is None:
+            return False
+        if sdk.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            logger.warning(
+                "`ping_interval` has no effect on {server}: the protocol revision {protocol_version} has no pings",
+                server=self._describe(),
+                protocol_version=sdk.protocol_version,
+            )
+            return False
+        try:
+            await sdk.session.send_ping()
+        except (ProtocolError, ValidationError) as error:  # an answer, too; or the session ended, which others notice
+            logger.debug(
+                "A ping of {server} was answered: {error}",
+                server=self._describe(),
+                error=self.redactor.text(describe_error(error)),
+            )
+        return True
 
     async def _call_error(
-        self, error: Exception, outcome: RequestOutcome, tool_name: str, tool_args: dict[str, Any]
+        self,
+        error: Exception,
+        outcome: RequestOutcome,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        meta: dict[str, Any] | None,
     ) -> Exception:
         if isinstance(error, ProtocolError):
             return await self._protocol_error(error, outcome, tool_name, tool_args)
         if isinstance(error, ValidationError):
             text = f"the server's answer is no valid result: {describe_error(error)}"
         elif isinstance(error, (PydanticSerializationError, UnicodeError)):
-            text = describe_unsendable(tool_args, error)
+            text = describe_unsendable(tool_args if meta is None else {**tool_args, "_meta": meta}, error)
         elif isinstance(error, RuntimeError):
             text = describe_error(error)
         else:
@@ -514,6 +551,7 @@ class SDKClient(MCPClient):
             on_end=self.life.end,
             before_close=self._before_close,
             on_request=self._name_span,
+            on_message=self.life.heard,
             handshake=self._handshake,
         )
         if self._handshake is None:

@@ -8,6 +8,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from haystack.utils import deserialize_callable, serialize_callable
+
+from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
+
 
 @dataclass(frozen=True, kw_only=True)
 class MCPHandlers:
@@ -15,9 +19,28 @@ class MCPHandlers:
     What this client does for a server that asks it for something, and what it says of itself.
 
     Two toolsets share a session only if their handlers are equal, because a server's request names no call.
+
+    :param progress: Called with an MCPProgress for each report of a tool call's progress, in order. A function runs in
+        a thread of the call; what an asynchronous one awaits is awaited in the loop that holds all sessions, so it must
+        not block. The call returns after it. If it raises, that is logged, and it gets no more of that call. Without
+        it, servers are not asked for progress.
     """
 
     client_info: dict[str, str] | None = None
+    progress: ProgressCallback | None = None
+
+    def __post_init__(self) -> None:
+        """
+        Validate the handlers.
+
+        :raises ValueError: If one is invalid.
+        """
+        if self.progress is not None and not callable(self.progress):
+            msg = (
+                "`progress` must be a function, sync or async, that takes an MCPProgress, or None, got "
+                f"{type(self.progress).__name__}"
+            )
+            raise ValueError(msg)
 
     def callbacks(self) -> dict[str, Any]:
         """
@@ -34,7 +57,10 @@ class MCPHandlers:
         :returns: What differs from the defaults.
         """
         values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
-        return {name: value for name, (value, default) in values.items() if value != default}
+        changed = {name: value for name, (value, default) in values.items() if value != default}
+        if self.progress is not None:
+            changed["progress"] = serialize_callable(self.progress)
+        return changed
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MCPHandlers:
@@ -44,4 +70,7 @@ class MCPHandlers:
         :param data: The result of `to_dict`.
         :returns: The handlers.
         """
-        return cls(**data)
+        values = dict(data)
+        if isinstance(values.get("progress"), str):
+            values["progress"] = deserialize_callable(values["progress"])
+        return cls(**values)

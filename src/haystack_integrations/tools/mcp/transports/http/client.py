@@ -119,6 +119,7 @@ class _HttpClient(SDKClient):
             timeout=float(self.timeout),
             over_sse=over_sse,
             lose_session=self.life.end,
+            heard=self.life.heard,
             max_message_size=self._info.max_message_size,
         )
 
