@@ -101,6 +101,9 @@ class SDKClient(MCPClient):
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: ClassVar[bool] = False
 
+    # Whether every message that comes in is the server's; the HTTP client also makes answers itself.
+    _hears_messages: ClassVar[bool] = True
+
     # Causes of a failed connect of which its message tells all that is known.
     _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError, OSError, httpx2.HTTPError)
 
@@ -551,7 +554,7 @@ class SDKClient(MCPClient):
             on_end=self.life.end,
             before_close=self._before_close,
             on_request=self._name_span,
-            on_message=self.life.heard,
+            on_message=self.life.heard if self._hears_messages else _ignore,
             handshake=self._handshake,
         )
         if self._handshake is None:
@@ -579,6 +582,10 @@ def _invocation_error(
     return MCPInvocationError(
         f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args, code=code, data=data
     )
+
+
+def _ignore() -> None:
+    pass
 
 
 def _is_being_cancelled() -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx2
 import mcp
@@ -43,6 +43,8 @@ class _HttpClient(SDKClient):
     """
     What the clients of the two HTTP transports share.
     """
+
+    _hears_messages: ClassVar[bool] = False
 
     def __init__(
         self, server_info: HttpServerInfo, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0

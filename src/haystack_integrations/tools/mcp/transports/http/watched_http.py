@@ -153,7 +153,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             be posted means the end of the session.
         :param lose_session: Called with the reason when the session turns out to be lost, and with
             `SessionState.DRAINING` if its other calls may still be answered.
-        :param heard: Called when something came over an event stream.
+        :param heard: Called when something came from the server.
         :param max_message_size: How many bytes the body of a response may have after it was decompressed, unless it is
             an event stream, whose reader bounds its events.
         """
@@ -234,6 +234,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         body = bytearray()
         try:
             async for chunk in response.aiter_bytes():
+                self._heard()
                 body += chunk
                 if len(body) > self._max_message_size:
                     raise _TooLargeError(too_large(self._max_message_size))
@@ -277,6 +278,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         try:
             with outcome.until_given_up() as given_up:
                 response = await super().send(request, **kwargs)
+                self._heard()
                 # Read here, because a connection that is cut while the SDK reads the body ends the session.
                 has_result = response.status_code < httpx2.codes.MULTIPLE_CHOICES and not self._over_sse
                 is_json = has_content_type(response, "application/json")
