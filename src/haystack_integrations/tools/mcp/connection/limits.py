@@ -94,7 +94,7 @@ class CallLimits:
         The default of `read_timeout` is no reason to end a call that may take longer.
         """
         if self.read_timeout == DEFAULT_READ_TIMEOUT and self.invocation_timeout is not None:
-            return max(self.read_timeout, self.invocation_timeout)
+            return max(DEFAULT_READ_TIMEOUT, self.invocation_timeout)
         return self.read_timeout
 
 
