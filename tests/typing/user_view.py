@@ -42,6 +42,7 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    MCPProgress,
     MCPSampling,
     MCPServerInfo,
     MCPSkill,
@@ -168,6 +169,25 @@ def agent(toolset: MCPToolset, generator: Any) -> list[ChatMessage]:
         messages=[ChatMessage.from_user("What is 2 + 2?")]
     )["messages"]
     return messages
+
+
+def show(report: MCPProgress) -> None:
+    assert_type(report.progress, float)
+    assert_type(report.total, float | None)
+    assert_type(report.message, str | None)
+
+
+async def show_async(report: MCPProgress) -> None:
+    show(report)
+
+
+def handle(info: MCPServerInfo) -> None:
+    for handlers in (MCPHandlers(progress=show), MCPHandlers(progress=show_async)):
+        toolset = MCPToolset(info, handlers=handlers, invocation_timeout=None, read_timeout=60, ping_interval=20)
+        assert_type(toolset.handlers, MCPHandlers)
+        assert_type(toolset.invocation_timeout, float | None)
+    connection = MCPConnection(info, reset_timeout_on_progress=True, max_total_timeout=600)
+    assert_type(connection.call_tool("add", {}, on_progress=show, meta={"user": "ada"}), CallToolResult)
 
 
 def look(info: MCPServerInfo) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "MCPHandlers",
     "MCPInvocationError",
     "MCPOutcomeUnknownError",
+    "MCPProgress",
     "MCPSampling",
     "MCPServerInfo",
     "MCPSkill",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from .executor import AsyncExecutor
     from .handlers import MCPHandlers, MCPSampling
     from .handlers.elicitation import AskUser, accept_defaults, decline
+    from .handlers.progress import MCPProgress
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
     from .secret_template import SecretTemplate
@@ -127,6 +129,7 @@ else:
         "executor": ["AsyncExecutor"],
         "handlers": ["MCPHandlers", "MCPSampling"],
         "handlers.elicitation": ["AskUser", "accept_defaults", "decline"],
+        "handlers.progress": ["MCPProgress"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
         "secret_template": ["SecretTemplate"],

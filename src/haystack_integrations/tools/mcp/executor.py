@@ -310,12 +310,19 @@ class AsyncExecutor:
         msg = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
         raise RuntimeError(msg)
 
-    def run(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    def run(
+        self,
+        coro: Coroutine[Any, Any, T],
+        timeout: float | None = None,
+        *,
+        wait: Callable[[concurrent.futures.Future[T], float | None], T] | None = None,
+    ) -> T:
         """
         Run a coroutine in the event loop and wait for its result.
 
         :param coro: Coroutine to execute.
         :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
+        :param wait: Waits for the result in place of `Future.result`, and may do something meanwhile.
         :returns: Result of the coroutine.
         :raises TimeoutError: If execution exceeds timeout.
         :raises RuntimeError: If called from the executor's own thread, where it would deadlock, or after `shutdown`.
@@ -331,7 +338,7 @@ class AsyncExecutor:
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         operation = self._submit(coro, lambda task: self._settle(future, task))
         try:
-            return future.result(timeout)
+            return future.result(timeout) if wait is None else wait(future, timeout)
         except TimeoutError:
             if future.done():  # the coroutine's own TimeoutError, or a result that arrived just now
                 return future.result()

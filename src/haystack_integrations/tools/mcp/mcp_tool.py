@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import inspect
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from haystack import logging
+from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.connection.connection import MCPConnection, check_timeout
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
 from haystack_integrations.tools.mcp.convert.tool_names import (
@@ -30,6 +35,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_values
 from haystack_integrations.tools.mcp.shaping import (
@@ -126,7 +132,7 @@ class MCPTool(ToolBase, Tool):
         server_info: MCPServerInfo | Any,
         description: str | None = None,
         connection_timeout: float = 30,
-        invocation_timeout: float = 30,
+        invocation_timeout: float | None = 30,
         eager_connect: bool = False,
         outputs_to_string: dict[str, Any] | None = None,
         inputs_from_state: dict[str, str] | None = None,
@@ -141,6 +147,10 @@ class MCPTool(ToolBase, Tool):
         bound_arguments: dict[str, Any] | None = None,
         max_result_size: int | None = None,
         include_output_schema: bool = False,
+        reset_timeout_on_progress: bool = False,
+        max_total_timeout: float | None = None,
+        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
+        ping_interval: float | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -151,7 +161,7 @@ class MCPTool(ToolBase, Tool):
             command line as a list or a server object.
         :param description: Custom description. Default: the server's description.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
-        :param invocation_timeout: Timeout in seconds for a tool call.
+        :param invocation_timeout: Timeout in seconds for a tool call. None for no limit.
         :param eager_connect: If True, connect during initialization. If False (default), connect at warm-up or at the
             first call. A tool loaded from YAML never connects before that.
         :param outputs_to_string: Optional dictionary defining how results are converted to strings for the model. With
@@ -183,6 +193,14 @@ class MCPTool(ToolBase, Tool):
             its end, with a marker that says how much is left out. Default: all. `invoke`, `call` and the State always
             get all.
         :param include_output_schema: Whether the description has the tool's output schema.
+        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
+            then on.
+        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
+            Default: no limit, as long as the server reports progress.
+        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
+            session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
+        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
+            pinged, if the revision of the protocol has pings. Default: no pings.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -199,6 +217,10 @@ class MCPTool(ToolBase, Tool):
             handlers=handlers,
             max_result_size=max_result_size,
             include_output_schema=include_output_schema,
+            reset_timeout_on_progress=reset_timeout_on_progress,
+            max_total_timeout=max_total_timeout,
+            read_timeout=read_timeout,
+            ping_interval=ping_interval,
         )
         if exposed_name is not None:
             check_exposed_name("MCPTool: `exposed_name`", exposed_name)
@@ -208,6 +230,7 @@ class MCPTool(ToolBase, Tool):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            **options.limits(),
         )
         self._set_up(
             name,
@@ -319,20 +342,19 @@ class MCPTool(ToolBase, Tool):
         return self._exposed_name
 
     @property
-    def invocation_timeout(self) -> float:
+    def invocation_timeout(self) -> float | None:
         """
-        Default timeout in seconds for calls of this tool.
+        Default timeout in seconds for calls of this tool; None for no limit.
         """
         own = self._own_invocation_timeout
         return self._connection.invocation_timeout if own is None else own
 
     @invocation_timeout.setter
-    def invocation_timeout(self, value: float) -> None:
-        check_timeout("invocation_timeout", value)
-        if self._own_invocation_timeout is None:
+    def invocation_timeout(self, value: float | None) -> None:
+        if self._own_invocation_timeout is None or value is None:
             self._connection.invocation_timeout = value
-        else:
-            self._own_invocation_timeout = value
+        if self._own_invocation_timeout is not None:
+            self._own_invocation_timeout = None if value is None else check_timeout("invocation_timeout", value)
 
     def _get_valid_inputs(self) -> set[str]:
         # Empty before warm-up: Haystack then does not check the names in `inputs_from_state`.
@@ -429,7 +451,10 @@ class MCPTool(ToolBase, Tool):
         """
         Invoke the tool.
 
-        :param streaming_callback: Passed by Haystack; not used, unless the remote tool has a parameter of this name.
+        :param streaming_callback: Passed by an Agent with `tool_streaming_callback_passthrough=True`: gets the progress
+            that the server reports as StreamingChunks, with `meta["mcp"]`, in this thread; by `invoke_async` in the
+            event loop, where it may be asynchronous. If it raises, that is logged, and it gets no more of this call.
+            Any other value is an argument of the tool.
         :param mcp_arguments: Arguments of the tool.
         :returns: The MCP result as a JSON string, or a dictionary if the tool is configured for it (see the class).
         :raises MCPInvocationError: If the call fails.
@@ -438,13 +463,18 @@ class MCPTool(ToolBase, Tool):
         """
         # Haystack injects arguments by this signature: `streaming_callback` by its name, the State by its annotation.
         # There is no State parameter: with one, Haystack would run the tool calls of a step one after the other.
-        return self._call(self._arguments(streaming_callback, mcp_arguments), self._output)
+        arguments = self._arguments(streaming_callback, mcp_arguments)
+        if inspect.iscoroutinefunction(streaming_callback):
+            _warn_of_async_callback()
+            streaming_callback = None
+        return self._call(arguments, self._output, self._streamed(streaming_callback))
 
     async def invoke_async(self, /, *, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
         Invoke the tool like `invoke`, without blocking the event loop.
         """
-        return await self._call_async(self._arguments(streaming_callback, mcp_arguments), self._output)
+        arguments = self._arguments(streaming_callback, mcp_arguments)
+        return await self._call_async(arguments, self._output, self._streamed(streaming_callback))
 
     def call(self, /, **mcp_arguments: Any) -> MCPToolResult:
         """
@@ -462,7 +492,12 @@ class MCPTool(ToolBase, Tool):
         """
         return await self._call_async(mcp_arguments, MCPToolResult.from_result)
 
-    def _call(self, arguments: dict[str, Any], convert: Callable[[types.CallToolResult], ResultT]) -> ResultT:
+    def _call(
+        self,
+        arguments: dict[str, Any],
+        convert: Callable[[types.CallToolResult], ResultT],
+        on_progress: ProgressCallback | None = None,
+    ) -> ResultT:
         sent = Sent(arguments=arguments, given=arguments)
         try:
             if not self._generation:
@@ -475,6 +510,7 @@ class MCPTool(ToolBase, Tool):
                 may_repeat=self._may_repeat,
                 invocation_timeout=self._own_invocation_timeout,
                 secrets=sent.secrets,
+                on_progress=on_progress,
             )
             return convert(result)
         except Exception as error:
@@ -482,7 +518,10 @@ class MCPTool(ToolBase, Tool):
             raise failure from failure.__cause__
 
     async def _call_async(
-        self, arguments: dict[str, Any], convert: Callable[[types.CallToolResult], ResultT]
+        self,
+        arguments: dict[str, Any],
+        convert: Callable[[types.CallToolResult], ResultT],
+        on_progress: ProgressCallback | None = None,
     ) -> ResultT:
         sent = Sent(arguments=arguments, given=arguments)
         try:
@@ -496,6 +535,7 @@ class MCPTool(ToolBase, Tool):
                 may_repeat=self._may_repeat,
                 invocation_timeout=self._own_invocation_timeout,
                 secrets=sent.secrets,
+                on_progress=on_progress,
             )
             return convert(result)
         except Exception as error:
@@ -516,6 +556,18 @@ class MCPTool(ToolBase, Tool):
         Invoke the tool like `invoke_async`; mcp-haystack 2.1 has this name.
         """
         return await self.invoke_async(**mcp_arguments)
+
+    def _streamed(self, streaming_callback: Any) -> ProgressCallback | None:
+        if not callable(streaming_callback):
+            return None
+        source = ComponentInfo(type=f"{MCPTool.__module__}.{MCPTool.__name__}", name=self.name)
+
+        def stream(report: MCPProgress) -> Any:
+            mcp = {"type": "progress", **dataclasses.asdict(report)}
+            # Without content, which a user interface would show as the text of the model.
+            return streaming_callback(StreamingChunk(content="", component_info=source, meta={"mcp": mcp}))
+
+        return stream
 
     def _arguments(self, streaming_callback: Any, mcp_arguments: dict[str, Any]) -> dict[str, Any]:
         # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
@@ -604,6 +656,15 @@ class MCPTool(ToolBase, Tool):
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
 for _function in (MCPTool.invoke, MCPTool.invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
+
+
+@cache
+def _warn_of_async_callback() -> None:
+    logger.warning(
+        "Progress of MCP tools is not streamed: Haystack called a tool synchronously with an asynchronous streaming "
+        "callback, as Haystack 2 does in `run_async`. Use a function that is not asynchronous, or "
+        "`MCPHandlers(progress=…)`"
+    )
 
 
 def _sources(configs: Iterable[Any]) -> frozenset[str]:

@@ -19,6 +19,7 @@ from haystack.tools.toolset import Toolset
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.background_retry import BackgroundRetry
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT
 from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
@@ -114,7 +115,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
         server_info: MCPServerInfo | Any,
         tool_names: list[str] | None = None,
         connection_timeout: float = 30.0,
-        invocation_timeout: float = 30.0,
+        invocation_timeout: float | None = 30.0,
         eager_connect: bool = False,
         inputs_from_state: dict[str, dict[str, str]] | None = None,
         outputs_to_state: dict[str, dict[str, dict[str, Any]]] | None = None,
@@ -133,6 +134,10 @@ class MCPToolset(Reading, ToolBase, Toolset):
         bound_arguments: dict[str, dict[str, Any]] | None = None,
         max_result_size: int | None = None,
         include_output_schema: bool = False,
+        reset_timeout_on_progress: bool = False,
+        max_total_timeout: float | None = None,
+        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
+        ping_interval: float | None = None,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -147,7 +152,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
             command line as a list or a server object.
         :param tool_names: Names of the tools to load. Default: all tools of the server.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
-        :param invocation_timeout: Timeout in seconds for a tool call.
+        :param invocation_timeout: Timeout in seconds for a tool call. None for no limit.
         :param eager_connect: If True, connect and load the tools during initialization. If False (default), do so at
             warm-up. A toolset loaded from YAML never connects before that.
         :param inputs_from_state: Optional dictionary from tool names to the `inputs_from_state` of each tool: State
@@ -184,6 +189,14 @@ class MCPToolset(Reading, ToolBase, Toolset):
             Example: `{"search": {"api_key": Secret.from_env_var("KEY"), "tenant": FromState("tenant")}}`
         :param max_result_size: How many characters of a result's text the model sees, at least 200; see MCPTool.
         :param include_output_schema: Whether descriptions have the tools' output schemas.
+        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
+            then on.
+        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
+            Default: no limit, as long as the server reports progress.
+        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
+            session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
+        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
+            pinged, if the revision of the protocol has pings. Default: no pings.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -197,6 +210,10 @@ class MCPToolset(Reading, ToolBase, Toolset):
             required=required,
             max_result_size=max_result_size,
             include_output_schema=include_output_schema,
+            reset_timeout_on_progress=reset_timeout_on_progress,
+            max_total_timeout=max_total_timeout,
+            read_timeout=read_timeout,
+            ping_interval=ping_interval,
         )
         server_info = server_info_from(server_info)
         self._connection = MCPConnection(
@@ -205,6 +222,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            **self.options.limits(),
         )
         if tool_names is not None and (
             not isinstance(tool_names, (list, tuple)) or not all(isinstance(name, str) and name for name in tool_names)

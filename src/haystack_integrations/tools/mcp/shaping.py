@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from haystack.dataclasses import TextContent
 from haystack.utils import Secret, deserialize_callable, serialize_callable
 
-from haystack_integrations.tools.mcp.connection.connection import check_timeout
+from haystack_integrations.tools.mcp.connection.limits import check_timeout
 from haystack_integrations.tools.mcp.convert.results import model_text, result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_exposed_name
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from haystack.core.serialization import generate_qualified_class_name
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
-from haystack_integrations.tools.mcp.connection.connection import MCPConnection, check_timeout
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
@@ -50,6 +51,10 @@ class ToolOptions:
     required: bool = True
     max_result_size: int | None = None
     include_output_schema: bool = False
+    reset_timeout_on_progress: bool = False
+    max_total_timeout: float | None = None
+    read_timeout: float | None = DEFAULT_READ_TIMEOUT
+    ping_interval: float | None = None
 
     def __post_init__(self) -> None:
         """
@@ -67,6 +72,19 @@ class ToolOptions:
         if not isinstance(self.include_output_schema, bool):
             msg = f"`include_output_schema` must be True or False, got {self.include_output_schema!r}"
             raise ValueError(msg)
+
+    def limits(self) -> dict[str, Any]:
+        """
+        Return the limits of calls.
+
+        :returns: Parameters of MCPConnection.
+        """
+        return {
+            "reset_timeout_on_progress": self.reset_timeout_on_progress,
+            "max_total_timeout": self.max_total_timeout,
+            "read_timeout": self.read_timeout,
+            "ping_interval": self.ping_interval,
+        }
 
     def changed(self) -> dict[str, Any]:
         """
@@ -176,15 +194,15 @@ class ToolBase(ContextManaged):
         self._connection.connection_timeout = check_timeout("connection_timeout", value)
 
     @property
-    def invocation_timeout(self) -> float:
+    def invocation_timeout(self) -> float | None:
         """
-        Default timeout in seconds for tool invocations.
+        Default timeout in seconds for tool invocations; None for no limit.
         """
         return self._connection.invocation_timeout
 
     @invocation_timeout.setter
-    def invocation_timeout(self, value: float) -> None:
-        self._connection.invocation_timeout = check_timeout("invocation_timeout", value)
+    def invocation_timeout(self, value: float | None) -> None:
+        self._connection.invocation_timeout = value
 
     @property
     def connection(self) -> MCPConnection:

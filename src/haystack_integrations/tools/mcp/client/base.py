@@ -124,12 +124,17 @@ class MCPClient(ABC):
         raise_tool_error(result, tool_name, tool_args)
         return result.model_dump_json(by_alias=True)
 
-    async def request_tool(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def request_tool(
+        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None = None, on_progress: Any = None
+    ) -> types.CallToolResult:
         """
         Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
 
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
+        :param meta: The `_meta` of the request. A client with its own `call_tool` cannot send it.
+        :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
+            progress. A client with its own `call_tool` does not ask.
         :returns: The result.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
@@ -137,8 +142,12 @@ class MCPClient(ABC):
         """
         try:
             if type(self).call_tool is MCPClient.call_tool:
-                result = await self._send_call(tool_name, tool_args)
+                extras = call_extras(meta, on_progress)
+                result = await self._send_call(tool_name, tool_args, **extras)
                 return redacted_result(result, self.redactor) if result.is_error else result
+            if meta is not None:
+                msg = f"Failed to invoke Tool `{tool_name}`: {type(self).__name__} cannot send `meta`"
+                raise MCPInvocationError(msg, tool_name, tool_args)
             answer = await self.call_tool(tool_name, tool_args)
         except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
             if error.lost_because is not None:  # the session of a client that this one wraps
@@ -163,11 +172,19 @@ class MCPClient(ABC):
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
         return redacted_result(result, self.redactor) if result.is_error else result
 
-    async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def _send_call(self, tool_name: str, tool_args: dict[str, Any], **extras: Any) -> types.CallToolResult:
         if self.session is None:
             raise not_connected()
-        result: types.CallToolResult = await self.session.call_tool(tool_name, tool_args)
+        result: types.CallToolResult = await self.session.call_tool(tool_name, tool_args, **extras)
         return result
+
+    async def ping(self) -> bool:
+        """
+        Send the server a ping and wait for the answer.
+
+        :returns: False if this kind of client, or the revision of the protocol, has no pings.
+        """
+        return False
 
     async def list_tools(self) -> list[types.Tool] | None:
         """
@@ -356,3 +373,19 @@ class MCPClient(ABC):
         :returns: A clause, or the empty string.
         """
         return ""
+
+
+def call_extras(meta: dict[str, Any] | None, on_progress: Any) -> dict[str, Any]:
+    """
+    Name what goes with a call for the `call_tool` of the SDK.
+
+    :param meta: The `_meta` of the request, or None.
+    :param on_progress: What is awaited with progress, or None.
+    :returns: Keyword arguments; none for a plain call.
+    """
+    extras: dict[str, Any] = {}
+    if meta is not None:
+        extras["meta"] = meta
+    if on_progress is not None:
+        extras["progress_callback"] = on_progress
+    return extras

@@ -17,12 +17,12 @@ import mcp
 from haystack import logging
 from mcp import MCPError as ProtocolError
 from mcp import types
-from mcp.types.version import LATEST_HANDSHAKE_VERSION
+from mcp.types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails, call_extras
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     describe_unsendable,
@@ -106,6 +106,9 @@ class SDKClient(ReadingClient):
     # Whether the handshake of the revisions before 2026-07-28 comes first, and the question for the server's revisions
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
+
+    # Whether every message that comes in is the server's; the HTTP client also makes answers itself.
+    _hears_messages: ClassVar[bool] = True
 
     # Causes of a failed connect of which its message tells all that is known.
     _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError, OSError, httpx2.HTTPError)
@@ -427,12 +430,17 @@ class SDKClient(ReadingClient):
             text = f"{status}{describe_error(error)}"
         return MCPConnectionError(f"{what}: {text}", self._server_info(), operation, code=code, data=data)
 
-    async def request_tool(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def request_tool(
+        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None = None, on_progress: Any = None
+    ) -> types.CallToolResult:
         """
         Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
 
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
+        :param meta: The `_meta` of the request.
+        :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
+            progress.
         :returns: The result.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
@@ -447,13 +455,13 @@ class SDKClient(ReadingClient):
         outcome = RequestOutcome(redactor=self.redactor)
         token = current_outcome.set(outcome)
         try:
-            result = await self._call_sdk(sdk, tool_name, tool_args)
+            result = await self._call_sdk(sdk, tool_name, tool_args, call_extras(meta, on_progress))
             return redacted_result(result, self.redactor) if result.is_error else result
         except asyncio.CancelledError:
             outcome.give_up()
             raise
         except Exception as error:
-            failure = await self._call_error(error, outcome, tool_name, tool_args)
+            failure = await self._call_error(error, outcome, tool_name, tool_args, meta)
             if failure is not error:
                 is_unsendable = isinstance(error, (PydanticSerializationError, UnicodeError))
                 failure.__cause__ = None if is_unsendable else error  # it quotes an argument
@@ -465,17 +473,19 @@ class SDKClient(ReadingClient):
         finally:
             del failure  # its traceback holds this frame
 
-    async def _call_sdk(self, sdk: mcp.Client, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def _call_sdk(
+        self, sdk: mcp.Client, tool_name: str, tool_args: dict[str, Any], extras: dict[str, Any]
+    ) -> types.CallToolResult:
         wanted = self._callbacks.wanted() if self._callbacks is not None else {}
         callbacks = self._callbacks
         try:
             try:
-                result = await sdk.call_tool(tool_name, tool_args)
+                result = await sdk.call_tool(tool_name, tool_args, **extras)
             except ProtocolError as error:
                 # The tool has not done its work: it waits for what the user does at a URL.
                 if callbacks is None or not await callbacks.elicit_urls(error.code, error.data):
                     raise
-                result = await sdk.call_tool(tool_name, tool_args)
+                result = await sdk.call_tool(tool_name, tool_args, **extras)
         except ProtocolError as error:
             advice = callbacks.advice(wanted, error.code, error.data) if callbacks is not None else None
             if advice is None:
@@ -494,18 +504,50 @@ class SDKClient(ReadingClient):
         error.lost_because = reason
         return error
 
-    async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
-        return await SDKClient.request_tool(self, tool_name, tool_args)
+    async def _send_call(self, tool_name: str, tool_args: dict[str, Any], **extras: Any) -> types.CallToolResult:
+        meta, on_progress = extras.get("meta"), extras.get("progress_callback")
+        return await SDKClient.request_tool(self, tool_name, tool_args, meta=meta, on_progress=on_progress)
+
+    async def ping(self) -> bool:
+        """
+        Send the server a ping and wait for the answer.
+
+        :returns: False if the revision of the protocol has no pings.
+        """
+        sdk = self._sdk
+        if sdk is None:
+            return False
+        if sdk.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            logger.warning(
+                "`ping_interval` has no effect on {server}: the protocol revision {protocol_version} has no pings",
+                server=self._describe(),
+                protocol_version=sdk.protocol_version,
+            )
+            return False
+        try:
+            await sdk.session.send_ping()
+        except (ProtocolError, ValidationError) as error:  # an answer, too; or the session ended, which others notice
+            logger.debug(
+                "A ping of {server} was answered: {error}",
+                server=self._describe(),
+                error=self.redactor.text(describe_error(error)),
+            )
+        return True
 
     async def _call_error(
-        self, error: Exception, outcome: RequestOutcome, tool_name: str, tool_args: dict[str, Any]
+        self,
+        error: Exception,
+        outcome: RequestOutcome,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        meta: dict[str, Any] | None,
     ) -> Exception:
         if isinstance(error, ProtocolError):
             return await self._protocol_error(error, outcome, tool_name, tool_args)
         if isinstance(error, ValidationError):
             text = f"the server's answer is no valid result: {describe_error(error)}"
         elif isinstance(error, (PydanticSerializationError, UnicodeError)):
-            text = describe_unsendable(tool_args, error)
+            text = describe_unsendable(tool_args if meta is None else {**tool_args, "_meta": meta}, error)
         elif isinstance(error, RuntimeError):
             text = describe_error(error)
         else:
@@ -568,6 +610,7 @@ class SDKClient(ReadingClient):
             on_end=self.life.end,
             before_close=self._before_close,
             on_request=self._name_span,
+            on_message=self.life.heard if self._hears_messages else _ignore,
             handshake=self._handshake,
         )
         if self._handshake is None:
@@ -596,6 +639,10 @@ def _invocation_error(
     return MCPInvocationError(
         f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args, code=code, data=data
     )
+
+
+def _ignore() -> None:
+    pass
 
 
 def _is_being_cancelled() -> bool:

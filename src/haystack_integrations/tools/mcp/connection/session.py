@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.client.error_texts import describe_error, failed_to, outcome_unknown
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
+from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
 
@@ -115,6 +116,7 @@ class Session:
         self.details: ServerDetails = ServerDetails()
         self._life = client.life = SessionLife(self._lost)
         self._life.redact = client.redactor.text
+        self._silence = SilenceWatch(self._life, client.ping)
 
     @property
     def is_open(self) -> bool:
@@ -183,6 +185,7 @@ class Session:
             opened.set_exception(MCPConnectionError(msg, operation="connect"))
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
+            self._silence.stop()
             opened.cancel()  # does nothing if it is done
             # Beside the closing, which may take long.
             abandoning = asyncio.create_task(self._abandon_calls())
@@ -274,18 +277,40 @@ class Session:
         return self._client.why_unusable(tool_name)
 
     @_redacted
-    async def call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def call(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        *,
+        longest_silence: float | None = None,
+        ping_interval: float | None = None,
+        meta: dict[str, Any] | None = None,
+        on_progress: Any = None,
+    ) -> types.CallToolResult:
         """
         Call a tool. To be awaited in a task of the session's loop.
 
         :param tool_name: Its name at the server.
         :param tool_args: The arguments.
+        :param longest_silence: After how many seconds of silence the session is given up; None for never.
+        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
+        :param meta: The `_meta` of the request.
+        :param on_progress: Awaited with each report of progress; None not to ask for any.
         :returns: The result, a tool's own error included.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
-        with self._under_way(lambda reason: outcome_unknown(reason, tool_name, tool_args)):
-            return await self._client.request_tool(tool_name, tool_args)
+        with self._under_way(
+            lambda reason: outcome_unknown(reason, tool_name, tool_args),
+            longest_silence=longest_silence,
+            ping_interval=ping_interval,
+        ):
+            if meta is None and on_progress is None:  # a custom client may not know more
+                result = await self._client.request_tool(tool_name, tool_args)
+            else:
+                result = await self._client.request_tool(tool_name, tool_args, meta=meta, on_progress=on_progress)
+            self._life.heard()  # there are no streams in process, and a custom client may have none
+            return result
 
     @_redacted
     async def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> T:
@@ -307,15 +332,24 @@ class Session:
             return await read(self._client)
 
     @contextmanager
-    def _under_way(self, unanswered: Callable[[str], Exception]) -> Iterator[None]:
+    def _under_way(
+        self,
+        unanswered: Callable[[str], Exception],
+        *,
+        longest_silence: float | None = None,
+        ping_interval: float | None = None,
+    ) -> Iterator[None]:
         """
         Count a request as under way, and end it if the session ends and nobody else does.
 
         :param unanswered: Makes the error of a request that is not answered any more, from the reason.
+        :param longest_silence: After how many seconds of silence the session is given up; None for never.
+        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
         :returns: A context manager.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._calls.add(task)
+        self._silence.begin(task, longest_silence, ping_interval)
         try:
             yield
         except asyncio.CancelledError:
@@ -330,11 +364,18 @@ class Session:
             raise unanswered(_raised_by_server(error)) from error
         finally:
             self._calls.discard(task)
+            self._silence.end(task)
             if task in self._abandoned:
                 self._abandoned.discard(task)
                 task.uncancel()
             if self._life.state is SessionState.DRAINING and not self._calls:
                 self._life.end()
+
+    def heard(self) -> None:
+        """
+        Note that the server sent something.
+        """
+        self._life.heard()
 
     @classmethod
     async def close_all(cls) -> None:

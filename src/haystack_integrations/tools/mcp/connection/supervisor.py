@@ -37,6 +37,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
     ReadInterruptedError,
 )
+from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
 from haystack_integrations.tools.mcp.connection.replay import back_off, may_be_sent_again
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
@@ -50,6 +51,7 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 
 if TYPE_CHECKING:
     from mcp import types
@@ -392,9 +394,11 @@ class Supervisor:
         *,
         display_name: str,
         connection_timeout: float,
-        invocation_timeout: float,
+        limits: CallLimits,
         may_repeat: bool = False,
         secrets: Iterable[str] = (),
+        meta: dict[str, Any] | None = None,
+        on_progress: Callable[[MCPProgress], None] | None = None,
     ) -> types.CallToolResult:
         """
         Call a tool; send it again only if it provably did not run, or may run twice.
@@ -403,9 +407,11 @@ class Supervisor:
         :param tool_args: The arguments.
         :param display_name: Its name in messages.
         :param connection_timeout: How long to wait for sessions altogether, in seconds.
-        :param invocation_timeout: How long the call may take, in seconds.
+        :param limits: How long the call may take, and how long the server may be silent.
         :param may_repeat: Whether it does no harm if the tool runs twice.
         :param secrets: The secrets among the arguments, which are redacted from now on.
+        :param meta: The `_meta` of the request.
+        :param on_progress: Called with each report of progress; must not block.
         :returns: The result.
         :raises MCPInvocationError: If there is none.
         """
@@ -416,6 +422,32 @@ class Supervisor:
         started, calling, pause = now(), 0.0, 0.0
         may_have_run = False
         deadline: asyncio.Timeout | None = None
+        clock = CallClock(limits)
+        reports = HandlerReports(self._handlers.progress) if self._handlers.progress is not None else None
+        sent, under_way = started, False
+        session: Session | None = None
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
+            if not under_way or session is None:
+                return
+            session.heard()
+            if limits.reset_timeout_on_progress and deadline is not None and not deadline.expired():
+                left = clock.progress(now() - sent)
+                deadline.reschedule(None if left is None else sent + left)
+            report = MCPProgress(
+                server=self.description,
+                tool_name=tool_name,
+                progress=float(progress),
+                total=None if total is None else float(total),
+                message=message,
+            )
+            if reports is not None:
+                reports.add(report)
+            if on_progress is not None:
+                on_progress(report)
+
+        is_asked = reports is not None or on_progress is not None or limits.reset_timeout_on_progress
         try:
             for attempt in range(self.max_retries + 1):
                 if pause:
@@ -425,16 +457,30 @@ class Supervisor:
                     waited = now() - started - calling
                     session = await self.ready_session(max(connection_timeout - waited, 0.0))
                 sent = now()
-                deadline = asyncio.timeout(invocation_timeout - calling)
+                deadline = asyncio.timeout(clock.begin())
+                under_way = True
                 try:
                     async with deadline:
-                        result = await session.call(tool_name, tool_args)
+                        try:
+                            result = await session.call(
+                                tool_name,
+                                tool_args,
+                                longest_silence=limits.longest_silence,
+                                ping_interval=limits.ping_interval,
+                                meta=meta,
+                                on_progress=note if is_asked else None,
+                            )
+                        finally:
+                            under_way = False
+                    if reports is not None:
+                        await self._deliver(reports, deadline)
                     if result.is_error:
                         raise_tool_error(result, tool_name, tool_args)
                     return result
                 except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
                     may_have_run = may_have_run or isinstance(error, MCPOutcomeUnknownError)
                     calling += now() - sent
+                    clock.end(now() - sent, _left(deadline))
                     # A lost session is reopened at once; opening has a back-off of its own.
                     pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
                     is_late = now() - started - calling + pause > connection_timeout
@@ -449,9 +495,10 @@ class Supervisor:
             raise AssertionError  # the loop returns or raises
         except Exception as error:
             if deadline is not None and deadline.expired() and isinstance(error, TimeoutError):
+                what, advice = clock.describe(now() - sent)
                 msg = (
-                    f"Failed to invoke Tool `{display_name}`: timed out after {invocation_timeout:g} seconds. The "
-                    "request was cancelled; the tool may have run."
+                    f"Failed to invoke Tool `{display_name}`: {what}. The request was cancelled; the tool may have "
+                    f"run. {advice}"
                 )
                 failure: MCPInvocationError = MCPCallTimeoutError(msg, display_name, tool_args)
             else:
@@ -459,6 +506,18 @@ class Supervisor:
             self.failed_calls += 1
             self.last_error = str(failure)
             raise failure from failure.__cause__
+        finally:
+            if reports is not None:
+                reports.end()
+
+    async def _deliver(self, reports: HandlerReports, deadline: asyncio.Timeout) -> None:
+        # The result is there, and is not given up for a function that takes its time.
+        if not await reports.delivered(_left(deadline)):
+            logger.warning(
+                "The function for progress in `handlers` has not ended within the time of a call of {server}, which "
+                "goes on without it",
+                server=self.description,
+            )
 
     async def close(self) -> None:
         """
@@ -473,6 +532,11 @@ class Supervisor:
 
 
 _CLOSED = "the connection was closed"
+
+
+def _left(deadline: asyncio.Timeout) -> float | None:
+    at = deadline.when()
+    return None if at is None else max(at - asyncio.get_running_loop().time(), 0.0)
 
 
 def _age(session: Session) -> float:

@@ -19,6 +19,7 @@ from haystack.core.errors import SerializationError
 from haystack.utils import deserialize_callable, serialize_callable
 
 from haystack_integrations.tools.mcp.handlers.elicitation import AskUser
+from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
     deserialize_object,
@@ -177,6 +178,10 @@ class MCPHandlers:
         ones send none.
     :param messages: Gets every notification of a server, as a type of the MCP SDK, and exceptions of the transport,
         one after the other and after the package has dealt with them.
+    :param progress: Called with an MCPProgress for each report of a tool call's progress, in order. A function runs in
+        a thread of the call; what an asynchronous one awaits is awaited in the loop that holds all sessions, so it must
+        not block. The call returns after it. If it raises, that is logged, and it gets no more of that call. Without
+        it, servers are not asked for progress.
     :param client_info: What the server is told that this client is: "name", "version" and, if wanted, "title",
         "description", "websiteUrl" and "icons". By default, this package.
     :param extensions: Extensions of the protocol, as `ClientExtension` objects of the MCP SDK, or import paths
@@ -190,6 +195,7 @@ class MCPHandlers:
     logging: Callable[[Any], Any] | None = None
     log_level: LogLevel | None = None
     messages: Callable[[Any], Any] | None = None
+    progress: ProgressCallback | None = None
     client_info: dict[str, Any] | None = None
     extensions: Sequence[Any] | None = None
 
@@ -208,7 +214,7 @@ class MCPHandlers:
                 raise ValueError(msg)
             made = MCPSampling(chat_generator=sampling) if is_generator else MCPSampling(function=sampling)
             object.__setattr__(self, "sampling", made)
-        for name in ("elicitation", "logging", "messages"):
+        for name in ("elicitation", "logging", "messages", "progress"):
             _check_callable("MCPHandlers", name, getattr(self, name))
         if self.roots is not None and not callable(self.roots):
             object.__setattr__(self, "roots", _checked_roots(self.roots))
@@ -243,7 +249,7 @@ class MCPHandlers:
         data = _changed(self)
         if "sampling" in data:
             data["sampling"] = data["sampling"].to_dict()
-        for name in ("elicitation", "logging", "messages", "roots"):
+        for name in ("elicitation", "logging", "messages", "progress", "roots"):
             value = data.get(name)
             if isinstance(value, AskUser):
                 data[name] = {"ask_user": value.to_dict()}
@@ -278,7 +284,7 @@ class MCPHandlers:
             data["sampling"] = MCPSampling.from_dict(data["sampling"])
         if isinstance(data.get("elicitation"), dict):
             data["elicitation"] = AskUser.from_dict(data["elicitation"]["ask_user"])
-        for name in ("elicitation", "logging", "messages", "roots"):
+        for name in ("elicitation", "logging", "messages", "progress", "roots"):
             if isinstance(data.get(name), str):
                 data[name] = deserialize_callable(data[name])
         for extension in data.get("extensions") or ():

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx2
 import mcp
@@ -56,6 +56,8 @@ class _HttpClient(SDKClient):
     """
     What the clients of the two HTTP transports share.
     """
+
+    _hears_messages: ClassVar[bool] = False
 
     def __init__(
         self, server_info: HttpServerInfo, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0
@@ -134,6 +136,7 @@ class _HttpClient(SDKClient):
             timeout=float(self.timeout),
             over_sse=over_sse,
             lose_session=self.life.end,
+            heard=self.life.heard,
             max_message_size=self._info.max_message_size,
         )
 
