@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import json
 import os
 import re
@@ -109,7 +108,7 @@ def load_mcp_toolsets(
         if settings.only_tools is not None:
             options["tool_names"] = [tool for tool in settings.only_tools if tool not in settings.not_tools]
         elif settings.not_tools:
-            options["exclude_tools"] = _excluded(settings.not_tools, place)
+            options["exclude_tools"] = settings.not_tools
         try:
             toolsets.append(MCPToolset(server_info, **options))
         except ValueError as error:
@@ -184,13 +183,6 @@ def _chosen(entries: dict[str, Any], names: Sequence[str], where: str) -> dict[s
         msg = f"{where} has no server {', '.join(map(repr, unknown))}; it has {', '.join(entries) or 'none'}"
         raise ValueError(msg)
     return {name: entry for name, entry in entries.items() if name in names}
-
-
-def _excluded(names: list[str], place: str) -> list[str]:
-    if "exclude_tools" not in inspect.signature(MCPToolset).parameters:
-        msg = f"{place}: tools cannot be left out by name yet; list those to load under `enabledTools`"
-        raise ValueError(msg)
-    return names
 
 
 def _prefix(name: str, taken: set[str]) -> str:
