@@ -457,14 +457,21 @@ class SDKClient(MCPClient):
 
     async def _call_sdk(self, sdk: mcp.Client, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
         wanted = self._callbacks.wanted() if self._callbacks is not None else {}
+        callbacks = self._callbacks
         try:
-            result = await sdk.call_tool(tool_name, tool_args)
+            try:
+                result = await sdk.call_tool(tool_name, tool_args)
+            except ProtocolError as error:
+                # The tool has not done its work: it waits for what the user does at a URL.
+                if callbacks is None or not await callbacks.elicit_urls(error.code, error.data):
+                    raise
+                result = await sdk.call_tool(tool_name, tool_args)
         except ProtocolError as error:
-            # The tool has not done its work: it waits for what the user does at a URL.
-            if self._callbacks is None or not await self._callbacks.elicit_urls(error.code, error.data):
+            advice = callbacks.advice(wanted, error.code, error.data) if callbacks is not None else None
+            if advice is None:
                 raise
-            result = await sdk.call_tool(tool_name, tool_args)
-        advice = self._callbacks.advice(wanted) if self._callbacks is not None and result.is_error else None
+            raise ProtocolError(error.code, f"{with_full_stop(error.message)} {advice}", error.data) from error
+        advice = callbacks.advice(wanted) if callbacks is not None and result.is_error else None
         if advice is None:
             return result
         return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
@@ -523,8 +530,6 @@ class SDKClient(MCPClient):
             text = describe_error(error)
             if says_no_answer(error):
                 return outcome_unknown(text, tool_name, tool_args)
-        advice = self._callbacks.advice_on(error.code, error.data) if self._callbacks is not None else None
-        text = f"{with_full_stop(text)} {advice}" if advice else text
         return _invocation_error(text, tool_name, tool_args, code=error.code, data=error.data)
 
     def details(self) -> ServerDetails:

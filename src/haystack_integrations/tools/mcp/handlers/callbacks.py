@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from haystack import logging
 from jsonschema import Draft202012Validator
@@ -106,7 +106,7 @@ class Callbacks:
                 self.miss(field)
                 message = f"{_REQUESTS[field]} not supported"
                 if self._is_modern:  # the SDK makes this the error of the call
-                    data = {"requiredCapabilities": {field: {}}}
+                    data: dict[str, Any] = {"requiredCapabilities": {field: {}}}
                     return types.ErrorData(code=types.MISSING_REQUIRED_CLIENT_CAPABILITY, message=message, data=data)
                 return types.ErrorData(code=types.METHOD_NOT_FOUND, message=message)
 
@@ -155,53 +155,49 @@ class Callbacks:
             self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is set, too")
         if not is_modern and version < "2025-06-18" and handlers.elicitation is not None:
             self._warn_dead("elicitation", f"the server speaks revision {version}, which has no elicitation")
-        if capabilities.logging is None and not is_modern:
-            for field in ("logging", "log_level"):
-                if getattr(handlers, field) is not None:
-                    self._warn_dead(field, "the server has no log messages")
-            return None
         if not is_modern:
             for extension in self._extensions:
                 if extension.claims():
                     self._warn_dead("extensions", f"{extension.identifier} is for revisions from 2026-07-28 on")
-        return None if is_modern else handlers.log_level
+        return None if is_modern or capabilities.logging is None else handlers.log_level
 
     def refused_level(self, error: Exception) -> None:
         """
-        Warn that the server does not set the level of its log messages.
+        Log that the server does not set the level of its log messages; those below it are dropped here.
 
         :param error: What it answered.
         """
-        self._warn_dead("log_level", f"the server refused it: {self._redactor.text(str(error))}")
+        logger.info(
+            "{server} does not set the level of its log messages: {error}",
+            server=self._server,
+            error=self._redactor.text(str(error)),
+        )
 
-    def advice(self, before: dict[str, int]) -> str | None:
+    def advice(self, before: dict[str, int], code: int | None = None, data: Any = None) -> str | None:
         """
         Say which handlers to configure, for the error of a call.
 
         :param before: What `wanted` said before the call.
-        :returns: Sentences, or None if the server wanted none of those that are not there since then.
+        :param code: The code of the protocol error, if it is one.
+        :param data: Its data.
+        :returns: Sentences, or None if the error is about something else.
         """
         fields = [field for field, count in self._wanted.items() if count > before.get(field, 0)]
-        return " ".join(map(_advice, fields)) or None
-
-    def advice_on(self, code: int, data: Any) -> str | None:
-        """
-        Say which handlers to configure, for an error of the protocol.
-
-        :param code: Its code.
-        :param data: Its data.
-        :returns: Sentences, or None if it is about something else.
-        """
         if code == types.URL_ELICITATION_REQUIRED:
-            if self.can_elicit:
+            if self._handlers.elicitation is not None:
                 return "The user has not done yet what the server asks for at a URL; call the tool again afterwards."
-            self.miss("elicitation")
-            return _advice("elicitation")
-        if code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not isinstance(data, dict):
-            return None
-        required = data.get("requiredCapabilities")
-        fields = [field for field in (*_REQUESTS, "extensions") if isinstance(required, dict) and field in required]
-        return " ".join(_advice(field) for field in fields if not getattr(self._handlers, field)) or None
+            fields = ["elicitation"]
+        elif code == types.MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(data, dict):
+            required = data.get("requiredCapabilities")
+            names = [name for name in (*_REQUESTS, "extensions") if isinstance(required, dict) and name in required]
+            fields = [name for name in names if name == "extensions" or getattr(self._handlers, name) is None]
+        return (
+            " ".join(
+                f"The server needs {field}, for which there is no handler: set `{field}` of MCPHandlers."
+                for field in fields
+            )
+            or None
+        )
 
     async def elicit_urls(self, code: int, data: Any) -> bool:
         """
@@ -211,7 +207,7 @@ class Callbacks:
         :param data: The data of that error.
         :returns: Whether the user did, so that the call is to be sent again.
         """
-        if code != types.URL_ELICITATION_REQUIRED or not self.can_elicit:
+        if code != types.URL_ELICITATION_REQUIRED or self._handlers.elicitation is None:
             return False
         try:
             required = types.ElicitationRequiredErrorData.model_validate(data)
@@ -281,13 +277,6 @@ class Callbacks:
             _check_form(params.requested_schema, result)
         return result
 
-    @property
-    def can_elicit(self) -> bool:
-        """
-        Whether there is a handler for elicitation.
-        """
-        return self._handlers.elicitation is not None
-
     async def _list_roots(self, _context: Any) -> types.ListRootsResult | types.ErrorData:
         return await self._guarded("roots", self._roots())
 
@@ -296,6 +285,9 @@ class Callbacks:
         return roots_result(await call(roots) if callable(roots) else roots)
 
     async def _log(self, params: types.LoggingMessageNotificationParams) -> None:
+        # Not every server sets the level that it is asked for.
+        if self._handlers.log_level is not None and _severity(params.level) < _severity(self._handlers.log_level):
+            return
         if self._handlers.logging is None:
             log_message(self._server_name, params, self._redactor)
         else:
@@ -324,8 +316,8 @@ class Callbacks:
         )
 
 
-def _advice(field: str) -> str:
-    return f"The server needs {field}, for which there is no handler: set `{field}` of MCPHandlers."
+def _severity(level: types.LoggingLevel) -> int:
+    return get_args(types.LoggingLevel).index(level)
 
 
 def _elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResult | types.ErrorData:
