@@ -15,6 +15,7 @@ from haystack.dataclasses import ImageContent, TextContent
 
 from haystack_integrations.tools.mcp import (
     MCPConnection,
+    MCPHandlers,
     MCPInvocationError,
     MCPServerInfo,
     MCPTool,
@@ -22,9 +23,11 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    accept_defaults,
 )
 from haystack_integrations.tools.mcp.convert.results import model_content, model_text
 from tests.support.processes import HttpServer, StdioServer
+from tests.support.waiting import wait_until
 
 # `npx` and `uvx` may have to unpack the server first.
 START = 120
@@ -95,6 +98,25 @@ class TestEverythingServer:
                 tools[0].invoke(a="no number, but Sentinel-4711", b=1)
             assert str(raised.value).startswith("Failed to invoke Tool `get-sum`: ")
             assert "Sentinel-4711" not in str(raised.value)
+
+    def test_it_gets_what_it_asks_its_client_for(self, everything: MCPServerInfo) -> None:
+        messages: list[Any] = []
+        handlers = MCPHandlers(
+            sampling=lambda params: f"sampled with {params.max_tokens}",
+            elicitation=accept_defaults,
+            roots=["/srv/documents"],
+            messages=messages.append,
+            log_level="debug",
+        )
+        with toolset(everything, handlers=handlers) as tools:
+            named = by_name(tools)
+            print(sorted(named))
+            answer = model_text(named["trigger-sampling-request"].invoke(prompt="Hello", maxTokens=7))
+            assert "sampled with 7" in answer
+            assert "/srv/documents" in model_text(named["get-roots-list"].invoke())
+            assert "User provided" in model_text(named["trigger-elicitation-request"].invoke())
+            named["toggle-simulated-logging"].invoke()
+            wait_until(lambda: any(m.method == "notifications/message" for m in messages), "a log message")
 
     def test_it_recovers_when_its_http_server_is_restarted(self, everything_http: HttpServer) -> None:
         info = StreamableHttpServerInfo(url=everything_http.url, base_delay=0.1)

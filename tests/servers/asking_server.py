@@ -134,6 +134,14 @@ def build_server() -> MCPServer[Any]:
         )
 
     @server.tool()
+    async def who(ctx: Context[Any, Any]) -> str:
+        """Say who the client is."""
+        params = ctx.session.client_params
+        assert params is not None
+        extensions = params.capabilities.extensions or {}
+        return f"{params.client_info.name} {params.client_info.version} {sorted(extensions)}"
+
+    @server.tool()
     async def log(level: str, text: str, ctx: Context[Any, Any]) -> str:
         await ctx.log(level, text, logger_name="kitchen")  # type: ignore[arg-type]
         return "logged"

@@ -62,8 +62,7 @@ class MCPSampling:
         model replies.
     :param generation_kwargs_names: How this generator names `max_tokens`, `temperature`, `stop` and `model`, if not
         so; None for one that it does not have, e.g. `{"max_tokens": "num_predict", "model": None}`. The names of the
-        generators for OpenAI's Responses API, Anthropic, Google, Ollama, Amazon Bedrock, Cohere and local models of
-        Hugging Face are known.
+        generators for OpenAI, Anthropic, Google, Ollama, Amazon Bedrock, Cohere and Hugging Face are known.
     :raises ValueError: If there is not exactly one of `chat_generator` and `function`, or a value is invalid.
     """
 

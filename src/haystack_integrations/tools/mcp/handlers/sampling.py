@@ -34,8 +34,8 @@ _NAMES: dict[str, dict[str, str | None]] = {
     "GoogleGenAI": {"max_tokens": "max_output_tokens", "stop": "stop_sequences", "model": None},
     "Ollama": {"max_tokens": "num_predict", "model": None},
     "AmazonBedrock": {"max_tokens": "maxTokens", "stop": "stopSequences", "model": None},
-    "Cohere": {"stop": "stop_sequences"},
-    "HuggingFaceLocal": {"max_tokens": "max_new_tokens", "stop": "stop_strings", "model": None},
+    "Cohere": {"stop": "stop_sequences", "model": None},
+    "HuggingFaceLocal": {"max_tokens": "max_new_tokens", "stop": None, "model": None},
     "HuggingFaceAPI": {"model": None},
 }
 
@@ -102,9 +102,9 @@ class Sampler:
 
     def _refuse(self, name: str, limit: int) -> types.ErrorData:
         logger.warning(
-            "Refused a sampling request of {server}: the limit of `{name}`={limit} in MCPSampling is reached",
+            "Refused a sampling request of {server}: the limit of `{field}`={limit} in MCPSampling is reached",
             server=self._server,
-            name=name,
+            field=name,
             limit=limit,
         )
         return types.ErrorData(code=REJECTED, message="The client's limit for sampling in this session is reached")
@@ -146,6 +146,8 @@ def generation_kwargs(settings: MCPSampling, params: types.CreateMessageRequestP
     for part, known in _NAMES.items():
         if part in class_name:
             names |= known
+    if class_name in ("OpenAIChatGenerator", "AzureOpenAIChatGenerator") and not _has_other_provider(settings):
+        names["max_tokens"] = "max_completion_tokens"  # OpenAI's newer models refuse "max_tokens"
     names |= settings.generation_kwargs_names or {}
     values = {
         "max_tokens": params.max_tokens,
@@ -154,6 +156,10 @@ def generation_kwargs(settings: MCPSampling, params: types.CreateMessageRequestP
         "model": _model(settings.models or [], params),
     }
     return {name: values[key] for key, name in names.items() if name is not None and values[key] is not None}
+
+
+def _has_other_provider(settings: MCPSampling) -> bool:
+    return bool(getattr(settings.chat_generator, "api_base_url", None))
 
 
 def _model(models: list[str], params: types.CreateMessageRequestParams) -> str | None:
