@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp import (
     accept_defaults,
     decline,
 )
+from haystack_integrations.tools.mcp.handlers.logging import LOGGER_NAME
 from tests.handlers.conftest import BOTH_ERAS, Ask
 from tests.servers.asking_server import PIXEL, URL
 from tests.support.scripted_chat import ScriptedChatGenerator, say
@@ -163,12 +164,12 @@ class TestElicitation:
         shown: list[Any] = []
 
         class UI:
-            answers = ["confirm", "modify", "reject", "confirm"]
+            answers = iter(["confirm", "modify", "reject", "confirm"])
 
             def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
                 shown.append((tool_name, tool_description, tool_params))
                 decision = type("Decision", (), {})()
-                decision.action = self.answers.pop(0)
+                decision.action = next(self.answers)
                 decision.new_tool_params = {"colour": "green", "count": 9}
                 return decision
 
@@ -224,7 +225,7 @@ class TestLogging:
         self, ask: Ask, caplog: pytest.LogCaptureFixture
     ) -> None:
         connection = ask(log_level="info")
-        with caplog.at_level(logging.DEBUG, logger="haystack_integrations.tools.mcp.servers"):
+        with caplog.at_level(logging.DEBUG, logger=LOGGER_NAME):
             connection.call_tool("log", {"level": "warning", "text": "hot\n{pan}"})
             connection.call_tool("log", {"level": "debug", "text": "too fine"})
             connection.call_tool("log", {"level": "alert", "text": "last"})

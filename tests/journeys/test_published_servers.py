@@ -23,7 +23,6 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
-    accept_defaults,
 )
 from haystack_integrations.tools.mcp.convert.results import model_content, model_text
 from tests.support.processes import HttpServer, StdioServer
@@ -101,20 +100,29 @@ class TestEverythingServer:
 
     def test_it_gets_what_it_asks_its_client_for(self, everything: MCPServerInfo) -> None:
         messages: list[Any] = []
+        urls: list[str] = []
+
+        def elicit(params: Any) -> dict[str, str] | bool:
+            if params.mode == "form":
+                return {"name": "Ada"}
+            urls.append(params.url)
+            return True
+
         handlers = MCPHandlers(
             sampling=lambda params: f"sampled with {params.max_tokens}",
-            elicitation=accept_defaults,
+            elicitation=elicit,
             roots=["/srv/documents"],
             messages=messages.append,
             log_level="debug",
         )
         with toolset(everything, handlers=handlers) as tools:
             named = by_name(tools)
-            print(sorted(named))
             answer = model_text(named["trigger-sampling-request"].invoke(prompt="Hello", maxTokens=7))
             assert "sampled with 7" in answer
             assert "/srv/documents" in model_text(named["get-roots-list"].invoke())
-            assert "User provided" in model_text(named["trigger-elicitation-request"].invoke())
+            assert "Ada" in model_text(named["trigger-elicitation-request"].invoke())
+            named["trigger-url-elicitation"].invoke(url="https://example.com/pay")
+            assert urls == ["https://example.com/pay"]
             named["toggle-simulated-logging"].invoke()
             wait_until(lambda: any(m.method == "notifications/message" for m in messages), "a log message")
 

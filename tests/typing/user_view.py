@@ -26,6 +26,7 @@ from mcp.types import CallToolResult
 
 from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import (
+    AskUser,
     AsyncExecutor,
     InProcessClient,
     InProcessServerInfo,
@@ -36,8 +37,10 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionStatus,
     MCPConnectionTimeoutError,
     MCPError,
+    MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    MCPSampling,
     MCPServerInfo,
     MCPTimeoutError,
     MCPTool,
@@ -49,6 +52,8 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpClient,
     StreamableHttpServerInfo,
+    accept_defaults,
+    decline,
     preload,
     warm_up_toolsets,
     warm_up_toolsets_async,
@@ -198,6 +203,27 @@ def clients() -> list[MCPClient]:
     http = StreamableHttpClient(StreamableHttpServerInfo("http://127.0.0.1:8000/mcp"))
     sse = SSEClient(SSEServerInfo("http://127.0.0.1:8001/sse"))
     return [http, sse, StdioClient("uvx", ["mcp-server-time"]), InProcessClient("package.module:server")]
+
+
+def reply(params: types.CreateMessageRequestParams) -> str:
+    return params.system_prompt or "well"
+
+
+async def roots() -> list[str]:
+    return ["/srv"]
+
+
+def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
+    sampling = MCPSampling(function=reply, consent=lambda _: True, max_requests=3, max_tokens=1_000)
+    handlers = [
+        MCPHandlers(sampling=sampling, elicitation=accept_defaults, roots=roots, log_level="info"),
+        MCPHandlers(sampling=reply, elicitation=decline, roots=["/srv"], logging=print, messages=print),
+        MCPHandlers(elicitation=AskUser(ui), client_info={"name": "kiosk", "version": "7"}, extensions=["a.b:c"]),
+    ]
+    toolset = MCPToolset(info, handlers=handlers[0])
+    assert_type(toolset.handlers, MCPHandlers)
+    assert_type(MCPHandlers.from_dict(handlers[1].to_dict()), MCPHandlers)
+    return toolset
 
 
 def run() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, get_type_hints
 
-from haystack.core.errors import DeserializationError
+from haystack.core.errors import DeserializationError, SerializationError
 from haystack.core.serialization import (
     component_from_dict,
     component_to_dict,
@@ -98,7 +98,11 @@ def serialize_object(field: str, value: Any) -> dict[str, Any]:
     :returns: A dictionary with its type.
     :raises SerializationError: If it cannot be serialized.
     """
-    return component_to_dict(value, field)
+    try:
+        return component_to_dict(value, field)
+    except Exception as error:
+        msg = f"`{field}` cannot be serialized: {error}"
+        raise SerializationError(msg) from error
 
 
 def deserialize_object(data: dict[str, Any]) -> Any:
