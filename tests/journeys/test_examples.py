@@ -88,6 +88,11 @@ OUTPUT: dict[str, list[str]] = {
         "   result: chair (120.00)",
         "   result: Sitting: a history of the chair",
     ],
+    "handlers.py": [
+        "The server asks: How many nights?",
+        "   result: Booked: 3 nights at the Sea View.",
+        "   result: Sea View: A reply to: Praise the Sea View.",
+    ],
     "scripted_chat.py": ["Used by the other examples"],
 }
 

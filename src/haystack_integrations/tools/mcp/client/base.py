@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 from haystack import logging
@@ -66,6 +66,9 @@ class MCPClient(ABC):
 
     # Likewise: what the client does for a server that asks it for something.
     handlers: MCPHandlers = MCPHandlers()
+
+    # Whether it does that. A custom client that gives the callbacks of its handlers to the SDK says so.
+    uses_handlers: ClassVar[bool] = False
 
     # Redacts what comes back from the server in errors and logs. Whoever opens the session tells it the secrets of the
     # server info.

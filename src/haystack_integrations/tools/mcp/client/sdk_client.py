@@ -99,6 +99,8 @@ class SDKClient(MCPClient):
     may be called from any task of the event loop.
     """
 
+    uses_handlers = True
+
     # Whether the handshake of the revisions before 2026-07-28 comes first, and the question for the server's revisions
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: ClassVar[bool] = False

@@ -48,12 +48,12 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
 if TYPE_CHECKING:
     from mcp import types
 
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
-    from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -264,6 +264,11 @@ class Supervisor:
         try:
             client = self.server_info.create_client()
             client.handlers = self._handlers
+            if not client.uses_handlers and self._handlers != MCPHandlers():
+                logger.warning(
+                    "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
+                    server=self.description,
+                )
             client.redactor = client.redactor.knowing(self.server_info._secrets())
             # A custom server info may leave the retries to its client.
             self._set_retries(client)

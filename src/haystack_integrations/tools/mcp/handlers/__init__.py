@@ -67,8 +67,8 @@ class MCPSampling:
     """
 
     chat_generator: Any = None
-    function: Callable[..., Any] | None = None
-    consent: Callable[..., Any] | None = None
+    function: Callable[[Any], Any] | None = None
+    consent: Callable[[Any], Any] | None = None
     max_requests: int | None = None
     max_tokens: int | None = None
     models: list[str] | None = None
@@ -185,11 +185,11 @@ class MCPHandlers:
     """
 
     sampling: Any = None
-    elicitation: Callable[..., Any] | AskUser | None = None
-    roots: Sequence[str | Path] | Callable[..., Any] | None = None
-    logging: Callable[..., Any] | None = None
+    elicitation: Callable[[Any], Any] | AskUser | None = None
+    roots: Sequence[str | Path] | Callable[[], Any] | None = None
+    logging: Callable[[Any], Any] | None = None
     log_level: LogLevel | None = None
-    messages: Callable[..., Any] | None = None
+    messages: Callable[[Any], Any] | None = None
     client_info: dict[str, Any] | None = None
     extensions: Sequence[Any] | None = None
 

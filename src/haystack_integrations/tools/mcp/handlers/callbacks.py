@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from haystack import logging
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, SchemaError
 from mcp import types
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, defaults
@@ -332,7 +333,12 @@ def _elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.Elic
         content = defaults(params.requested_schema) if isinstance(params, types.ElicitRequestFormParams) else None
         return types.ElicitResult(action="accept", content=content)
     if isinstance(answer, dict) and is_form:
-        return types.ElicitResult(action="accept", content=answer)
+        try:
+            return types.ElicitResult(action="accept", content=answer)
+        except ValidationError:
+            # Its text quotes what was filled in.
+            msg = "the values of a form must be strings, numbers, booleans or lists of strings"
+            raise ValueError(msg) from None
     msg = (
         f"it returned {type(answer).__name__} for a {'form' if is_form else 'URL'}; it must return "
         f"{'a dictionary, ' if is_form else ''}True, False, None, or an ElicitResult or ErrorData of the MCP SDK"
@@ -343,13 +349,17 @@ def _elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.Elic
 def _check_form(schema: dict[str, Any], result: types.ElicitResult) -> None:
     if result.action != "accept":
         return
-    properties = schema.get("properties")
+    properties, required = schema.get("properties"), schema.get("required")
     fields = {
         name: {key: field[key] for key in _CHECKED if key in field}
         for name, field in (properties.items() if isinstance(properties, dict) else ())
         if isinstance(field, dict)
     }
-    checked = {"type": "object", "properties": fields, "required": schema.get("required") or []}
+    checked = {"type": "object", "properties": fields, "required": required or []}
+    try:
+        Draft202012Validator.check_schema(checked)
+    except SchemaError:
+        return  # the server has to know what it asks for
     errors = Draft202012Validator(checked).iter_errors(result.content or {})
     # The texts of the errors quote what was filled in.
     wrong = sorted({str(error.path[0]) if error.path else "a required field is missing" for error in errors})
