@@ -184,7 +184,7 @@ class Callbacks:
         :returns: Sentences, or None if the error is about something else.
         """
         fields = [field for field, count in self._wanted.items() if count > before.get(field, 0)]
-        if code == types.URL_ELICITATION_REQUIRED:
+        if _needs_url(code, data):
             if self._handlers.elicitation is not None:
                 return "The user has not done yet what the server asks for at a URL; call the tool again afterwards."
             fields = ["elicitation"]
@@ -208,7 +208,7 @@ class Callbacks:
         :param data: The data of that error.
         :returns: Whether the user did, so that the call is to be sent again.
         """
-        if code != types.URL_ELICITATION_REQUIRED or self._handlers.elicitation is None:
+        if not _needs_url(code, data) or self._handlers.elicitation is None:
             return False
         try:
             required = types.ElicitationRequiredErrorData.model_validate(data)
@@ -219,7 +219,7 @@ class Callbacks:
         except Exception as failure:
             self.failed("elicitation", failure)
             return False
-        return bool(required.elicitations)
+        return True
 
     def _warn_dead(self, field: str, reason: str) -> None:
         logger.warning(
@@ -315,6 +315,11 @@ class Callbacks:
             field=field,
             server=self._server,
         )
+
+
+def _needs_url(code: int | None, data: Any) -> bool:
+    # Servers have used the code for errors of their own.
+    return code == types.URL_ELICITATION_REQUIRED and isinstance(data, dict) and bool(data.get("elicitations"))
 
 
 def _severity(level: types.LoggingLevel) -> int:
