@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from haystack.dataclasses import ImageContent, TextContent
+from haystack.dataclasses import ByteStream, ImageContent, TextContent
 
 from haystack_integrations.tools.mcp import (
     MCPConnection,
@@ -23,6 +23,8 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    prompt_messages,
+    resource_contents,
 )
 from haystack_integrations.tools.mcp.convert.results import model_content, model_text
 from tests.support.processes import HttpServer, StdioServer
@@ -68,6 +70,21 @@ class TestEverythingServer:
             assert json.loads(envelope)["isError"] is False
             assert model_text(envelope) == "Echo: hello over the wire"
             assert "42" in model_text(named["get-sum"].invoke(a=20, b=22))
+
+    def test_its_resources_prompts_and_completions_are_read_over_every_transport(
+        self, everything: MCPServerInfo
+    ) -> None:
+        with MCPConnection(everything, connection_timeout=START, invocation_timeout=60) as connection:
+            assert "Everything Server" in (connection.instructions or "")
+            first = connection.list_resources()[0]
+            assert resource_contents(connection.read_resource(first))
+            [blob] = resource_contents(connection.read_resource("demo://resource/dynamic/blob/1"))
+            assert isinstance(blob, ByteStream)
+            [message] = prompt_messages(connection.get_prompt("args-prompt", {"city": "Paris"}))
+            assert "Paris" in (message.text or "")
+            [prompt] = [prompt for prompt in connection.list_prompts() if prompt.name == "completable-prompt"]
+            assert connection.complete(prompt, {"name": "department", "value": "E"}).values == ["Engineering"]
+            assert connection.list_skills() == []
 
     def test_its_image_becomes_an_image_and_never_base64_text(self, everything_stdio: StdioServer) -> None:
         with toolset(stdio_info(everything_stdio), tool_names=["get-tiny-image"]) as tools:
