@@ -279,6 +279,14 @@ def old_time_server(run_folder: Path) -> StdioServer:
     return _from_pypi(run_folder, "old-time", external.OLD_TIME, "--with", "mcp<2")
 
 
+@pytest.fixture(scope="session")
+def conformance_suite(run_folder: Path) -> list[str]:
+    """
+    The command of the official conformance suite.
+    """
+    return external.conformance_suite(run_folder / "conformance")
+
+
 @pytest.fixture
 def git_server(run_folder: Path, tmp_path: Path) -> StdioServer:
     """

@@ -7,8 +7,10 @@ The executor by itself: how coroutines are run in its loop, from anywhere, and h
 """
 
 import asyncio
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar
@@ -192,8 +194,8 @@ class TestRunAsync:
         class Loop:
             woken: ClassVar[list[Callable[[], None]]] = []
 
-            def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
-                self.woken.append(callback)
+            def call_soon_threadsafe(self, callback: Callable[..., None], *args: object) -> None:
+                self.woken.append(partial(callback, *args))
 
         mailbox, loop, called = _Mailbox(), Loop(), []
         for number in range(3):
@@ -204,6 +206,66 @@ class TestRunAsync:
         mailbox.post(loop, partial(called.append, 3))
         loop.woken.pop()()
         assert called == [0, 1, 2, 3]
+
+    def test_takes_what_is_posted_while_the_loop_is_being_woken(self):
+        # By a finaliser, for example, which then waits in the same thread.
+        mailbox, called = _Mailbox(), []
+
+        class Loop:
+            def __init__(self) -> None:
+                self.is_first = True
+
+            def call_soon_threadsafe(self, callback: Callable[..., None], *args: object) -> None:
+                if self.is_first:
+                    self.is_first = False
+                    mailbox.post(self, partial(called.append, "nested"))
+                    assert "nested" in called
+                callback(*args)
+
+        mailbox.post(Loop(), partial(called.append, "own"))
+        assert sorted(called) == ["nested", "own"]
+
+    def test_loses_nothing_to_an_interrupt(self):
+        mailbox, called = _Mailbox(), []
+        loop = asyncio.new_event_loop()
+
+        def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        mailbox.post(loop, interrupt)
+        mailbox.post(loop, partial(called.append, 1))
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_forever()
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        loop.close()
+        assert called == [1]
+
+    @pytest.mark.parametrize("is_closed_first", [True, False], ids=["closed-then-ended", "ended-then-closed"])
+    def test_keeps_no_closed_loop_alive(self, executor, is_closed_first):
+        go_on = asyncio.Event()
+
+        async def answer() -> None:
+            await go_on.wait()
+
+        def let_it_end() -> None:
+            executor.post(go_on.set)
+            executor.run(asyncio.sleep(0.05))  # until the answer was posted
+
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(executor.run_async(answer()))
+        loop.run_until_complete(asyncio.sleep(0))
+        if not is_closed_first:
+            let_it_end()
+        loop.close()
+        if is_closed_first:
+            let_it_end()
+        task._log_destroy_pending = False
+        reference = weakref.ref(loop)
+        del loop, task
+        asyncio.run(executor.run_async(asyncio.sleep(0)))  # from another loop
+        gc.collect()
+        assert reference() is None
 
 
 class TestCancellationByTheCoroutine:
@@ -304,3 +366,31 @@ def test_a_hook_that_takes_too_long_does_not_keep_the_others_from_running_at_a_s
     executor = AsyncExecutor()
     executor.shutdown(timeout=0.1)
     assert ran.is_set()
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
+def test_what_ends_while_the_loop_is_told_to_stop_is_answered(monkeypatch, is_async):
+    for iterations in range(4):
+        executor = AsyncExecutor()
+        is_ending, runs = asyncio.Event(), threading.Event()
+
+        async def end_with_the_loop() -> str:
+            runs.set()  # noqa: B023
+            await is_ending.wait()  # noqa: B023
+            return "done"
+
+        async def hook() -> None:
+            is_ending.set()  # noqa: B023
+            for _ in range(iterations):  # noqa: B023
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(AsyncExecutor, "before_shutdown", [hook])
+        coro = end_with_the_loop()
+        call = partial(asyncio.run, executor.run_async(coro)) if is_async else partial(executor.run, coro)
+        future = in_thread(call)
+        assert runs.wait(LIMIT)
+        executor.shutdown()
+        try:
+            assert future.result(timeout=LIMIT) == "done"
+        except RuntimeError as error:
+            assert "shut down" in str(error)

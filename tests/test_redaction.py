@@ -8,18 +8,22 @@ What is shown of a server info, in its repr, in traces and in messages: never a 
 
 import dataclasses
 import json
+import re
 
 import pytest
 from haystack.utils import Secret
+from mcp.types import CallToolResult, TextContent
 
 from haystack_integrations.tools.mcp import (
     MCPClient,
+    MCPInvocationError,
     MCPServerInfo,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.redaction import Redactor, redact_text, redact_url, redact_values
+from haystack_integrations.tools.mcp.client.error_texts import redacted_result
+from haystack_integrations.tools.mcp.redaction import LONGEST_TEXT, Redactor, redact_text, redact_url, redact_values
 from tests.support.background import AT_ONCE, Stopwatch
 
 SECRET = "s3ntinel-in-an-info"
@@ -288,3 +292,37 @@ def test_a_secret_without_a_value_is_none(monkeypatch):
         Redactor(StreamableHttpServerInfo("http://h", token=Secret.from_env_var("NO_SUCH_SECRET"))._secrets()).forms
         == []
     )
+
+
+class TestLargeTexts:
+    def test_keep_their_ends_and_no_part_of_a_secret_where_they_are_cut(self):
+        secret = "".join(f"<{number}>" for number in range(400))
+        redactor = Redactor([secret])
+        for place in range(0, LONGEST_TEXT, 97):
+            text = f"begin{'.' * place}{secret}{'.' * (3 * LONGEST_TEXT - place)}{secret}{'.' * place}end"
+            redacted = redactor.text(text)
+            assert not re.search(r"<\d+>", redacted)
+            assert redacted.startswith("begin")
+            assert redacted.endswith("end")
+            assert f"{len(text):,} characters" in redacted
+            assert redactor.text(redacted) == redacted
+
+    @pytest.mark.parametrize("data", [["x"] * 10_000, ["x" * 9_000] * 10], ids=["values", "text"])
+    def test_are_left_out_of_the_data_of_an_error(self, data):
+        error = MCPInvocationError("refused", "tool", {"argument": data}, data={"texts": data})
+        assert Redactor(["secret-value"]).error(error) is error
+        assert error.data == "*** (left out, because it is too large)"
+        assert error.tool_args == {"argument": data}
+        assert str(error) == "refused"
+
+    def test_of_an_error_are_no_reason_to_change_its_type(self):
+        error = MCPInvocationError('"\\\n' * LONGEST_TEXT, "tool")
+        assert Redactor(["secret-value"]).error(error) is error
+        assert len(error.message) <= LONGEST_TEXT
+
+
+def test_a_secret_that_is_a_word_of_the_protocol_spoils_no_error_of_a_tool():
+    result = CallToolResult(content=[TextContent(type="text", text="content is missing")], is_error=True)
+    redacted = redacted_result(result, Redactor(["content", "isError"]))
+    assert redacted.is_error
+    assert [part.text for part in redacted.content] == ["*** is missing"]

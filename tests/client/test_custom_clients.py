@@ -14,7 +14,9 @@ from mcp import types
 
 from haystack_integrations.tools.mcp import (
     MCPClient,
+    MCPConnection,
     MCPConnectionError,
+    MCPHandlers,
     MCPInvocationError,
     MCPServerInfo,
     MCPTool,
@@ -77,3 +79,8 @@ def test_a_custom_client_that_loses_its_connection_is_replaced_and_not_called_un
             tool.invoke()
         assert "paid" in str(tool.invoke())
     assert DyingClient.connects == 2
+
+
+def test_a_custom_client_that_uses_no_handlers_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    with MCPConnection(DyingServerInfo(), handlers=MCPHandlers(roots=["/srv"])):
+        assert "does not use handlers" in caplog.text

@@ -30,6 +30,7 @@ def damaged(text: str) -> list:
         ('{"result":{"id":6,"x":' + DEEP + '},"jsonrpc":"2.0","id":5}', 5),
         ('{"result":[' + "{}," * 200_000 + 'bad],"jsonrpc":"2.0","id":5}', 5),
         ('{"jsonrpc":"2.0","result":{"a":{"id":5}', None),
+        ('{"jsonrpc":"2.0","result":[' + "{}," * 200_000 + '{"a":1,"id":5}', None),
         ('{"jsonrpc":"2.0","id":5', None),
         ('{"jsonrpc":"2.0","id":5,"method":"ping","params":' + DEEP + "}", None),
         ('{"level":"info","id":5,"msg":}', None),
@@ -41,6 +42,19 @@ def damaged(text: str) -> list:
 )
 def test_an_id_is_found_only_where_it_is_certain(text, request_id):
     assert [message.id for message in damaged(text)] == ([] if request_id is None else [request_id])
+
+
+@pytest.mark.parametrize("first", ['"jsonrpc":"2.0","id":5,"result"', '"result"'], ids=["id-first", "id-last"])
+@pytest.mark.parametrize(
+    "content",
+    ['"' + "x" * 2_000_000 + '\\ud83d"', "[" + "[1]," * 100_000 + "1]"],
+    ids=["text", "values"],
+)
+def test_a_large_message_is_not_mended_but_its_request_is_found(first, content):
+    end = "" if "id" in first else ',"id":5,"jsonrpc":"2.0"'
+    [answer] = damaged('{%s:{"a":"\t","b":%s}%s}' % (first, content, end))  # noqa: UP031
+    assert answer.id == 5
+    assert "too large to be mended" in answer.error.message
 
 
 def test_a_text_of_quotes_alone_is_searched_in_linear_time():

@@ -125,3 +125,33 @@ def test_an_sdk_that_cannot_be_imported_is_the_error_of_who_needs_it(run):
         """
     )
     assert "mcp" in facts["said"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+def test_a_lack_of_threads_leaves_the_import_to_the_connection(run):
+    (facts,) = run(
+        """
+        start = threading.Thread.start
+
+        def refuse(thread):
+            if thread.name == "mcp-haystack-preload":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        threading.Thread.start = refuse
+        preload()
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+        async def main():
+            tool = MCPTool("pid", server_info)
+            await asyncio.wait_for(tool.warm_up_async(), 30)
+            await tool.close_async()
+
+        asyncio.run(main())
+        report(is_imported="mcp" in sys.modules)
+        """
+    )
+    assert facts == {"is_imported": True}

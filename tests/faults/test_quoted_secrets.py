@@ -254,3 +254,19 @@ def test_what_a_custom_client_quotes_is_redacted_whatever_it_raises(caplog):
     with connection, pytest.raises(MCPInvocationError, match="no access with") as failure:
         connection.call_tool("whoami")
     assert_not_shown(failure.value, connection, caplog.text)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("tool", ["fail", "refuse"], ids=["in an error of the tool", "in a protocol error"])
+@every_transport
+def test_what_a_server_quotes_of_a_bound_secret_is_redacted(peer, kind, tool, form, caplog, monkeypatch):
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("SOME_SECRET", form(SECRET))
+    bound = {"message": Secret.from_env_var("SOME_SECRET")}
+    with MCPTool(tool, peer(kind).reach(), connection_timeout=LONG, bound_arguments=bound) as failing:
+        for ask in (failing.invoke, failing.call):
+            with pytest.raises(MCPInvocationError) as failure:
+                ask(message="of the model")
+            assert_not_shown(failure.value, failing.connection, caplog.text)
+            assert failure.value.tool_args == {}
+        assert not leaked(repr(failing) + repr(failing.bound_arguments) + json.dumps(failing.to_dict()))

@@ -16,6 +16,7 @@ from haystack.dataclasses import ChatMessage
 from haystack.tools import SearchableToolset, Tool
 from haystack.tools import utils as haystack_tool_utils
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
@@ -210,6 +211,36 @@ class TestAgents:
             result = asyncio.run(agent.run_async(messages=GO, streaming_callback=stream_async))
         assert tool_results(result) == ["x"]
         assert [chunk.tool_call_result.result for chunk in chunks if chunk.tool_call_result] == ["x"]
+
+    @pytest.mark.parametrize("run_method", ["run", "run_async"])
+    def test_a_streaming_callback_that_is_passed_through_gets_progress(self, run_method):
+        passthrough: dict[str, Any] = {"tool_streaming_callback_passthrough": True}
+        if HAS_TOOL_INVOKER:
+            passthrough = {"tool_invoker_kwargs": {"enable_streaming_callback_passthrough": True}}
+        server = MCPServer("steps")
+        chunks: list[Any] = []
+
+        @server.tool()
+        async def work(ctx: Context[Any, Any]) -> str:
+            for step in (1, 2):
+                await ctx.report_progress(step, 2)
+            return "worked"
+
+        async def stream_async(chunk: Any) -> None:
+            chunks.append(chunk)
+
+        with MCPToolset(InProcessServerInfo(server)) as toolset:
+            agent = agent_of(toolset, call("work"), say("done"), **passthrough)
+            if run_method == "run":
+                result = agent.run(messages=GO, streaming_callback=chunks.append)
+            else:
+                result = asyncio.run(agent.run_async(messages=GO, streaming_callback=stream_async))
+        assert tool_results(result) == ["worked"]
+        # Haystack 2 calls tools synchronously there, where nobody can await the callback.
+        expected = [] if HAS_TOOL_INVOKER and run_method == "run_async" else [1.0, 2.0]
+        kinds = [("progress" if "mcp" in chunk.meta else "result") for chunk in chunks if not chunk.content]
+        assert [chunk.meta["mcp"]["progress"] for chunk in chunks if "mcp" in chunk.meta] == expected
+        assert kinds[: len(expected)] == ["progress"] * len(expected)
 
     def test_calls_of_a_step_run_at_the_same_time(self, run_agent):
         server = MCPServer("meeting")
@@ -542,6 +573,16 @@ class TestWarmingUpTogether:
         assert sorted(here) == ["a", "b", "c"]
         for toolset in toolsets:
             toolset.close()
+
+    def test_a_single_one_is_warmed_up_too(self):
+        with MCPToolset(COUNTER) as toolset:
+            toolset.close()
+            warm_up_toolsets(toolset)
+            assert toolset.connection.is_ready
+
+    def test_something_else_is_an_error(self):
+        with pytest.raises(TypeError, match="list of MCPToolsets and MCPTools"):
+            warm_up_toolsets([COUNTER])
 
     def test_one_that_fails_is_raised_after_the_others_are_warm(self):
         good, bad = MCPToolset(COUNTER), MCPToolset(FASTMCP, tool_names=["subtract"])

@@ -39,6 +39,8 @@ from haystack_integrations.tools.mcp import (
     AsyncExecutor,
     MCPConnection,
     MCPConnectionStatus,
+    MCPHandlers,
+    MCPSampling,
     MCPTool,
     MCPToolset,
     SSEServerInfo,
@@ -243,7 +245,7 @@ def test_the_first_example_is_on_the_first_screen() -> None:
 
 
 def test_every_block_says_its_language() -> None:
-    assert {block.language for block in BLOCKS} == {"python", "yaml", "shell"}
+    assert {block.language for block in BLOCKS} == {"python", "yaml", "shell", "json"}
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.file or block.language == "yaml"], ids=block_id)
@@ -290,6 +292,8 @@ def test_the_reference_has_every_public_name() -> None:
         AsyncExecutor,
         MCPConnection,
         MCPConnectionStatus,
+        MCPHandlers,
+        MCPSampling,
         MCPTool,
         MCPToolset,
         SSEServerInfo,

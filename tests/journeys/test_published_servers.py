@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from haystack.dataclasses import ImageContent, TextContent
+from haystack.dataclasses import ByteStream, ImageContent, TextContent
 
 from haystack_integrations.tools.mcp import (
     MCPConnection,
+    MCPHandlers,
     MCPInvocationError,
     MCPServerInfo,
     MCPTool,
@@ -22,9 +23,12 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    prompt_messages,
+    resource_contents,
 )
 from haystack_integrations.tools.mcp.convert.results import model_content, model_text
 from tests.support.processes import HttpServer, StdioServer
+from tests.support.waiting import wait_until
 
 # `npx` and `uvx` may have to unpack the server first.
 START = 120
@@ -67,6 +71,21 @@ class TestEverythingServer:
             assert model_text(envelope) == "Echo: hello over the wire"
             assert "42" in model_text(named["get-sum"].invoke(a=20, b=22))
 
+    def test_its_resources_prompts_and_completions_are_read_over_every_transport(
+        self, everything: MCPServerInfo
+    ) -> None:
+        with MCPConnection(everything, connection_timeout=START, invocation_timeout=60) as connection:
+            assert "Everything Server" in (connection.instructions or "")
+            first = connection.list_resources()[0]
+            assert resource_contents(connection.read_resource(first))
+            [blob] = resource_contents(connection.read_resource("demo://resource/dynamic/blob/1"))
+            assert isinstance(blob, ByteStream)
+            [message] = prompt_messages(connection.get_prompt("args-prompt", {"city": "Paris"}))
+            assert "Paris" in (message.text or "")
+            [prompt] = [prompt for prompt in connection.list_prompts() if prompt.name == "completable-prompt"]
+            assert connection.complete(prompt, {"name": "department", "value": "E"}).values == ["Engineering"]
+            assert connection.list_skills() == []
+
     def test_its_image_becomes_an_image_and_never_base64_text(self, everything_stdio: StdioServer) -> None:
         with toolset(stdio_info(everything_stdio), tool_names=["get-tiny-image"]) as tools:
             envelope = tools[0].invoke()
@@ -95,6 +114,34 @@ class TestEverythingServer:
                 tools[0].invoke(a="no number, but Sentinel-4711", b=1)
             assert str(raised.value).startswith("Failed to invoke Tool `get-sum`: ")
             assert "Sentinel-4711" not in str(raised.value)
+
+    def test_it_gets_what_it_asks_its_client_for(self, everything: MCPServerInfo) -> None:
+        messages: list[Any] = []
+        urls: list[str] = []
+
+        def elicit(params: Any) -> dict[str, str] | bool:
+            if params.mode == "form":
+                return {"name": "Ada"}
+            urls.append(params.url)
+            return True
+
+        handlers = MCPHandlers(
+            sampling=lambda params: f"sampled with {params.max_tokens}",
+            elicitation=elicit,
+            roots=["/srv/documents"],
+            messages=messages.append,
+            log_level="debug",
+        )
+        with toolset(everything, handlers=handlers) as tools:
+            named = by_name(tools)
+            answer = model_text(named["trigger-sampling-request"].invoke(prompt="Hello", maxTokens=7))
+            assert "sampled with 7" in answer
+            assert "/srv/documents" in model_text(named["get-roots-list"].invoke())
+            assert "Ada" in model_text(named["trigger-elicitation-request"].invoke())
+            named["trigger-url-elicitation"].invoke(url="https://example.com/pay")
+            assert urls == ["https://example.com/pay"]
+            named["toggle-simulated-logging"].invoke()
+            wait_until(lambda: any(m.method == "notifications/message" for m in messages), "a log message")
 
     def test_it_recovers_when_its_http_server_is_restarted(self, everything_http: HttpServer) -> None:
         info = StreamableHttpServerInfo(url=everything_http.url, base_delay=0.1)

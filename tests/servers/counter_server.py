@@ -42,6 +42,7 @@ from mcp.types import (
     UNSUPPORTED_PROTOCOL_VERSION,
     BlobResourceContents,
     CallToolResult,
+    Completion,
     EmbeddedResource,
     ErrorData,
     JSONRPCError,
@@ -133,11 +134,12 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         return f"slept {seconds} s"
 
     @server.tool()
-    async def progress(steps: int, ctx: Context[Any, Any]) -> str:
-        """Report each of the steps."""
+    async def progress(steps: int, ctx: Context[Any, Any], pause: float = 0.0) -> str:
+        """Report each of the steps, with a pause after each."""
         record("progress", steps=steps)
         for step in range(1, steps + 1):
             await ctx.report_progress(step, steps, f"step {step}")
+            await anyio.sleep(pause)
         return "done"
 
     @server.tool()
@@ -282,13 +284,25 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         """A greeting."""
         return "hello"
 
+    @server.resource("memo://slow/{seconds}")
+    async def slow(seconds: str) -> str:
+        """Text that takes that long."""
+        await anyio.sleep(float(seconds))
+        return f"read after {seconds} s"
+
+    @server.completion()
+    async def complete(ref: Any, argument: Any, context: Any) -> Completion:
+        return Completion(values=[name for name in ("Ada", "Alan", "Grace") if name.startswith(argument.value)])
+
     @server.prompt()
     def greet(name: str) -> str:
         """Ask for a greeting."""
         return f"Please greet {name}."
 
     async def note_requests(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        record(f"@{ctx.method}", protocol_version=ctx.protocol_version)
+        noted = {key: value for key, value in dict(ctx.meta or {}).items() if key.startswith("test/")}
+        token = {"progress_token": True} if "progress_token" in (ctx.meta or {}) else {}
+        record(f"@{ctx.method}", protocol_version=ctx.protocol_version, **noted, **token)
         return await call_next(ctx)
 
     server.middleware.append(note_requests)

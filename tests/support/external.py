@@ -10,6 +10,7 @@ Where Node or uv is missing, the tests that need them are skipped; in CI (the en
 
 import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import NoReturn
 import pytest
 
 EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
+CONFORMANCE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 TIME = "mcp-server-time==2026.10.19"
 OLD_TIME = "mcp-server-time==2025.9.25"
 GIT = "mcp-server-git==2026.10.19"
@@ -73,6 +75,23 @@ def uvx(requirement: str, *options: str) -> tuple[str, list[str]]:
     The command and its arguments for a server that is published on PyPI.
     """
     return uv(), ["tool", "run", "--quiet", *options, "--python", sys.executable, requirement]
+
+
+def conformance_suite(folder: Path) -> list[str]:
+    """
+    The command of the conformance suite of the protocol, installed into the folder if it is not there yet.
+    """
+    npm, system, machine = shutil.which("npm"), platform.system().lower(), platform.machine().lower()
+    if npm is None:
+        unavailable("Node's npm was not found: install Node 20 or later")
+    folder.mkdir(exist_ok=True)
+    # The suite needs Node 22. The package `node` would download this one in a script, which npm may not run.
+    node = f"node-{'win' if system == 'windows' else system}-{'arm64' if machine in ('arm64', 'aarch64') else 'x64'}"
+    options = ["--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts"]
+    once("conformance", folder, lambda: download(npm, ["install", *options, CONFORMANCE, f"{node}@22"]))
+    modules = folder / "node_modules"
+    [program] = [path for path in (modules / node / "bin").iterdir() if path.stem == "node"]
+    return [str(program), str(modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js")]
 
 
 def runner_environment() -> dict[str, str]:

@@ -38,7 +38,7 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        saved = re.match(r"# save as (\S+)\n", self.code)
+        saved = re.match(r"(?:#|//) save as (\S+)\n", self.code)
         return saved[1] if saved else None
 
     @property

@@ -28,6 +28,7 @@ SERVERS = Path(__file__).parent.parent / "servers"
 COUNTER_SERVER = SERVERS / "counter_server.py"
 PLAIN_SERVER = SERVERS / "plain_server.py"
 FASTMCP_SERVER = SERVERS / "fastmcp_server.py"
+ASKING_SERVER = SERVERS / "asking_server.py"
 
 _PYTHON = [sys.executable, "-u"]
 

@@ -79,8 +79,8 @@ class TestConstruction:
             ({"name": ""}, "name"),
             ({"name": None}, "name"),
             ({"name": 5}, "name"),
-            ({"server_info": "http://localhost/mcp"}, "`server_info` must be an MCPServerInfo.*StdioServerInfo.*str"),
-            ({"server_info": None}, "`server_info` must be an MCPServerInfo.*NoneType"),
+            ({"server_info": "localhost"}, "`server_info` is of no known kind: 'localhost'.*StdioServerInfo"),
+            ({"server_info": None}, "`server_info` is of no known kind: got NoneType"),
             ({"connection_timeout": 0}, "`connection_timeout` must be a positive number of seconds, got 0"),
             ({"connection_timeout": "30"}, "`connection_timeout`.*'30'"),
             ({"connection_timeout": True}, "`connection_timeout`.*True"),
@@ -154,7 +154,7 @@ class TestConstruction:
     def test_a_tool_of_a_server_without_tools_is_not_found(self):
         server = ForeignServer()
         tool = MCPTool("add", server.info)
-        with pytest.raises(MCPToolNotFoundError, match=r"'add' not found on server\. The server has no") as raised:
+        with pytest.raises(MCPToolNotFoundError, match=r"'add' not found on .*\. The server has no") as raised:
             tool.warm_up()
         tool.close()
         assert (raised.value.tool_name, raised.value.available_tools) == ("add", [])

@@ -110,6 +110,7 @@ class TestDocumentedFields:
                     "base_delay": 1.0,
                     "max_delay": 30.0,
                     "max_message_size": 64 * 1024 * 1024,
+                    "sse_fallback": False,
                     "verify": True,
                     "client_cert": None,
                     "proxy": None,

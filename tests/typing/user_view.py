@@ -11,11 +11,12 @@ What a type checker sees of the package from outside: a user's script with every
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_type
 
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ByteStream, ChatMessage
 from haystack.tools import ToolsType
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
@@ -26,7 +27,9 @@ from mcp.types import CallToolResult
 
 from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import (
+    AskUser,
     AsyncExecutor,
+    FromState,
     InProcessClient,
     InProcessServerInfo,
     MCPCallTimeoutError,
@@ -36,22 +39,38 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionStatus,
     MCPConnectionTimeoutError,
     MCPError,
+    MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    MCPProgress,
     MCPRequestContext,
+    MCPSampling,
     MCPServerInfo,
+    MCPSkill,
+    MCPSkillError,
+    MCPSkillFile,
     MCPTimeoutError,
     MCPTool,
     MCPToolNotFoundError,
+    MCPToolResult,
     MCPToolset,
+    SecretTemplate,
     SSEClient,
     SSEServerInfo,
     StdioClient,
     StdioServerInfo,
     StreamableHttpClient,
     StreamableHttpServerInfo,
+    ToolOverride,
+    accept_defaults,
+    decline,
+    load_mcp_toolsets,
     mcp_request_context,
     preload,
+    prompt_messages,
+    resource_contents,
+    resource_streams,
+    server_info_from,
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
@@ -62,15 +81,19 @@ assert_type(package.__version__, str)
 def servers() -> list[MCPServerInfo]:
     stdio = StdioServerInfo("uvx", ["mcp-server-time"], env={"TZ": "UTC", "KEY": Secret.from_env_var("KEY")})
     assert_type(stdio, StdioServerInfo)
-    assert_type(stdio.command, str)
-    assert_type(stdio.args, list[str] | None)
+    assert_type(stdio.command, str | Secret)
+    assert_type(stdio.args, Sequence[str | Secret] | None)
     http = StreamableHttpServerInfo("http://127.0.0.1:8000/mcp", token=Secret.from_token("t"), max_retries=1)
     assert_type(http.max_retries, int)
     assert_type(http.describe(), str)
     assert_type(http.to_dict(), dict[str, Any])
     assert_type(StdioServerInfo.from_dict({}), StdioServerInfo)
     in_process = InProcessServerInfo(MCPServer("calculator"))
-    return [stdio, http, SSEServerInfo("http://127.0.0.1:8001/sse"), in_process]
+    template = SecretTemplate("Bearer ${KEY}")
+    assert_type(template.resolve_value(), str)
+    sse = SSEServerInfo("http://127.0.0.1:8001/sse", headers={"Authorization": template})
+    assert_type(server_info_from("http://127.0.0.1:8000/mcp"), MCPServerInfo)
+    return [stdio, http, sse, in_process, server_info_from(["uvx", "mcp-server-time"])]
 
 
 def shorten(text: str) -> str:
@@ -87,6 +110,11 @@ def use(info: MCPServerInfo) -> None:
         assert_type(tool.annotations, types.ToolAnnotations | None)
         assert_type(tool.result_format, Literal["text", "content", "json"])
         assert_type(tool.invoke(a=1, b=2), str | dict[str, Any])
+        result = tool.call(a=1, b=2)
+        assert_type(result, MCPToolResult)
+        assert_type(result.text, str)
+        assert_type(result.meta, dict[str, Any] | None)
+        assert_type(result.raw, CallToolResult)
         plain: Tool = tool
         plain.invoke(a=1, b=2)
     with MCPToolset(info, tool_names=["add"], tool_name_prefix="math", result_format="content") as toolset:
@@ -131,6 +159,32 @@ def on_behalf_of(user: str, tool: MCPTool) -> None:
         tool.invoke(a=1)
 
 
+def configured() -> ToolsType:
+    toolsets = load_mcp_toolsets("mcp.json", servers=["time"], required=False, inputs={"key": "k"})
+    assert_type(toolsets, list[MCPToolset])
+    assert_type(MCPToolset("http://127.0.0.1:8000/mcp", required=False).required, bool)
+    return [*toolsets]
+
+
+def is_short(tool: types.Tool) -> bool:
+    return len(tool.name) < 10
+
+
+def shaped(info: MCPServerInfo) -> MCPToolset:
+    toolset = MCPToolset(
+        info,
+        exclude_tools=["delete_*"],
+        tool_filter=is_short,
+        required_hints={"read_only_hint": True},
+        tool_overrides={"add": ToolOverride(name="plus", result_format="json"), "sub": {"description": "Subtract."}},
+        bound_arguments={"add": {"a": FromState("a"), "b": Secret.from_env_var("B")}},
+        max_result_size=1000,
+    )
+    assert_type(toolset.table(), str)
+    assert_type(toolset.tool_overrides, dict[str, ToolOverride])
+    return toolset
+
+
 def stored(toolset: MCPToolset, tool: MCPTool) -> None:
     assert_type(MCPToolset.from_dict(toolset.to_dict()), MCPToolset)
     assert_type(MCPTool.from_dict(tool.to_dict()), MCPTool)
@@ -143,6 +197,25 @@ def agent(toolset: MCPToolset, generator: Any) -> list[ChatMessage]:
     return messages
 
 
+def show(report: MCPProgress) -> None:
+    assert_type(report.progress, float)
+    assert_type(report.total, float | None)
+    assert_type(report.message, str | None)
+
+
+async def show_async(report: MCPProgress) -> None:
+    show(report)
+
+
+def handle(info: MCPServerInfo) -> None:
+    for handlers in (MCPHandlers(progress=show), MCPHandlers(progress=show_async)):
+        toolset = MCPToolset(info, handlers=handlers, invocation_timeout=None, read_timeout=60, ping_interval=20)
+        assert_type(toolset.handlers, MCPHandlers)
+        assert_type(toolset.invocation_timeout, float | None)
+    connection = MCPConnection(info, reset_timeout_on_progress=True, max_total_timeout=600)
+    assert_type(connection.call_tool("add", {}, on_progress=show, meta={"user": "ada"}), CallToolResult)
+
+
 def look(info: MCPServerInfo) -> None:
     with MCPConnection(info, share=False) as connection:
         assert_type(connection.list_tools(), list[types.Tool])
@@ -153,6 +226,47 @@ def look(info: MCPServerInfo) -> None:
         if status.state == "ready":
             assert_type(status.protocol_version, str | None)
         assert_type(status.capabilities, dict[str, Any] | None)
+
+
+def read(source: MCPConnection | MCPToolset) -> None:
+    assert_type(source.implementation, types.Implementation | None)
+    assert_type(source.capabilities, dict[str, Any] | None)
+    assert_type(source.instructions, str | None)
+    resources = source.list_resources(meta={"example.org/trace": "1"})
+    assert_type(resources, list[types.Resource])
+    result = source.read_resource(resources[0])
+    assert_type(result, types.ReadResourceResult)
+    assert_type(resource_contents(result), list[str | ByteStream])
+    assert_type(resource_streams(source.read_resource("memo://hello")), list[ByteStream])
+    [template] = source.list_resource_templates()
+    assert_type(template, types.ResourceTemplate)
+    [prompt] = source.list_prompts()
+    assert_type(prompt, types.Prompt)
+    assert_type(prompt_messages(source.get_prompt(prompt.name, {"name": "Ada"})), list[ChatMessage])
+    assert_type(source.complete(template, {"name": "path", "value": "a"}).values, list[str])
+    assert_type(source.request("example/list"), dict[str, Any])
+    skills = source.list_skills()
+    assert_type(skills, list[MCPSkill])
+    assert_type(skills[0].files, tuple[MCPSkillFile, ...] | None)
+    try:
+        assert_type(source.load_skill(source.get_skill(skills[0].uri)), str)
+        assert_type(source.read_skill_file(skills[0], skills[0].paths[0]), str | ByteStream)
+    except MCPSkillError as error:
+        assert_type(error.uri, str | None)
+
+
+async def read_async(source: MCPConnection | MCPToolset) -> None:
+    assert_type(await source.list_resources_async(), list[types.Resource])
+    assert_type(await source.list_resource_templates_async(), list[types.ResourceTemplate])
+    assert_type(await source.read_resource_async("memo://hello"), types.ReadResourceResult)
+    [prompt] = await source.list_prompts_async()
+    assert_type(await source.get_prompt_async(prompt.name), types.GetPromptResult)
+    assert_type(await source.complete_async(prompt, {"name": "name", "value": "A"}), types.Completion)
+    assert_type(await source.request_async("example/list", {}, may_repeat=True), dict[str, Any])
+    [skill] = await source.list_skills_async()
+    assert_type(await source.get_skill_async(skill.uri), MCPSkill)
+    assert_type(await source.load_skill_async(skill), str)
+    assert_type(await source.read_skill_file_async(skill, "a.md"), str | ByteStream)
 
 
 def fail(tool: MCPTool) -> str:
@@ -189,6 +303,7 @@ async def use_async(info: MCPServerInfo) -> None:
         assert_type(await connection.call_tool_async("add"), CallToolResult)
         assert_type(await connection.list_tools_async(), list[types.Tool])
         assert_type(await tool.invoke_async(a=1, b=2), str | dict[str, Any])
+        assert_type(await tool.call_async(a=1, b=2), MCPToolResult)
 
 
 @dataclass(repr=False)
@@ -224,6 +339,27 @@ def clients() -> list[MCPClient]:
     http = StreamableHttpClient(StreamableHttpServerInfo("http://127.0.0.1:8000/mcp"))
     sse = SSEClient(SSEServerInfo("http://127.0.0.1:8001/sse"))
     return [http, sse, StdioClient("uvx", ["mcp-server-time"]), InProcessClient("package.module:server")]
+
+
+def reply(params: types.CreateMessageRequestParams) -> str:
+    return params.system_prompt or "well"
+
+
+async def roots() -> list[str]:
+    return ["/srv"]
+
+
+def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
+    sampling = MCPSampling(function=reply, consent=lambda _: True, max_requests=3, max_tokens=1_000)
+    handlers = [
+        MCPHandlers(sampling=sampling, elicitation=accept_defaults, roots=roots, log_level="info"),
+        MCPHandlers(sampling=reply, elicitation=decline, roots=["/srv"], logging=print, messages=print),
+        MCPHandlers(elicitation=AskUser(ui), client_info={"name": "kiosk", "version": "7"}, extensions=["a.b:c"]),
+    ]
+    toolset = MCPToolset(info, handlers=handlers[0])
+    assert_type(toolset.handlers, MCPHandlers)
+    assert_type(MCPHandlers.from_dict(handlers[1].to_dict()), MCPHandlers)
+    return toolset
 
 
 def run() -> None:

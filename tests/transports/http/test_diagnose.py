@@ -345,7 +345,7 @@ class TestCredentials:
             said = await examine(url, "streamable-http")
         assert said == (
             f"{url} answers 401 Unauthorized (asking for Bearer, realm the vault, resource_metadata "
-            "https://as.test/.well-known/x): pass token= or headers= with the credentials."
+            "https://as.test/.well-known/x): pass the credentials as `token` or in `headers`."
         )
 
     @pytest.mark.parametrize("status", [401, 403])
@@ -354,7 +354,8 @@ class TestCredentials:
             said = await examine(url, "sse", headers={"Authorization": f"Bearer {TOKEN}"})
         assert said is not None and f"answers {status} " in said
         assert said.endswith(
-            "(asking for Bearer): the Authorization that was sent was not accepted; check token=/headers=."
+            "(asking for Bearer): the credentials that were sent were not accepted. "
+            "Check `token`, or the Authorization in `headers`."
         )
 
     async def test_several_schemes_are_named(self) -> None:
@@ -366,7 +367,7 @@ class TestCredentials:
     async def test_a_403_without_a_challenge_asks_for_credentials(self) -> None:
         with always(PlainTextResponse("", 403)) as url:
             said = await examine(url, "streamable-http")
-        assert said == f"{url} answers 403 Forbidden: pass token= or headers= with the credentials."
+        assert said == f"{url} answers 403 Forbidden: pass the credentials as `token` or in `headers`."
 
     async def test_credentials_that_the_server_echoes_are_not_repeated(self) -> None:
         def echo(request: Request) -> Response:
@@ -382,7 +383,7 @@ class TestCredentials:
     async def test_a_password_in_the_url_counts_as_sent(self) -> None:
         with always(PlainTextResponse("", 401)) as url:
             said = await examine(url.replace("http://", f"http://alice:{PASSWORD}@"), "sse")
-        assert said is not None and "the Authorization that was sent was not accepted" in said
+        assert said is not None and "the credentials that were sent were not accepted" in said
 
 
 class TestAnswersThatAreNotMCP:

@@ -243,10 +243,6 @@ def test_of_a_server_that_ends_without_a_word_the_command_and_the_names_of_its_v
         connection.open()
     connection.close()
     said = str(failure.value)
-    assert (
-        "was started as `/bin/sh -c exit 3 sh --token ***` with the variables API_KEY, LEVEL and, inherited, " in said
-    )
-    assert "PATH" in said
-    assert "SSL_CERT_FILE" in said
+    assert "was started as `/bin/sh -c exit 3 sh --token ***`, with API_KEY, LEVEL from `env`" in said
     assert "inherit_env" in said
     assert not [value for value in ("s3same", "l0ud", "company-ca") if value in said]

@@ -15,7 +15,9 @@ Importing the package is cheap: what needs the MCP SDK is imported at its first 
 from typing import TYPE_CHECKING
 
 __all__ = [
+    "AskUser",
     "AsyncExecutor",
+    "FromState",
     "InProcessClient",
     "InProcessServerInfo",
     "MCPCallTimeoutError",
@@ -25,22 +27,38 @@ __all__ = [
     "MCPConnectionStatus",
     "MCPConnectionTimeoutError",
     "MCPError",
+    "MCPHandlers",
     "MCPInvocationError",
     "MCPOutcomeUnknownError",
+    "MCPProgress",
     "MCPRequestContext",
+    "MCPSampling",
     "MCPServerInfo",
+    "MCPSkill",
+    "MCPSkillError",
+    "MCPSkillFile",
     "MCPTimeoutError",
     "MCPTool",
     "MCPToolNotFoundError",
+    "MCPToolResult",
     "MCPToolset",
     "SSEClient",
     "SSEServerInfo",
+    "SecretTemplate",
     "StdioClient",
     "StdioServerInfo",
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
+    "ToolOverride",
+    "accept_defaults",
+    "decline",
+    "load_mcp_toolsets",
     "mcp_request_context",
     "preload",
+    "prompt_messages",
+    "resource_contents",
+    "resource_streams",
+    "server_info_from",
     "warm_up_toolsets",
     "warm_up_toolsets_async",
 ]
@@ -50,9 +68,14 @@ if TYPE_CHECKING:
 
     from .client.base import MCPClient
     from .client.server_info import MCPServerInfo
+    from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
     from .connection.preload import preload
     from .connection.status import MCPConnectionStatus
+    from .convert.prompts import prompt_messages
+    from .convert.resources import resource_contents, resource_streams
+    from .convert.skills import MCPSkill, MCPSkillFile
+    from .convert.tool_result import MCPToolResult
     from .errors import (
         MCPCallTimeoutError,
         MCPConnectionError,
@@ -60,17 +83,24 @@ if TYPE_CHECKING:
         MCPError,
         MCPInvocationError,
         MCPOutcomeUnknownError,
+        MCPSkillError,
         MCPTimeoutError,
         MCPToolNotFoundError,
     )
     from .executor import AsyncExecutor
+    from .handlers import MCPHandlers, MCPSampling
+    from .handlers.elicitation import AskUser, accept_defaults, decline
+    from .handlers.progress import MCPProgress
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
     from .request_context import MCPRequestContext, mcp_request_context
+    from .secret_template import SecretTemplate
+    from .shaping import FromState, ToolOverride
     from .transports.http.client import SSEClient, StreamableHttpClient
     from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
     from .transports.in_process.client import InProcessClient
     from .transports.in_process.server_info import InProcessServerInfo
+    from .transports.shorthand import server_info_from
     from .transports.stdio.client import StdioClient
     from .transports.stdio.server_info import StdioServerInfo
 else:
@@ -80,9 +110,14 @@ else:
     _NAMES = {
         "client.base": ["MCPClient"],
         "client.server_info": ["MCPServerInfo"],
+        "config.loader": ["load_mcp_toolsets"],
         "connection.connection": ["MCPConnection"],
         "connection.preload": ["preload"],
         "connection.status": ["MCPConnectionStatus"],
+        "convert.prompts": ["prompt_messages"],
+        "convert.resources": ["resource_contents", "resource_streams"],
+        "convert.skills": ["MCPSkill", "MCPSkillFile"],
+        "convert.tool_result": ["MCPToolResult"],
         "errors": [
             "MCPCallTimeoutError",
             "MCPConnectionError",
@@ -90,17 +125,24 @@ else:
             "MCPError",
             "MCPInvocationError",
             "MCPOutcomeUnknownError",
+            "MCPSkillError",
             "MCPTimeoutError",
             "MCPToolNotFoundError",
         ],
         "executor": ["AsyncExecutor"],
+        "handlers": ["MCPHandlers", "MCPSampling"],
+        "handlers.elicitation": ["AskUser", "accept_defaults", "decline"],
+        "handlers.progress": ["MCPProgress"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
         "request_context": ["MCPRequestContext", "mcp_request_context"],
+        "secret_template": ["SecretTemplate"],
+        "shaping": ["FromState", "ToolOverride"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
         "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
         "transports.in_process.client": ["InProcessClient"],
         "transports.in_process.server_info": ["InProcessServerInfo"],
+        "transports.shorthand": ["server_info_from"],
         "transports.stdio.client": ["StdioClient"],
         "transports.stdio.server_info": ["StdioServerInfo"],
     }

@@ -11,6 +11,7 @@ The exceptions of this package.
     ├── MCPError
     │   ├── MCPConnectionError             a session could not be opened, or was lost
     │   │   └── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
+    │   ├── MCPSkillError                  a skill has no such file, or another one than the server said
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
         └── MCPInvocationError             a tool call failed
@@ -81,6 +82,28 @@ class MCPConnectionTimeoutError(MCPConnectionError, TimeoutError):
     """
 
 
+class MCPSkillError(MCPError):
+    """
+    Raised when a skill cannot be used: it has no such file, or the server sent another one than it said before.
+    """
+
+    def __init__(self, message: str, uri: str | None = None) -> None:
+        """
+        Initialize the MCPSkillError.
+
+        :param message: Descriptive error message.
+        :param uri: URI of the skill.
+        """
+        super().__init__(message)
+        self.uri = uri
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        return type(self), (self.message, self.uri)
+
+
 class MCPToolNotFoundError(MCPError):
     """
     Raised when the server does not have a tool that was requested by name.
@@ -111,7 +134,8 @@ class MCPInvocationError(ToolInvocationError):
 
     The message contains the server's own text. The rest of it never contains an argument value. What the server's text
     quotes of the credentials that it was given, or of values from `inputs_from_state`, is redacted if it has at least
-    six characters; in `data`, credentials are.
+    six characters; in `data`, credentials are. Of a text of more than 10,000 characters the beginning and the end are
+    kept, and `data` that is too large to be searched for credentials is replaced by a remark.
     """
 
     def __init__(

@@ -27,6 +27,10 @@ THREAD_NAME = "mcp-haystack-executor"
 # More than an event loop opens.
 _LOOP_DESCRIPTORS = 16
 
+# How many iterations of the loop it takes from the end of an operation until its caller is told: its task calls back,
+# and what it calls is called in the next one.
+_UNTIL_TOLD = 3
+
 # Seconds for closing the sessions at interpreter exit.
 _EXIT_TIMEOUT = 10.0
 
@@ -92,7 +96,8 @@ class _Mailbox:
 
     def __init__(self) -> None:
         self._callbacks: deque[Callable[[], object]] = deque()
-        self._is_woken = False
+        # Whether the loop has awoken since it was woken last, so that it will not see what is posted now.
+        self._wake_up: list[bool] = [True]
 
     def post(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
         """
@@ -103,19 +108,25 @@ class _Mailbox:
         :raises RuntimeError: If the loop is closed.
         """
         self._callbacks.append(callback)
-        if not self._is_woken:
-            self._is_woken = True
+        if self._wake_up[0]:
+            wake_up = [False]
             try:
-                loop.call_soon_threadsafe(self._empty)
+                loop.call_soon_threadsafe(self._empty, wake_up)
             except RuntimeError:
-                self._is_woken = False
+                self._callbacks.clear()  # they refer to the loop
                 raise
+            # Only now: meanwhile a finaliser or a signal handler may post in this thread, and wait for the loop.
+            self._wake_up = wake_up
 
-    def _empty(self) -> None:
+    def _empty(self, wake_up: list[bool]) -> None:
         # First of all: whoever posts from now on wakes the loop again.
-        self._is_woken = False
-        for _ in range(len(self._callbacks)):
-            self._callbacks.popleft()()
+        wake_up[0] = True
+        try:
+            for _ in range(len(self._callbacks)):
+                self._callbacks.popleft()()
+        except BaseException:  # a KeyboardInterrupt, which may come anywhere
+            asyncio.get_running_loop().call_soon(self._empty, wake_up)
+            raise
 
 
 # Those of the callers' loops.
@@ -126,6 +137,11 @@ def _mailbox_of(loop: asyncio.AbstractEventLoop) -> _Mailbox:
     # Only the thread of a loop asks for its mailbox, so no other thread adds it meanwhile.
     mailbox = _mailboxes.get(loop)
     if mailbox is None:
+        # What waits in the mailbox of a loop that was closed before it awoke refers to the loop.
+        for reference in _mailboxes.keyrefs():
+            known = reference()
+            if known is not None and known.is_closed():
+                _mailboxes.pop(known, None)
         mailbox = _mailboxes[loop] = _Mailbox()
     return mailbox
 
@@ -294,12 +310,19 @@ class AsyncExecutor:
         msg = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
         raise RuntimeError(msg)
 
-    def run(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    def run(
+        self,
+        coro: Coroutine[Any, Any, T],
+        timeout: float | None = None,
+        *,
+        wait: Callable[[concurrent.futures.Future[T], float | None], T] | None = None,
+    ) -> T:
         """
         Run a coroutine in the event loop and wait for its result.
 
         :param coro: Coroutine to execute.
         :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
+        :param wait: Waits for the result in place of `Future.result`, and may do something meanwhile.
         :returns: Result of the coroutine.
         :raises TimeoutError: If execution exceeds timeout.
         :raises RuntimeError: If called from the executor's own thread, where it would deadlock, or after `shutdown`.
@@ -315,7 +338,7 @@ class AsyncExecutor:
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         operation = self._submit(coro, lambda task: self._settle(future, task))
         try:
-            return future.result(timeout)
+            return future.result(timeout) if wait is None else wait(future, timeout)
         except TimeoutError:
             if future.done():  # the coroutine's own TimeoutError, or a result that arrived just now
                 return future.result()
@@ -487,6 +510,8 @@ class AsyncExecutor:
                         timeout=timeout,
                     )
             await self._loop.shutdown_asyncgens()
+            for _ in range(_UNTIL_TOLD):
+                await asyncio.sleep(0)
         finally:
             self._loop.stop()
 

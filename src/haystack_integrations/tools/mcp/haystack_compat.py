@@ -13,7 +13,13 @@ from __future__ import annotations
 import importlib
 from typing import Any, get_type_hints
 
-from haystack.core.serialization import generate_qualified_class_name
+from haystack.core.errors import DeserializationError, SerializationError
+from haystack.core.serialization import (
+    component_from_dict,
+    component_to_dict,
+    generate_qualified_class_name,
+    import_class_by_name,
+)
 from haystack.dataclasses import FileContent
 from haystack.dataclasses.chat_message import ToolCallResult
 from haystack.tools import toolset as haystack_toolset
@@ -81,6 +87,38 @@ def check_module_may_be_imported(module: str) -> None:
     except ModuleNotFoundError:
         return
     security._check_module_allowed(module)
+
+
+def serialize_object(field: str, value: Any) -> dict[str, Any]:
+    """
+    Serialize a component, or another object with `to_dict` and `from_dict`.
+
+    :param field: Names it in the error.
+    :param value: The object.
+    :returns: A dictionary with its type.
+    :raises SerializationError: If it cannot be serialized.
+    """
+    try:
+        return component_to_dict(value, field)
+    except Exception as error:
+        msg = f"`{field}` cannot be serialized: {error}"
+        raise SerializationError(msg) from error
+
+
+def deserialize_object(data: dict[str, Any]) -> Any:
+    """
+    Deserialize what `serialize_object` returned.
+
+    :param data: The dictionary.
+    :returns: The object.
+    :raises DeserializationError: If its class cannot be imported, or its module is not on Haystack 3's allowlist.
+    """
+    try:
+        found: Any = import_class_by_name(data["type"])
+    except (ImportError, KeyError) as error:
+        msg = f"Class '{data.get('type')}' could not be imported"
+        raise DeserializationError(msg) from error
+    return component_from_dict(found, data, data["type"])
 
 
 def combine(first: Any, second: Any) -> Any:

@@ -4,18 +4,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Self
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from haystack import logging
+from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
-from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, provider_safe_name
+from haystack_integrations.tools.mcp.convert.tool_names import (
+    check_exposed_name,
+    describe_choices,
+    provider_safe_name,
+)
+from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPError,
@@ -25,11 +35,23 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
-from haystack_integrations.tools.mcp.redaction import redact_values
+from haystack_integrations.tools.mcp.redaction import Redactor, redact_values
+from haystack_integrations.tools.mcp.shaping import (
+    NEEDS_TASKS,
+    BoundArguments,
+    Sent,
+    limit_outputs,
+    load_bound_arguments,
+    needs_tasks,
+    unusable_by_model,
+    with_output_schema,
+)
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
+from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 
 if TYPE_CHECKING:
@@ -51,6 +73,8 @@ __all__ = [
 ]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 _CLIENTS = ("MCPClient", "SSEClient", "StdioClient", "StreamableHttpClient")
 
@@ -105,10 +129,10 @@ class MCPTool(ToolBase, Tool):
     def __init__(
         self,
         name: str,
-        server_info: MCPServerInfo,
+        server_info: MCPServerInfo | Any,
         description: str | None = None,
         connection_timeout: float = 30,
-        invocation_timeout: float = 30,
+        invocation_timeout: float | None = 30,
         eager_connect: bool = False,
         outputs_to_string: dict[str, Any] | None = None,
         inputs_from_state: dict[str, str] | None = None,
@@ -119,16 +143,25 @@ class MCPTool(ToolBase, Tool):
         share: bool = True,
         retry_idempotent: bool = False,
         handlers: MCPHandlers | None = None,
+        exposed_name: str | None = None,
+        bound_arguments: dict[str, Any] | None = None,
+        max_result_size: int | None = None,
+        include_output_schema: bool = False,
+        reset_timeout_on_progress: bool = False,
+        max_total_timeout: float | None = None,
+        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
+        ping_interval: float | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
 
         :param name: Name of the tool on the server. The `name` of the Tool is the same, adapted to what providers of
             language models accept: letters, digits, `_` and `-`, at most 64 characters.
-        :param server_info: How to reach the server.
+        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
+            command line as a list or a server object.
         :param description: Custom description. Default: the server's description.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
-        :param invocation_timeout: Timeout in seconds for a tool call.
+        :param invocation_timeout: Timeout in seconds for a tool call. None for no limit.
         :param eager_connect: If True, connect during initialization. If False (default), connect at warm-up or at the
             first call. A tool loaded from YAML never connects before that.
         :param outputs_to_string: Optional dictionary defining how results are converted to strings for the model. With
@@ -151,6 +184,23 @@ class MCPTool(ToolBase, Tool):
         :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
             read-only or idempotent. Set it only for servers whose annotations you trust.
         :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param exposed_name: The `name` of the Tool, which the model sees, used as it is. Default: the server's name,
+            adapted, with the prefix.
+        :param bound_arguments: Optional dictionary mapping parameter names to values, Secrets or FromStates. The model
+            does not see these parameters and cannot override them. A Secret is resolved at every call.
+            Example: `{"api_key": Secret.from_env_var("KEY"), "tenant": FromState("tenant"), "limit": 10}`
+        :param max_result_size: How many characters of a result's text the model sees, at least 200: its beginning and
+            its end, with a marker that says how much is left out. Default: all. `invoke`, `call` and the State always
+            get all.
+        :param include_output_schema: Whether the description has the tool's output schema.
+        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
+            then on.
+        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
+            Default: no limit, as long as the server reports progress.
+        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
+            session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
+        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
+            pinged, if the revision of the protocol has pings. Default: no pings.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -165,17 +215,26 @@ class MCPTool(ToolBase, Tool):
             share=share,
             retry_idempotent=retry_idempotent,
             handlers=handlers,
+            max_result_size=max_result_size,
+            include_output_schema=include_output_schema,
+            reset_timeout_on_progress=reset_timeout_on_progress,
+            max_total_timeout=max_total_timeout,
+            read_timeout=read_timeout,
+            ping_interval=ping_interval,
         )
+        if exposed_name is not None:
+            check_exposed_name("MCPTool: `exposed_name`", exposed_name)
         connection = MCPConnection(
-            server_info,
+            server_info_from(server_info),
             connection_timeout=connection_timeout,
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            **options.limits(),
         )
         self._set_up(
             name,
-            provider_safe_name(name, tool_name_prefix),
+            exposed_name or provider_safe_name(name, tool_name_prefix),
             connection,
             description=description,
             eager_connect=eager_connect,
@@ -183,6 +242,8 @@ class MCPTool(ToolBase, Tool):
             inputs_from_state=inputs_from_state,
             outputs_to_state=outputs_to_state,
             options=options,
+            exposed_name=exposed_name,
+            bound_arguments=bound_arguments,
         )
         if eager_connect:
             self._enter_or_leave()
@@ -209,6 +270,9 @@ class MCPTool(ToolBase, Tool):
         inputs_from_state: dict[str, str] | None = None,
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
         toolset: ToolBase | None = None,
+        exposed_name: str | None = None,
+        bound_arguments: dict[str, Any] | None = None,
+        invocation_timeout: float | None = None,
     ) -> None:
         for parameter, value in (
             ("outputs_to_string", outputs_to_string),
@@ -218,6 +282,11 @@ class MCPTool(ToolBase, Tool):
             if value is not None and not isinstance(value, dict):
                 msg = f"`{parameter}` of tool '{remote_name}' must be a dict or None, got {type(value).__name__}"
                 raise ValueError(msg)
+        self._bound = BoundArguments(remote_name, bound_arguments)
+        both = self._bound.overridden((inputs_from_state or {}).values())
+        if both:
+            msg = f"`bound_arguments` and `inputs_from_state` of tool '{remote_name}' both have: {', '.join(both)}"
+            raise ValueError(msg)
         self.remote_name = remote_name
         self.server_info: MCPServerInfo = connection.server_info
         self.eager_connect = eager_connect
@@ -231,6 +300,9 @@ class MCPTool(ToolBase, Tool):
         self._toolset = toolset
         self._custom_description = description
         self._custom_outputs_to_string = outputs_to_string or None
+        self._custom_inputs_from_state = inputs_from_state
+        self._exposed_name = exposed_name
+        self._own_invocation_timeout = invocation_timeout
         self._generation = 0
         self._valid_inputs: set[str] = set()
 
@@ -239,8 +311,13 @@ class MCPTool(ToolBase, Tool):
         self.description: str = description or ""
         self.parameters: dict[str, Any] = permissive_schema()
         self.function: Any = self.invoke  # the two Haystack majors declare it differently
-        self.outputs_to_string: dict[str, Any] | None = outputs_to_string or handler
-        self.inputs_from_state = inputs_from_state
+        shown = outputs_to_string or handler
+        if options.max_result_size is not None:
+            shown = limit_outputs(shown, options.max_result_size)
+        self.outputs_to_string: dict[str, Any] | None = shown
+        self.inputs_from_state: dict[str, str] | None = inputs_from_state
+        if self._bound.state_inputs:
+            self.inputs_from_state = {**(inputs_from_state or {}), **self._bound.state_inputs}
         self.outputs_to_state = outputs_to_state
         if HAS_ASYNC_FUNCTION:
             self.async_function: Callable[..., Awaitable[Any]] | None = self.invoke_async
@@ -249,6 +326,35 @@ class MCPTool(ToolBase, Tool):
         # Haystack takes sources, and updates of its State, from dictionaries only.
         self._visible_sources = _sources([outputs_to_string, *(outputs_to_string or {}).values()])
         self._returns_dict = bool(outputs_to_state or self._visible_sources)
+
+    @property
+    def bound_arguments(self) -> dict[str, Any]:
+        """
+        The arguments that the model neither sees nor overrides, by parameter.
+        """
+        return dict(self._bound.values)
+
+    @property
+    def exposed_name(self) -> str | None:
+        """
+        The name that was given instead of the server's, if one was.
+        """
+        return self._exposed_name
+
+    @property
+    def invocation_timeout(self) -> float | None:
+        """
+        Default timeout in seconds for calls of this tool; None for no limit.
+        """
+        own = self._own_invocation_timeout
+        return self._connection.invocation_timeout if own is None else own
+
+    @invocation_timeout.setter
+    def invocation_timeout(self, value: float | None) -> None:
+        if self._own_invocation_timeout is None or value is None:
+            self._connection.invocation_timeout = value
+        if self._own_invocation_timeout is not None:
+            self._own_invocation_timeout = None if value is None else check_timeout("invocation_timeout", value)
 
     def _get_valid_inputs(self) -> set[str]:
         # Empty before warm-up: Haystack then does not check the names in `inputs_from_state`.
@@ -286,9 +392,19 @@ class MCPTool(ToolBase, Tool):
             self._check_usable([self.remote_name])
         if self.remote_name not in available:
             choices = describe_choices([self.remote_name], available, "The server")
-            msg = f"Tool '{self.remote_name}' not found on server. {choices}"
+            msg = f"Tool '{self.remote_name}' not found on {self.server_info.describe()}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=self.remote_name, available_tools=available)
         definition = definitions[available.index(self.remote_name)]
+        if needs_tasks(definition):
+            msg = f"Tool '{self.remote_name}' of {self.server_info.describe()} cannot be used: {NEEDS_TASKS}"
+            raise ValueError(msg)
+        reason = unusable_by_model(definition)
+        if reason is not None and not self._generation:
+            logger.warning(
+                "Tool '{tool}' is not for a model: {reason}. Call it from your own code only",
+                tool=self.remote_name,
+                reason=reason,
+            )
         try:
             parameters = normalize_parameters(definition.input_schema)
         except ValueError as error:
@@ -305,17 +421,23 @@ class MCPTool(ToolBase, Tool):
         :param parameters: Its input schema, normalized.
         """
         self._valid_inputs = set(parameters["properties"])
-        if self.inputs_from_state:
-            for state_key, parameter in self.inputs_from_state.items():
+        if inputs := self._custom_inputs_from_state:
+            for state_key, parameter in inputs.items():
                 if parameter not in self._valid_inputs:
                     msg = (
                         f"inputs_from_state of tool '{self.remote_name}' maps '{state_key}' to unknown parameter "
                         f"'{parameter}'. Valid parameters are: {', '.join(sorted(self._valid_inputs)) or 'none'}."
                     )
                     raise ValueError(msg)
-            parameters = without_properties(parameters, self.inputs_from_state.values())
+            parameters = without_properties(parameters, inputs.values())
+        if self._bound:
+            self._bound.check(definition.input_schema, self._valid_inputs)
+            parameters = without_properties(parameters, self._bound.values)
         self.parameters = parameters
-        self.description = self._custom_description or definition.description or ""
+        description = self._custom_description or definition.description or ""
+        if self.options.include_output_schema:
+            description = with_output_schema(description, definition.output_schema)
+        self.description = description
         self.title = definition.title
         self.annotations = hints = definition.annotations
         self._may_repeat = self.options.retry_idempotent and bool(
@@ -325,11 +447,14 @@ class MCPTool(ToolBase, Tool):
         self.meta = definition.meta
         self._generation = generation
 
-    def invoke(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+    def invoke(self, /, *, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
         Invoke the tool.
 
-        :param streaming_callback: Passed by Haystack; not used, unless the remote tool has a parameter of this name.
+        :param streaming_callback: Passed by an Agent with `tool_streaming_callback_passthrough=True`: gets the progress
+            that the server reports as StreamingChunks, with `meta["mcp"]`, in this thread; by `invoke_async` in the
+            event loop, where it may be asynchronous. If it raises, that is logged, and it gets no more of this call.
+            Any other value is an argument of the tool.
         :param mcp_arguments: Arguments of the tool.
         :returns: The MCP result as a JSON string, or a dictionary if the tool is configured for it (see the class).
         :raises MCPInvocationError: If the call fails.
@@ -339,32 +464,92 @@ class MCPTool(ToolBase, Tool):
         # Haystack injects arguments by this signature: `streaming_callback` by its name, the State by its annotation.
         # There is no State parameter: with one, Haystack would run the tool calls of a step one after the other.
         arguments = self._arguments(streaming_callback, mcp_arguments)
-        try:
-            if not self._generation:
-                self.warm_up()
-            result = self._connection.call_tool(
-                self.remote_name, arguments, display_name=self.name, may_repeat=self._may_repeat
-            )
-            return self._output(result)
-        except Exception as error:
-            failure = self._failure(error, arguments)
-            raise failure from failure.__cause__
+        if inspect.iscoroutinefunction(streaming_callback):
+            _warn_of_async_callback()
+            streaming_callback = None
+        return self._call(arguments, self._output, self._streamed(streaming_callback))
 
-    async def invoke_async(self, /, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
+    async def invoke_async(self, /, *, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
         Invoke the tool like `invoke`, without blocking the event loop.
         """
         arguments = self._arguments(streaming_callback, mcp_arguments)
+        return await self._call_async(arguments, self._output, self._streamed(streaming_callback))
+
+    def call(self, /, **mcp_arguments: Any) -> MCPToolResult:
+        """
+        Call the tool from your own code, and get a typed result instead of a JSON string.
+
+        :param mcp_arguments: Arguments of the tool.
+        :returns: The result: `text`, `structured`, `content`, `meta` and `raw`.
+        :raises MCPInvocationError: If the call fails, as with `invoke`.
+        """
+        return self._call(mcp_arguments, MCPToolResult.from_result)
+
+    async def call_async(self, /, **mcp_arguments: Any) -> MCPToolResult:
+        """
+        Call the tool like `call`, without blocking the event loop.
+        """
+        return await self._call_async(mcp_arguments, MCPToolResult.from_result)
+
+    def _call(
+        self,
+        arguments: dict[str, Any],
+        convert: Callable[[types.CallToolResult], ResultT],
+        on_progress: ProgressCallback | None = None,
+    ) -> ResultT:
+        sent = Sent(arguments=arguments, given=arguments)
+        try:
+            if not self._generation:
+                self.warm_up()
+            sent = self._complete(arguments)
+            result = self._connection.call_tool(
+                self.remote_name,
+                sent.arguments,
+                display_name=self.name,
+                may_repeat=self._may_repeat,
+                invocation_timeout=self._own_invocation_timeout,
+                secrets=sent.secrets,
+                on_progress=on_progress,
+            )
+            return convert(result)
+        except Exception as error:
+            failure = self._failure(error, sent)
+            raise failure from failure.__cause__
+
+    async def _call_async(
+        self,
+        arguments: dict[str, Any],
+        convert: Callable[[types.CallToolResult], ResultT],
+        on_progress: ProgressCallback | None = None,
+    ) -> ResultT:
+        sent = Sent(arguments=arguments, given=arguments)
         try:
             if not self._generation:
                 await self.warm_up_async()
+            sent = self._complete(arguments)
             result = await self._connection.call_tool_async(
-                self.remote_name, arguments, display_name=self.name, may_repeat=self._may_repeat
+                self.remote_name,
+                sent.arguments,
+                display_name=self.name,
+                may_repeat=self._may_repeat,
+                invocation_timeout=self._own_invocation_timeout,
+                secrets=sent.secrets,
+                on_progress=on_progress,
             )
-            return self._output(result)
+            return convert(result)
         except Exception as error:
-            failure = self._failure(error, arguments)
+            failure = self._failure(error, sent)
             raise failure from failure.__cause__
+
+    def _complete(self, arguments: dict[str, Any]) -> Sent:
+        for name in self._bound.overridden(arguments):
+            logger.warning(
+                "The argument '{argument}' of tool '{tool}' is bound; the value that was passed is ignored",
+                argument=name,
+                tool=self.name,
+            )
+        return self._bound.apply(arguments, self._custom_inputs_from_state or {})
 
     async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
@@ -372,15 +557,27 @@ class MCPTool(ToolBase, Tool):
         """
         return await self.invoke_async(**mcp_arguments)
 
+    def _streamed(self, streaming_callback: Any) -> ProgressCallback | None:
+        if not callable(streaming_callback):
+            return None
+        source = ComponentInfo(type=f"{MCPTool.__module__}.{MCPTool.__name__}", name=self.name)
+
+        def stream(report: MCPProgress) -> Any:
+            mcp = {"type": "progress", **dataclasses.asdict(report)}
+            # Without content, which a user interface would show as the text of the model.
+            return streaming_callback(StreamingChunk(content="", component_info=source, meta={"mcp": mcp}))
+
+        return stream
+
     def _arguments(self, streaming_callback: Any, mcp_arguments: dict[str, Any]) -> dict[str, Any]:
         # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
         if streaming_callback is not None and not callable(streaming_callback):
             return {"streaming_callback": streaming_callback, **mcp_arguments}
         return mcp_arguments
 
-    def _failure(self, error: Exception, arguments: dict[str, Any]) -> MCPInvocationError:
+    def _failure(self, error: Exception, sent: Sent) -> MCPInvocationError:
         """
-        Convert an error to an MCPInvocationError and redact values from `inputs_from_state`, which a server may quote.
+        Convert an error to an MCPInvocationError; redact what is bound or from the State, which a server may quote.
         """
         if isinstance(error, MCPInvocationError):
             failure, cause = error, error.__cause__
@@ -388,9 +585,14 @@ class MCPTool(ToolBase, Tool):
             kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
             code, data = getattr(error, "code", None), getattr(error, "data", None)
             text = f"Failed to invoke Tool `{self.name}`: {error}"
-            failure, cause = kind(text, self.name, arguments, code=code, data=data), error
-        hidden = (self.inputs_from_state or {}).values()
-        redacted = redact_values(failure.message, {name: arguments[name] for name in hidden if name in arguments})
+            failure, cause = kind(text, self.name, sent.given, code=code, data=data), error
+        if self._bound:
+            failure.tool_args = sent.given
+        redacted = redact_values(failure.message, sent.hidden)
+        if sent.secrets:
+            redactor = Redactor(sent.secrets)
+            redacted = redactor.text(redacted)
+            failure.data = redactor.value(failure.data)
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
         failure.__traceback__ = None  # the frames of the executor's tasks help nobody
@@ -411,9 +613,13 @@ class MCPTool(ToolBase, Tool):
             "invocation_timeout": self.invocation_timeout,
             "eager_connect": self.eager_connect,
             "outputs_to_string": self._custom_outputs_to_string,
-            "inputs_from_state": self.inputs_from_state,
+            "inputs_from_state": self._custom_inputs_from_state,
             "outputs_to_state": self.outputs_to_state,
         }
+        if self._exposed_name is not None:
+            parameters["exposed_name"] = self._exposed_name
+        if self._bound:
+            parameters["bound_arguments"] = self._bound.values
         return {**parameters, **self.options.changed()}
 
     @classmethod
@@ -425,6 +631,16 @@ class MCPTool(ToolBase, Tool):
         :returns: The tool.
         """
         return cls._load_dict(data)
+
+    def _stored_shaping(self, *, for_traces: bool = False) -> dict[str, Any]:
+        if not self._bound:
+            return {}
+        return {"bound_arguments": list(self._bound.values) if for_traces else self._bound.stored()}
+
+    @classmethod
+    def _load_shaping(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        bound = parameters.get("bound_arguments")
+        return {"bound_arguments": load_bound_arguments(bound)} if bound else {}
 
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
@@ -440,6 +656,15 @@ class MCPTool(ToolBase, Tool):
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
 for _function in (MCPTool.invoke, MCPTool.invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
+
+
+@cache
+def _warn_of_async_callback() -> None:
+    logger.warning(
+        "Progress of MCP tools is not streamed: Haystack called a tool synchronously with an asynchronous streaming "
+        "callback, as Haystack 2 does in `run_async`. Use a function that is not asynchronous, or "
+        "`MCPHandlers(progress=…)`"
+    )
 
 
 def _sources(configs: Iterable[Any]) -> frozenset[str]:

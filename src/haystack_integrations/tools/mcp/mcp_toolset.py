@@ -5,19 +5,24 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from haystack import logging
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.connection.background_retry import BackgroundRetry
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT
+from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
+from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
@@ -29,15 +34,34 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStar
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.shaping import (
+    BoundArguments,
+    ToolOverride,
+    ToolSelection,
+    check_overrides,
+    load_bound_arguments,
+    load_filter,
+    store_filter,
+)
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
+from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 if TYPE_CHECKING:
     from mcp import types
+
+    from haystack_integrations.tools.mcp.client.base import ServerDetails
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+# The pauses between attempts to reach a server that is not required, in seconds.
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
 
 
 def _not_connected(**_arguments: Any) -> str:
@@ -45,7 +69,7 @@ def _not_connected(**_arguments: Any) -> str:
     raise MCPConnectionError(msg)
 
 
-class MCPToolset(ToolBase, Toolset):
+class MCPToolset(Reading, ToolBase, Toolset):
     """
     A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.
 
@@ -88,10 +112,10 @@ class MCPToolset(ToolBase, Toolset):
 
     def __init__(
         self,
-        server_info: MCPServerInfo,
+        server_info: MCPServerInfo | Any,
         tool_names: list[str] | None = None,
         connection_timeout: float = 30.0,
-        invocation_timeout: float = 30.0,
+        invocation_timeout: float | None = 30.0,
         eager_connect: bool = False,
         inputs_from_state: dict[str, dict[str, str]] | None = None,
         outputs_to_state: dict[str, dict[str, dict[str, Any]]] | None = None,
@@ -102,17 +126,33 @@ class MCPToolset(ToolBase, Toolset):
         share: bool = True,
         retry_idempotent: bool = False,
         handlers: MCPHandlers | None = None,
+        required: bool = True,
+        exclude_tools: list[str] | None = None,
+        tool_filter: Callable[[types.Tool], bool] | None = None,
+        required_hints: dict[str, bool] | None = None,
+        tool_overrides: Mapping[str, ToolOverride | dict[str, Any]] | None = None,
+        bound_arguments: dict[str, dict[str, Any]] | None = None,
+        max_result_size: int | None = None,
+        include_output_schema: bool = False,
+        reset_timeout_on_progress: bool = False,
+        max_total_timeout: float | None = None,
+        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
+        ping_interval: float | None = None,
     ) -> None:
         """
         Initialize the MCP toolset.
 
-        `tool_names` and the three state-mapping dictionaries use the server's tool names, without a prefix. A state
-        mapping of a tool that the toolset does not have is ignored with a warning.
+        All parameters use the server's tool names, without a prefix. A mapping or an exclusion of a tool that is not
+        there is ignored with a warning.
 
-        :param server_info: How to reach the server.
+        Tools that the server declares to be for apps only, or callable only as tasks, are left out. Without
+        `tool_names`, the tools are sorted by name, so that equal tools give equal prompts.
+
+        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
+            command line as a list or a server object.
         :param tool_names: Names of the tools to load. Default: all tools of the server.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
-        :param invocation_timeout: Timeout in seconds for a tool call.
+        :param invocation_timeout: Timeout in seconds for a tool call. None for no limit.
         :param eager_connect: If True, connect and load the tools during initialization. If False (default), do so at
             warm-up. A toolset loaded from YAML never connects before that.
         :param inputs_from_state: Optional dictionary from tool names to the `inputs_from_state` of each tool: State
@@ -131,6 +171,32 @@ class MCPToolset(ToolBase, Toolset):
         :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
             read-only or idempotent. Set it only for servers whose annotations you trust.
         :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param required: Whether it is an error if the server cannot be reached. If False, `warm_up` logs a warning and
+            the toolset is empty until it can: an Agent runs without its tools. The server is tried again in the
+            background, with growing pauses, and at the next `warm_up`.
+        :param exclude_tools: Names of tools to leave out, or patterns such as `"delete_*"`.
+        :param tool_filter: Function that gets each tool, as a `Tool` of the MCP SDK, and returns whether to load it. It
+            is called at warm-up, in the caller's thread, and must not block.
+        :param required_hints: What a tool's annotations must say for it to be loaded: values for `read_only_hint`,
+            `destructive_hint`, `idempotent_hint` and `open_world_hint`. Where they say nothing, the protocol's defaults
+            hold: it may change and destroy things, and reaches the outside world. A server can say anything; use it
+            only for servers that you trust. Example: `{"read_only_hint": True}`
+        :param tool_overrides: Optional dictionary from tool names to a ToolOverride, or a dictionary of its fields:
+            another name or description, a timeout, or other options of single tools.
+            Example: `{"search": {"name": "search_docs", "invocation_timeout": 120}}`
+        :param bound_arguments: Optional dictionary from tool names to the `bound_arguments` of each tool: values,
+            Secrets or FromStates by parameter name. The model does not see these parameters and cannot override them.
+            Example: `{"search": {"api_key": Secret.from_env_var("KEY"), "tenant": FromState("tenant")}}`
+        :param max_result_size: How many characters of a result's text the model sees, at least 200; see MCPTool.
+        :param include_output_schema: Whether descriptions have the tools' output schemas.
+        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
+            then on.
+        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
+            Default: no limit, as long as the server reports progress.
+        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
+            session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
+        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
+            pinged, if the revision of the protocol has pings. Default: no pings.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -141,13 +207,22 @@ class MCPToolset(ToolBase, Toolset):
             share=share,
             retry_idempotent=retry_idempotent,
             handlers=handlers,
+            required=required,
+            max_result_size=max_result_size,
+            include_output_schema=include_output_schema,
+            reset_timeout_on_progress=reset_timeout_on_progress,
+            max_total_timeout=max_total_timeout,
+            read_timeout=read_timeout,
+            ping_interval=ping_interval,
         )
+        server_info = server_info_from(server_info)
         self._connection = MCPConnection(
             server_info,
             connection_timeout=connection_timeout,
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            **self.options.limits(),
         )
         if tool_names is not None and (
             not isinstance(tool_names, (list, tuple)) or not all(isinstance(name, str) and name for name in tool_names)
@@ -158,11 +233,24 @@ class MCPToolset(ToolBase, Toolset):
             ("inputs_from_state", inputs_from_state),
             ("outputs_to_state", outputs_to_state),
             ("outputs_to_string", outputs_to_string),
+            ("bound_arguments", bound_arguments),
         ):
             if value is not None and not (isinstance(value, dict) and all(map(_is_config, value.values()))):
                 msg = f"MCPToolset: `{parameter}` must be a dict from tool names to their configurations or None"
                 raise ValueError(msg)
-        self.server_info = server_info
+        self._selection = ToolSelection(
+            tool_names=tool_names,
+            exclude_tools=exclude_tools,
+            tool_filter=tool_filter,
+            required_hints=required_hints,
+        )
+        self.tool_overrides: dict[str, ToolOverride] = check_overrides(tool_overrides)
+        self.bound_arguments: dict[str, dict[str, Any]] = bound_arguments or {}
+        for name, values in self.bound_arguments.items():
+            BoundArguments(name, values)  # it checks them
+        # Why tools of the server are not in this toolset, by their names.
+        self._left_out: dict[str, str] = {}
+        self.server_info: MCPServerInfo = server_info
         self.tool_names = tool_names
         self.eager_connect = eager_connect
         self.inputs_from_state: dict[str, dict[str, str]] = inputs_from_state or {}
@@ -171,9 +259,12 @@ class MCPToolset(ToolBase, Toolset):
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         self._generation = 0
+        # Why the server could not be reached, if it is not required; the toolset is empty then.
+        self._absence: MCPConnectionError | None = None
+        self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
-        for remote_name, name in assign_tool_names(dict.fromkeys(tool_names or []), tool_name_prefix).items():
+        for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
             self._children[remote_name] = self._make_child(remote_name, name)
         # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
         self._placeholder = Tool(
@@ -186,11 +277,51 @@ class MCPToolset(ToolBase, Toolset):
         if eager_connect:
             self._enter_or_leave()
 
+    def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        return self._connection._read(operation, read, may_repeat=may_repeat)
+
+    async def _read_async(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        return await self._connection._read_async(operation, read, may_repeat=may_repeat)
+
+    def _details(self) -> ServerDetails | None:
+        return self._connection._details()
+
+    @property
+    def exclude_tools(self) -> list[str] | None:
+        """
+        Names and patterns of tools that are left out.
+        """
+        return self._selection.exclude_tools
+
+    @property
+    def tool_filter(self) -> Callable[[types.Tool], bool] | None:
+        """
+        The function that tells whether to load a tool.
+        """
+        return self._selection.tool_filter
+
+    @property
+    def required_hints(self) -> dict[str, bool] | None:
+        """
+        What a tool's annotations must say for it to be loaded.
+        """
+        return self._selection.required_hints
+
     def _lock(self) -> threading.Lock:
         # Held only to read and change this object, never while waiting for a server.
         return self._locks.setdefault(os.getpid(), threading.Lock())
 
+    def _assign_names(self, remote_names: Iterable[str]) -> dict[str, str]:
+        renamed = {tool: override.name for tool, override in self.tool_overrides.items() if override.name is not None}
+        return assign_tool_names(remote_names, self.options.tool_name_prefix, renamed)
+
     def _make_child(self, remote_name: str, name: str) -> MCPTool:
+        override = self.tool_overrides.get(remote_name, ToolOverride())
+        own = {
+            option: value
+            for option in ("result_format", "retry_idempotent", "max_result_size", "include_output_schema")
+            if (value := getattr(override, option)) is not None
+        }
         return MCPTool._for_toolset(
             self,
             remote_name,
@@ -198,10 +329,127 @@ class MCPToolset(ToolBase, Toolset):
             inputs_from_state=self.inputs_from_state.get(remote_name),
             outputs_to_state=self.outputs_to_state.get(remote_name),
             outputs_to_string=self.outputs_to_string.get(remote_name),
-            options=self.options,
+            options=dataclasses.replace(self.options, required=True, **own),
+            description=override.description,
+            exposed_name=override.name,
+            bound_arguments=self.bound_arguments.get(remote_name),
+            invocation_timeout=override.invocation_timeout,
         )
 
+    @property
+    def required(self) -> bool:
+        """
+        Whether it is an error if the server cannot be reached.
+        """
+        return self.options.required
+
+    def warm_up(self) -> None:
+        """
+        Connect and load the tool definitions.
+
+        Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
+        it was closed or lost.
+
+        :raises MCPConnectionError: If connecting fails and `required` is True.
+        :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
+        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
+            name, or the schema of a tool that was requested by name is unusable.
+        """
+        if self._is_left_to_background():
+            return
+        try:
+            super().warm_up()
+        except MCPConnectionError as error:
+            if self.required:
+                raise
+            self._note_absence(error)
+        else:
+            self._note_presence()
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect and load the tool definitions like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: As `warm_up`.
+        :raises MCPToolNotFoundError: As `warm_up`.
+        :raises ValueError: As `warm_up`.
+        """
+        if self._is_left_to_background():
+            return
+        try:
+            await super().warm_up_async()
+        except MCPConnectionError as error:
+            if self.required:
+                raise
+            self._note_absence(error)
+        else:
+            self._note_presence()
+
+    def _is_left_to_background(self) -> bool:
+        # One that refuses connections is tried at once. One that does not answer would hold up every run of an Agent.
+        return isinstance(self._absence, TimeoutError) and self._retry.is_running
+
+    def _note_absence(self, error: MCPConnectionError) -> None:
+        if self._absence is None:
+            logger.warning(
+                "The tools of {server} are left out until it can be reached: {error}",
+                server=self.server_info.describe(),
+                error=str(error),
+            )
+        self._absence = error.with_traceback(None)
+        self._retry.start()
+
+    def _note_presence(self) -> None:
+        if self._absence is not None:
+            self._absence = None
+            self._retry.stop()
+            logger.info("{server} can be reached again", server=self.server_info.describe())
+
+    async def _try_again(self) -> bool:
+        if self._absence is None:
+            return True
+        try:
+            await super().warm_up_async()
+        except MCPConnectionError as error:
+            if self._absence is not None:
+                self._absence = error.with_traceback(None)
+            return self._absence is None
+        except (MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
+            logger.warning(
+                "The tools of {server} cannot be used: {error}", server=self.server_info.describe(), error=str(error)
+            )
+            return True
+        self._note_presence()
+        return True
+
+    def _stop_trying(self) -> None:
+        self._retry.stop()
+        self._absence = None
+
+    def close(self) -> None:
+        """
+        Release the connection to the server. It is closed when the last tool or toolset has released it.
+
+        Safe to call before warm-up and repeatedly; the next `warm_up` or call connects again. Closing a tool of a
+        toolset closes the toolset. A server that is not required and cannot be reached is no longer tried.
+        """
+        self._stop_trying()
+        super().close()
+
+    async def close_async(self) -> None:
+        """
+        Release the connection like `close`, without blocking the event loop.
+        """
+        self._stop_trying()
+        await super().close_async()
+
+    def _leave(self) -> None:
+        self._stop_trying()
+        super()._leave()
+
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
+        # Without the lock, because `tool_filter` is the user's.
+        reasons = {each.name: reason for each in definitions if (reason := self._selection.reason_against(each))}
         with self._lock():
             # Listings of two sessions may arrive out of order; the newer one wins.
             if generation <= self._generation:
@@ -210,16 +458,23 @@ class MCPToolset(ToolBase, Toolset):
             for definition in definitions:
                 if by_name.setdefault(definition.name, definition) is not definition:
                     logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
+            if not self._generation:  # said once, not after each reconnect
+                self._warn_about_unknown_exclusions(list(by_name))
             if self.tool_names is not None:
                 self._check_found(by_name)
+                self._check_not_left_out(reasons)
                 # The order of `tool_names`, as before warm-up.
                 by_name = {name: by_name[name] for name in self.tool_names}
-            if not self._generation:  # said once, not after each reconnect
+            else:
+                # Providers cache prompts by their beginning, and servers may list their tools in any order.
+                by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
+                self._say_what_is_left_out(reasons)
+            if not self._generation:
                 self._warn_about_unknown_tools(by_name)
             schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
             usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
             children: dict[str, MCPTool] = {}
-            for remote_name, name in assign_tool_names(usable, self.options.tool_name_prefix).items():
+            for remote_name, name in self._assign_names(usable).items():
                 child = self._children.get(remote_name) or self._make_child(remote_name, name)
                 child._use_definition(generation, by_name[remote_name], usable[remote_name])
                 children[remote_name] = child
@@ -244,11 +499,41 @@ class MCPToolset(ToolBase, Toolset):
         if missing:
             self._check_usable(missing)
             choices = describe_choices(missing, list(by_name), "The server")
-            msg = f"The following tools were not found: {', '.join(missing)}. {choices}"
+            names = ", ".join(map(repr, missing))
+            msg = f"`tool_names` has {names}, not found on {self.server_info.describe()}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))
 
+    def _check_not_left_out(self, reasons: dict[str, str]) -> None:
+        for name in self.tool_names or []:
+            if name in reasons:
+                msg = (
+                    f"Tool '{name}' of {self.server_info.describe()} is in `tool_names`, but cannot be loaded: "
+                    f"{reasons[name]}"
+                )
+                raise ValueError(msg)
+
+    def _say_what_is_left_out(self, reasons: dict[str, str]) -> None:
+        for name, reason in reasons.items():
+            if self._left_out.get(name) != reason:
+                logger.info("Tool '{tool}' is left out: {reason}", tool=name, reason=reason)
+        self._left_out = reasons
+
+    def _warn_about_unknown_exclusions(self, listed: list[str]) -> None:
+        for name in self._selection.unknown_exclusions(listed):
+            logger.warning(
+                "exclude_tools has the tool '{tool}', which the server does not have. {choices}",
+                tool=name,
+                choices=describe_choices([name], listed, "The server"),
+            )
+
     def _warn_about_unknown_tools(self, by_name: dict[str, types.Tool]) -> None:
-        for parameter in ("inputs_from_state", "outputs_to_state", "outputs_to_string"):
+        for parameter in (
+            "inputs_from_state",
+            "outputs_to_state",
+            "outputs_to_string",
+            "tool_overrides",
+            "bound_arguments",
+        ):
             for name in getattr(self, parameter):
                 if name not in by_name:
                     logger.warning(
@@ -274,9 +559,12 @@ class MCPToolset(ToolBase, Toolset):
         """
         Iterate over the tools, without connecting.
 
-        :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`.
+        :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`. None of a server that is
+            not required and cannot be reached.
         """
         tools = self.tools
+        if self._absence is not None:
+            return (tool for tool in list(tools) if tool is not self._placeholder and not self._is_child(tool))
         if self._placeholder in tools:
             return iter([*self._children.values(), *(tool for tool in tools if tool is not self._placeholder)])
         return iter(list(tools))
@@ -322,10 +610,15 @@ class MCPToolset(ToolBase, Toolset):
             raise IndexError(self._say_what_is_there(f"no tool at position {index}", [])) from None
 
     def _say_what_is_there(self, missing: str, wanted: list[str]) -> str:
+        if self._absence is not None:
+            return f"This MCPToolset has {missing}: its server cannot be reached. {self._absence}"
         if not self._generation:
             return (
                 f"This MCPToolset has {missing}: it is not warmed up. Call warm_up(), which loads the server's tools."
             )
+        for name in wanted:
+            if name in self._left_out:
+                return f"This MCPToolset has {missing}: the server has it, but {self._left_out[name]}."
         return f"This MCPToolset has {missing}. {describe_choices(wanted, [tool.name for tool in self], 'It')}"
 
     def __contains__(self, item: Any) -> bool:
@@ -403,6 +696,14 @@ class MCPToolset(ToolBase, Toolset):
             "outputs_to_state": self.outputs_to_state or None,
             "outputs_to_string": self.outputs_to_string or None,
         }
+        shaping = {
+            "exclude_tools": self.exclude_tools,
+            "tool_filter": self.tool_filter,
+            "required_hints": self.required_hints,
+            "tool_overrides": self.tool_overrides,
+            "bound_arguments": self.bound_arguments,
+        }
+        parameters |= {name: value for name, value in shaping.items() if value}
         return {**parameters, **self.options.changed()}
 
     @classmethod
@@ -415,9 +716,51 @@ class MCPToolset(ToolBase, Toolset):
         """
         return cls._load_dict(data)
 
+    def _stored_shaping(self, *, for_traces: bool = False) -> dict[str, Any]:
+        stored: dict[str, Any] = {}
+        if self.exclude_tools:
+            stored["exclude_tools"] = list(self.exclude_tools)
+        if self.tool_filter is not None:
+            name = getattr(self.tool_filter, "__qualname__", type(self.tool_filter).__qualname__)
+            stored["tool_filter"] = name if for_traces else store_filter(self.tool_filter)
+        if self.tool_overrides:
+            stored["tool_overrides"] = {name: override.to_dict() for name, override in self.tool_overrides.items()}
+        if self.bound_arguments:
+            bound = {name: BoundArguments(name, values) for name, values in self.bound_arguments.items()}
+            stored["bound_arguments"] = {
+                name: list(each.values) if for_traces else each.stored() for name, each in bound.items()
+            }
+        return stored
+
+    @classmethod
+    def _load_shaping(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        loaded: dict[str, Any] = {}
+        if parameters.get("tool_filter"):
+            loaded["tool_filter"] = load_filter(parameters["tool_filter"])
+        bound = parameters.get("bound_arguments")
+        if isinstance(bound, dict):
+            loaded["bound_arguments"] = {name: load_bound_arguments(values) for name, values in bound.items()}
+        return loaded
+
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
         return {tool: convert(parameter, tool_config) for tool, tool_config in config.items() if tool_config}
+
+    def table(self) -> str:
+        """
+        Make a table of the tools for a terminal: names, parameters (with `?` if optional) and descriptions.
+
+        :returns: The table; a remark if there are no tools yet.
+        """
+        tools = list(self)
+        return text_table(tools) if tools else f"{self._caption()}: no tools"
+
+    def _repr_html_(self) -> str:
+        return html_table(self, self._caption())
+
+    def _caption(self) -> str:
+        cold = "" if self._generation else ", not warmed up"
+        return f"{type(self).__name__} of {self.server_info.describe()}{cold}"
 
     def __repr__(self) -> str:
         """
@@ -425,11 +768,23 @@ class MCPToolset(ToolBase, Toolset):
         """
         names = [tool.name for tool in self]
         cold = "" if self._generation else ", not warmed up"
+        if self._absence is not None:
+            cold = ", not reachable"
         return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r}{cold})"
 
 
 def _is_config(value: Any) -> bool:
     return value is None or isinstance(value, dict)
+
+
+def _checked_toolsets(toolsets: Any) -> list[MCPToolset | MCPTool]:
+    # A toolset that is not warm is an empty sequence, so that nothing would be warmed up.
+    checked: list[Any] = [toolsets] if isinstance(toolsets, ToolBase) else list(toolsets)
+    for each in checked:
+        if not isinstance(each, ToolBase):
+            msg = f"`toolsets` must be a list of MCPToolsets and MCPTools, got one with {type(each).__name__}"
+            raise TypeError(msg)
+    return checked
 
 
 async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
@@ -438,14 +793,16 @@ async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> No
 
     :param toolsets: MCPToolsets and MCPTools.
     :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
+    :raises TypeError: If something else is among them.
     """
+    toolsets = _checked_toolsets(toolsets)
     outcomes = await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
         raise failures[0]
     if failures:
-        texts = "; ".join(map(str, failures))
-        msg = f"{len(failures)} of {len(toolsets)} toolsets could not be warmed up: {texts}"
+        texts = "".join(f"\n* {failure}" for failure in failures)
+        msg = f"{len(failures)} of {len(toolsets)} toolsets could not be warmed up:{texts}"
         raise MCPConnectionError(msg, operation="warm_up")
 
 
@@ -454,8 +811,10 @@ def warm_up_toolsets(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
     :param toolsets: MCPToolsets and MCPTools.
-    :raises MCPConnectionError: As `warm_up_toolsets_async`.
+    :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
+    :raises TypeError: If something else is among them.
     """
+    toolsets = _checked_toolsets(toolsets)
     try:
         executor = AsyncExecutor.get_instance()
     except ExecutorStartError as error:

@@ -30,6 +30,8 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urluns
 from haystack.utils import Secret
 from pydantic import BaseModel
 
+from haystack_integrations.tools.mcp.secret_template import SecretTemplate
+
 REDACTED = "***"
 
 # Fields of server infos whose values are never shown, Secrets or not.
@@ -272,6 +274,16 @@ def _quoted_forms(value: str | int | float) -> tuple[str, ...]:
     return value, repr(value)[1:-1], json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
 
 
+# A server's text is searched in the loop of all sessions, which takes some 10 ms for so many characters; of a longer
+# one only the two ends are kept. A value of JSON may consist of so many values.
+LONGEST_TEXT = 10_000
+_LONGEST_END = LONGEST_TEXT // 2 - 100
+_MAX_VALUES = 2_000
+
+# What is dropped of an end where it was cut, because it may be part of a secret, which is then not recognised.
+_CUT_MARGIN = 1_000
+
+
 class Redactor:
     """
     Redacts, in all that comes back from one server, the secrets that it was given.
@@ -289,9 +301,9 @@ class Redactor:
         """
         # A value of several lines may be quoted line by line.
         values = {part.strip() for value in secrets for part in (value, *value.splitlines())}
-        self.secrets = frozenset(value for value in values if len(value) >= SHORTEST_SECRET)
+        self.secrets: frozenset[str] = frozenset(value for value in values if len(value) >= SHORTEST_SECRET)
         # The longest first: one may contain another.
-        self.forms = sorted(
+        self.forms: list[str] = sorted(
             {form for value in self.secrets for form in _sent_forms(value) if len(form) >= SHORTEST_SECRET},
             key=lambda form: (-len(form), form),
         )
@@ -310,8 +322,16 @@ class Redactor:
         Redact a text.
 
         :param text: A text that may quote the server.
-        :returns: The redacted text.
+        :returns: The redacted text; of one of more than `LONGEST_TEXT` characters its beginning and its end.
         """
+        if len(text) <= LONGEST_TEXT:
+            return self._searched(text)
+        margin = max(_CUT_MARGIN, *map(len, self.forms[:1]), 0)
+        beginning = self._searched(text[: _LONGEST_END + margin])[:-margin][:_LONGEST_END]
+        end = self._searched(text[-_LONGEST_END - margin :])[margin:][-_LONGEST_END:]
+        return f"{beginning} [... {len(text):,} characters in all ...] {end}"
+
+    def _searched(self, text: str) -> str:
         for form in self.forms:
             text = text.replace(form, REDACTED)
         if self.secrets and "input_value=" in text:
@@ -327,13 +347,27 @@ class Redactor:
         Redact the texts in a value as of JSON.
 
         :param value: The value, at most as deep as JSON parsers allow.
-        :returns: A copy with every text redacted, names in mappings included.
+        :returns: A copy with every text redacted, names in mappings included; a remark, if it consists of too many
+            values, or of too much text, to be searched.
         """
+        try:
+            return self._value(value, [_MAX_VALUES, 5 * LONGEST_TEXT])
+        except _TooLargeError:
+            return f"{REDACTED} (left out, because it is too large)"
+
+    def _value(self, value: Any, left: list[int]) -> Any:
+        left[0] -= 1
+        if isinstance(value, str):
+            left[1] -= min(len(value), LONGEST_TEXT)
+        if left[0] < 0 or left[1] < 0:
+            raise _TooLargeError
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self.value(name): self.value(item) for name, item in value.items()}
-        return type(value)(map(self.value, value)) if type(value) in (list, tuple) else value
+            return {self._value(name, left): self._value(item, left) for name, item in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self._value(item, left) for item in value)
+        return value
 
     def error(self, error: Exception) -> Exception:
         """
@@ -354,7 +388,7 @@ class Redactor:
             return known[id(error)]
         known[id(error)] = True
         try:
-            error.args = self.value(error.args)
+            error.args = tuple(map(self.value, error.args))
             for name, value in list(vars(error).items()):
                 if name in _KEPT_ATTRIBUTES:
                     continue
@@ -363,7 +397,7 @@ class Redactor:
                         vars(value)[field] = self.value(item)
                 else:
                     vars(error)[name] = self.value(value)
-            is_clean = all(self.text(shown) == shown for shown in (str(error), repr(error)))
+            is_clean = all(self._searched(shown) == shown for shown in (str(error), repr(error)))
         except RecursionError:
             is_clean = False
         for name in ("__cause__", "__context__"):
@@ -374,6 +408,10 @@ class Redactor:
         is_clean = all([is_clean, *(self._clean(member, known) for member in members)])
         known[id(error)] = is_clean
         return is_clean
+
+
+class _TooLargeError(Exception):
+    """Raised when a value is too large to be searched."""
 
 
 # Attributes of errors that are the caller's own.
@@ -411,12 +449,25 @@ def secrets_in(fields: Mapping[str, Any]) -> set[str]:
             for key, item in value.items():
                 found.update(_secrets_of_entry(name, str(key), item))
         elif name == "args" and isinstance(value, (list, tuple)):
-            found.update(_secrets_of_args([arg for arg in value if isinstance(arg, str)]))
+            for arg in value:
+                found.update(_secrets_of_reference(arg))
+            found.update(_secrets_of_args([_plain(arg) for arg in value]))
+        elif isinstance(value, SecretTemplate) and name not in SECRET_FIELDS:
+            # Not the whole text, e.g. a URL, which messages name.
+            found.update(value.secrets())
+            found.update(_secrets_of_url(_plain(value)))
         elif isinstance(value, Secret) or (isinstance(value, str) and name in SECRET_FIELDS):
             found.update(_secrets_of_credential(_plain(value)))
         elif isinstance(value, str):
             found.update(_secrets_of_url(value))
     return found
+
+
+def _secrets_of_reference(value: Any) -> Iterator[str]:
+    if isinstance(value, SecretTemplate):
+        yield from value.secrets()
+    elif isinstance(value, Secret):
+        yield from _secrets_of_credential(_plain(value))
 
 
 def _plain(value: Any) -> str:
@@ -438,7 +489,8 @@ def _secrets_of_entry(field: str, name: str, value: Any) -> Iterator[str]:
         is_secret = is_named_secret and name not in _FOLDER_VARIABLES
     else:
         is_secret = field in SECRET_FIELDS
-    if is_secret or isinstance(value, Secret):
+    yield from _secrets_of_reference(value)
+    if is_secret or (isinstance(value, Secret) and not isinstance(value, SecretTemplate)):
         yield from _secrets_of_credential(plain)
     else:
         yield from _secrets_of_arg(plain)

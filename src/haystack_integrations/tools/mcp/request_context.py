@@ -29,7 +29,7 @@ class MCPRequestContext:
     :param user: A name for whoever it is. It is not sent.
     :param token: Sent as `Authorization: Bearer <token>`.
     :param headers: HTTP headers.
-    :param meta: The `_meta` of tool calls.
+    :param meta: The `_meta` of requests.
     """
 
     user: str | None = None
@@ -64,6 +64,8 @@ class MCPRequestContext:
                 raise ValueError(msg)
         try:
             json.dumps(self.meta and dict(self.meta))
+            if not all(isinstance(key, str) for key in self.meta or ()):
+                raise TypeError
         except (TypeError, ValueError) as error:
             msg = f"mcp_request_context: `meta` must be JSON ({type(error).__name__})"
             raise ValueError(msg) from None
@@ -80,7 +82,6 @@ class Identity:
 
     key: Any = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    meta: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 current_context: ContextVar[MCPRequestContext | None] = ContextVar("haystack_mcp_request_context", default=None)
@@ -124,7 +125,8 @@ def mcp_request_context(
     :param user: A name for whoever it is. It is not sent; where a server keeps sessions, each user has one.
     :param token: Sent as `Authorization: Bearer <token>`. It replaces the token of the server info.
     :param headers: HTTP headers. They replace those of the server info that have the same names.
-    :param meta: The `_meta` of tool calls, JSON.
+    :param meta: The `_meta` of tool calls, and of requests for resources, prompts and the like: JSON. What a call has
+        in its own `meta` precedes it.
     :returns: A context manager. `token` and `headers` need a server over HTTP; other servers refuse the call.
     :raises ValueError: If a parameter is invalid.
     """
@@ -134,3 +136,14 @@ def mcp_request_context(
         yield context
     finally:
         current_context.reset(reset)
+
+
+def meta_of_call(meta: dict[str, Any] | None) -> dict[str, Any] | None:
+    """
+    Join the `_meta` of a request with that of the block in which it is made.
+
+    :param meta: The `meta` of the call itself, which precedes.
+    :returns: Both; None if there is neither.
+    """
+    context = current_context.get()
+    return {**context.meta, **(meta or {})} if context is not None and context.meta else meta

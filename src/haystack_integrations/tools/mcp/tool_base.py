@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from haystack.core.serialization import generate_qualified_class_name
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
-from haystack_integrations.tools.mcp.connection.connection import MCPConnection, check_timeout
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
@@ -24,6 +25,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_handlers,
     serialize_handlers,
 )
+from haystack_integrations.tools.mcp.shaping import check_max_result_size
 
 if TYPE_CHECKING:
     from mcp import types
@@ -38,7 +40,7 @@ ResultFormat: TypeAlias = Literal["text", "content", "json"]
 @dataclass(frozen=True, kw_only=True)
 class ToolOptions:
     """
-    The keyword-only parameters that MCPTool and MCPToolset share. MCPTool documents them.
+    The keyword-only parameters that MCPTool and MCPToolset share. MCPTool documents them; `required` is the toolset's.
     """
 
     tool_name_prefix: str | None = None
@@ -46,6 +48,13 @@ class ToolOptions:
     share: bool = True
     retry_idempotent: bool = False
     handlers: MCPHandlers | None = None
+    required: bool = True
+    max_result_size: int | None = None
+    include_output_schema: bool = False
+    reset_timeout_on_progress: bool = False
+    max_total_timeout: float | None = None
+    read_timeout: float | None = DEFAULT_READ_TIMEOUT
+    ping_interval: float | None = None
 
     def __post_init__(self) -> None:
         """
@@ -56,6 +65,26 @@ class ToolOptions:
         if self.tool_name_prefix is not None:
             check_prefix(self.tool_name_prefix)
         result_handler(self.result_format)
+        if not isinstance(self.required, bool):
+            msg = f"`required` must be True or False, got {self.required!r}"
+            raise ValueError(msg)
+        check_max_result_size(self.max_result_size)
+        if not isinstance(self.include_output_schema, bool):
+            msg = f"`include_output_schema` must be True or False, got {self.include_output_schema!r}"
+            raise ValueError(msg)
+
+    def limits(self) -> dict[str, Any]:
+        """
+        Return the limits of calls.
+
+        :returns: Parameters of MCPConnection.
+        """
+        return {
+            "reset_timeout_on_progress": self.reset_timeout_on_progress,
+            "max_total_timeout": self.max_total_timeout,
+            "read_timeout": self.read_timeout,
+            "ping_interval": self.ping_interval,
+        }
 
     def changed(self) -> dict[str, Any]:
         """
@@ -68,14 +97,15 @@ class ToolOptions:
         values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
         return {name: value for name, (value, default) in values.items() if value != default}
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self, method: str = "to_dict") -> dict[str, Any]:
         """
         Return the options that differ from their defaults, as they are serialized.
 
+        :param method: Which method serializes those that have it.
         :returns: The values by name.
         """
         return {
-            name: to_dict() if (to_dict := getattr(value, "to_dict", None)) else value
+            name: to_dict() if (to_dict := getattr(value, method, None)) else value
             for name, value in self.changed().items()
         }
 
@@ -132,6 +162,20 @@ class ToolBase(ContextManaged):
         return self.options.retry_idempotent
 
     @property
+    def max_result_size(self) -> int | None:
+        """
+        How many characters of a result's text the model sees; None for all.
+        """
+        return self.options.max_result_size
+
+    @property
+    def include_output_schema(self) -> bool:
+        """
+        Whether the description that the model sees has the tool's output schema.
+        """
+        return self.options.include_output_schema
+
+    @property
     def handlers(self) -> MCPHandlers:
         """
         What is done for a server that asks for something.
@@ -150,15 +194,15 @@ class ToolBase(ContextManaged):
         self._connection.connection_timeout = check_timeout("connection_timeout", value)
 
     @property
-    def invocation_timeout(self) -> float:
+    def invocation_timeout(self) -> float | None:
         """
-        Default timeout in seconds for tool invocations.
+        Default timeout in seconds for tool invocations; None for no limit.
         """
         return self._connection.invocation_timeout
 
     @invocation_timeout.setter
-    def invocation_timeout(self, value: float) -> None:
-        self._connection.invocation_timeout = check_timeout("invocation_timeout", value)
+    def invocation_timeout(self, value: float | None) -> None:
+        self._connection.invocation_timeout = value
 
     @property
     def connection(self) -> MCPConnection:
@@ -252,20 +296,37 @@ class ToolBase(ContextManaged):
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
         """Apply `convert`, which (de)serializes handlers, to every tool's configuration in the value of a parameter."""
 
+    @abstractmethod
+    def _stored_shaping(self, *, for_traces: bool = False) -> dict[str, Any]:
+        """
+        Return the stored form of the parameters about what the model sees that only this class has, if they are set.
+
+        For traces, what cannot be stored is named, and the values of arguments are left out.
+        """
+
+    @classmethod
+    @abstractmethod
+    def _load_shaping(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters of `_stored_shaping` that are among the stored ones, as the constructor takes them."""
+
     def to_dict(self) -> dict[str, Any]:
         """
         Serialize the parameters to a dictionary, with handlers as import paths.
 
         :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
         """
-        return self._as_dict(self.server_info.to_dict())
+        return self._as_dict(self.server_info.to_dict(), self._stored_shaping())
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        return self._as_dict(self.server_info._to_trace_dict())
+        return self._as_dict(
+            self.server_info._to_trace_dict(), self._stored_shaping(for_traces=True), method="_to_trace_dict"
+        )
 
-    def _as_dict(self, server_info: dict[str, Any]) -> dict[str, Any]:
-        data = {**self._init_parameters(), "server_info": server_info}
-        data |= self.options.stored()
+    def _as_dict(
+        self, server_info: dict[str, Any], shaping: dict[str, Any], *, method: str = "to_dict"
+    ) -> dict[str, Any]:
+        data = {**self._init_parameters(), "server_info": server_info, **shaping}
+        data |= self.options.stored(method)
         for parameter in HANDLER_PARAMETERS:
             if config := data[parameter]:
                 data[parameter] = self._convert_handlers(serialize_handlers, parameter, config)
@@ -280,6 +341,7 @@ class ToolBase(ContextManaged):
                 parameters[parameter] = cls._convert_handlers(deserialize_handlers, parameter, config)
         if isinstance(parameters.get("handlers"), dict):
             parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
+        parameters |= cls._load_shaping(parameters)
         loaded: Self = rebuild(cls, parameters)
         return loaded
 

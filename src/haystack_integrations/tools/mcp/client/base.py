@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import anyio
 from haystack import logging
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
+    failed_to,
     not_connected,
     outcome_unknown,
     raise_tool_error,
@@ -24,6 +25,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
+from haystack_integrations.tools.mcp.convert.skills import MCPSkill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
@@ -41,12 +43,16 @@ class ServerDetails:
     :param name: Name of the server, if it gave one.
     :param version: Version of the server, if it gave one.
     :param capabilities: Its capabilities, as in the protocol.
+    :param implementation: All that it said of its name and version.
+    :param instructions: What it says of its use, for a model.
     """
 
     protocol_version: str | None = None
     name: str | None = None
     version: str | None = None
     capabilities: dict[str, Any] | None = None
+    implementation: types.Implementation | None = None
+    instructions: str | None = None
 
 
 class MCPClient(ABC):
@@ -67,6 +73,9 @@ class MCPClient(ABC):
 
     # Likewise: what the client does for a server that asks it for something.
     handlers: MCPHandlers = MCPHandlers()
+
+    # Whether it does that. A custom client that gives the callbacks of its handlers to the SDK says so.
+    uses_handlers: ClassVar[bool] = False
 
     # Redacts what comes back from the server in errors and logs. Whoever opens the session tells it the secrets of the
     # server info.
@@ -126,25 +135,30 @@ class MCPClient(ABC):
         raise_tool_error(result, tool_name, tool_args)
         return result.model_dump_json(by_alias=True)
 
-    async def request_tool(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def request_tool(
+        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None = None, on_progress: Any = None
+    ) -> types.CallToolResult:
         """
         Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
 
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
+        :param meta: The `_meta` of the request. A client with its own `call_tool` cannot send it.
+        :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
+            progress. A client with its own `call_tool` does not ask.
         :returns: The result.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
             session, and becomes an MCPOutcomeUnknownError.
         """
-        identity = current_identity.get()
-        if identity is not None and identity.meta:
-            msg = "this kind of client cannot send the `meta` of mcp_request_context"
-            raise CallDidNotRunError(msg, denied=True)
         try:
             if type(self).call_tool is MCPClient.call_tool:
-                result = await self._send_call(tool_name, tool_args)
-                return redacted_result(result, self.redactor) if result.is_error else result
+                extras = call_extras(meta, on_progress)
+                result = await self._send_call(tool_name, tool_args, **extras)
+                return redacted_result(result, self._redactor_now()) if result.is_error else result
+            if meta is not None:
+                msg = f"Failed to invoke Tool `{tool_name}`: {type(self).__name__} cannot send `meta`"
+                raise MCPInvocationError(msg, tool_name, tool_args)
             answer = await self.call_tool(tool_name, tool_args)
         except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
             if error.lost_because is not None:  # the session of a client that this one wraps
@@ -167,17 +181,28 @@ class MCPClient(ABC):
             result = types.CallToolResult.model_validate_json(answer, by_name=False)
         except ValidationError:  # a custom client may answer in plain words
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
-        return redacted_result(result, self.redactor) if result.is_error else result
+        return redacted_result(result, self._redactor_now()) if result.is_error else result
 
     def _redactor_now(self) -> Redactor:
+        """
+        Give the redactor that knows the secrets of the caller, too.
+        """
         identity = current_identity.get()
         return self.redactor.knowing(secrets_in({"headers": identity.headers})) if identity else self.redactor
 
-    async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def _send_call(self, tool_name: str, tool_args: dict[str, Any], **extras: Any) -> types.CallToolResult:
         if self.session is None:
             raise not_connected()
-        result: types.CallToolResult = await self.session.call_tool(tool_name, tool_args)
+        result: types.CallToolResult = await self.session.call_tool(tool_name, tool_args, **extras)
         return result
+
+    async def ping(self) -> bool:
+        """
+        Send the server a ping and wait for the answer.
+
+        :returns: False if this kind of client, or the revision of the protocol, has no pings.
+        """
+        return False
 
     async def list_tools(self) -> list[types.Tool] | None:
         """
@@ -186,6 +211,128 @@ class MCPClient(ABC):
         :returns: The tools, or None if this kind of client cannot ask.
         """
         return None
+
+    def _cannot_read(self, operation: str) -> NoReturn:
+        msg = f"{failed_to(operation, 'the server')}: its custom client, {type(self).__name__}, has no `{operation}`"
+        raise MCPConnectionError(msg, operation=operation)
+
+    async def list_resources(self, meta: dict[str, Any] | None = None) -> list[types.Resource]:  # noqa: ARG002
+        """
+        List the resources of the connected server. This and what follows fails if a custom client does not have it.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The resources.
+        :raises MCPConnectionError: If that fails.
+        """
+        self._cannot_read("list_resources")
+
+    async def list_resource_templates(
+        self,
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> list[types.ResourceTemplate]:
+        """
+        List the resource templates.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The templates.
+        """
+        self._cannot_read("list_resource_templates")
+
+    async def read_resource(
+        self,
+        uri: str,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> types.ReadResourceResult:
+        """
+        Read a resource.
+
+        :param uri: Its URI.
+        :param meta: The `_meta` of the request.
+        :returns: Its contents.
+        """
+        self._cannot_read("read_resource")
+
+    async def list_prompts(self, meta: dict[str, Any] | None = None) -> list[types.Prompt]:  # noqa: ARG002
+        """
+        List the prompts.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The prompts.
+        """
+        self._cannot_read("list_prompts")
+
+    async def get_prompt(
+        self,
+        name: str,  # noqa: ARG002
+        arguments: dict[str, str] | None = None,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> types.GetPromptResult:
+        """
+        Get a prompt.
+
+        :param name: Its name.
+        :param arguments: Its arguments.
+        :param meta: The `_meta` of the request.
+        :returns: Its messages.
+        """
+        self._cannot_read("get_prompt")
+
+    async def list_skills(self, meta: dict[str, Any] | None = None) -> list[MCPSkill]:  # noqa: ARG002
+        """
+        List the skills.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The skills.
+        """
+        self._cannot_read("list_skills")
+
+    async def get_skill(
+        self,
+        uri: str,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> MCPSkill:
+        """
+        Get what the server says of a skill.
+
+        :param uri: URI of its `SKILL.md`.
+        :param meta: The `_meta` of the request.
+        :returns: The skill.
+        """
+        self._cannot_read("get_skill")
+
+    async def complete(
+        self,
+        ref: types.PromptReference | types.ResourceTemplateReference,  # noqa: ARG002
+        argument: dict[str, str],  # noqa: ARG002
+        context: dict[str, str] | None = None,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> types.Completion:
+        """
+        Ask for completions of an argument.
+
+        :param ref: The prompt or resource template.
+        :param argument: The `name` of the argument and its `value` so far.
+        :param context: The other arguments so far.
+        :param meta: The `_meta` of the request.
+        :returns: The completions.
+        """
+        self._cannot_read("complete")
+
+    async def request(
+        self,
+        method: str,  # noqa: ARG002
+        params: dict[str, Any] | None = None,  # noqa: ARG002
+        meta: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """
+        Send a request of any method.
+
+        :param method: The method.
+        :param params: Its parameters.
+        :param meta: The `_meta` of the request.
+        :returns: The result as it came.
+        """
+        self._cannot_read("request")
 
     def why_unusable(self, tool_name: str) -> str | None:  # noqa: ARG002 - for subclasses
         """
@@ -244,3 +391,19 @@ class MCPClient(ABC):
         :returns: A clause, or the empty string.
         """
         return ""
+
+
+def call_extras(meta: dict[str, Any] | None, on_progress: Any) -> dict[str, Any]:
+    """
+    Name what goes with a call for the `call_tool` of the SDK.
+
+    :param meta: The `_meta` of the request, or None.
+    :param on_progress: What is awaited with progress, or None.
+    :returns: Keyword arguments; none for a plain call.
+    """
+    extras: dict[str, Any] = {}
+    if meta is not None:
+        extras["meta"] = meta
+    if on_progress is not None:
+        extras["progress_callback"] = on_progress
+    return extras

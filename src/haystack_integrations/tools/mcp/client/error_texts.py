@@ -49,10 +49,10 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
 
     :param result: A result with `isError`.
     :param redactor: Knows the secrets of the server.
-    :returns: The result with its texts redacted.
+    :returns: A result with the redacted text of the error, and nothing else.
     """
-    redacted = redactor.value(result.model_dump(by_alias=True, mode="json"))
-    return types.CallToolResult.model_validate(redacted, by_name=False)
+    text = redactor.text(error_text(result.model_dump(by_alias=True, mode="json")))
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
 def not_connected() -> MCPConnectionError:
@@ -62,6 +62,32 @@ def not_connected() -> MCPConnectionError:
     :returns: The error.
     """
     return MCPConnectionError("Not connected to an MCP server: call connect() first", operation="call_tool")
+
+
+_READS = {
+    "list_tools": "list the tools of",
+    "list_resources": "list the resources of",
+    "list_resource_templates": "list the resource templates of",
+    "read_resource": "read a resource of",
+    "list_prompts": "list the prompts of",
+    "get_prompt": "get a prompt of",
+    "list_skills": "list the skills of",
+    "get_skill": "get a skill of",
+    "complete": "get completions of",
+    "request": "send a request to",
+}
+
+
+def failed_to(operation: str, server: str) -> str:
+    """
+    Say which operation failed.
+
+    :param operation: Its name; the method of a request that has none.
+    :param server: The server.
+    :returns: A clause.
+    """
+    what = _READS.get(operation, f"send a request '{operation}' to")
+    return f"Failed to {what} {server}"
 
 
 def with_full_stop(text: str) -> str:
@@ -85,7 +111,7 @@ def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> M
     """
     msg = (
         f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run, so the call was "
-        "not repeated; the next call opens a new session if it must."
+        "not repeated; the next call reconnects if necessary."
     )
     return MCPOutcomeUnknownError(msg, tool_name, tool_args)
 

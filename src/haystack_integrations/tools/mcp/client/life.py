@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
+from time import monotonic
 
 from haystack_integrations.tools.mcp.redaction import redact_text
 
@@ -58,11 +59,19 @@ class SessionLife:
         self.over: asyncio.Event = asyncio.Event()
         # What the reason passes through: it may quote the server. Replaced by a client that knows secrets.
         self.redact: Callable[[str], str] = redact_text
+        # When the server was last heard, whatever it sent, in the seconds of `time.monotonic`.
+        self.heard_at: float = 0.0
         self._on_lost = on_lost
         self._opener: asyncio.Task[object] | None = None
         # Whether `end` may cancel the opener, and whether it has.
         self._may_interrupt = False
         self._interrupted = False
+
+    def heard(self) -> None:
+        """
+        Note that the server sent something.
+        """
+        self.heard_at = monotonic()
 
     @property
     def has_owner(self) -> bool:

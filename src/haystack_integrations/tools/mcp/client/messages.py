@@ -30,8 +30,12 @@ _UNREADABLE = "the server's answer could not be read"
 # An id as a string, with its quotes.
 _LONGEST_ID = 102
 
-# How many strings and brackets a search for the id looks at, about 50 ms of work.
-_MAX_TOKENS = 100_000
+# A message is mended in the loop of all sessions, which takes about 100 ms for so many characters, or so many values.
+_MAX_MENDED = 1_000_000
+_MAX_VALUES = 30_000
+
+# How much is searched of one that is not mended: any number of values, or text of any kind, takes a few milliseconds.
+_SEARCHED_HEAD = 65536
 
 # Escapes of half a surrogate pair. Subtle where backslashes are escaped, too; what is missed stays unreadable.
 _LONE_FIRST_HALF = re.compile(r"(?<!\\)((?:\\\\)*+)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
@@ -83,25 +87,25 @@ def unusable_answer(request_id: types.RequestId, reason: str) -> types.JSONRPCEr
 
 def read_damaged(data: bytes | str, error: ValidationError) -> list[types.JSONRPCMessage]:
     """
-    Read what the SDK cannot: broken text is repaired, a batch is taken apart.
+    Read what the SDK cannot: broken text is repaired, a batch is taken apart, unless the message is large.
 
     :param data: The message.
     :param error: Why the SDK cannot read it.
     :returns: The messages in it; for an answer that cannot be read, an error with its id. Empty if there
             are none, or if it cannot be told which request is answered.
     """
+    if _is_large(data):
+        fault = _fault(error) or "it is no JSON-RPC message"
+        return _unreadable(data, fault, f"{_UNREADABLE}, and is too large to be mended ({fault})")
     text = _mended(data.decode(errors="replace") if isinstance(data, bytes) else data)
     try:
         return [jsonrpc_message_adapter.validate_json(text, by_name=False)]
     except ValidationError as remaining:
-        error = remaining
-    # Says what and where, and quotes nothing.
-    fault = str(error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error", ""))
+        fault = _fault(remaining)
     try:
         value = _parsed(text, fault)
     except (ValueError, RecursionError):
-        request_id = _find_id(text)
-        return [] if request_id is None else [unusable_answer(request_id, f"{_UNREADABLE} as JSON ({fault})")]
+        return _unreadable(text, fault, f"{_UNREADABLE} as JSON ({fault})")
     if isinstance(value, list):  # a batch of the revision 2025-03-26
         return [message for item in value if (message := _read_value(item)) is not None]
     message = _read_value(value)
@@ -138,7 +142,31 @@ def is_no_answer(head: bytes) -> bool:
     :param head: Its first bytes.
     :returns: True if its method is among them.
     """
-    return "method" in _top_level(head.decode(errors="replace"))[0]
+    return "method" in _top_level(head.decode(errors="replace"))
+
+
+def _is_large(data: bytes | str) -> bool:
+    if len(data) > _MAX_MENDED:
+        return True
+    separators = (b",", b"[", b"{") if isinstance(data, bytes) else (",", "[", "{")
+    return sum(map(data.count, separators)) > _MAX_VALUES  # type: ignore[arg-type]
+
+
+def _fault(error: ValidationError) -> str:
+    # Says what and where, and quotes nothing.
+    return str(error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error", ""))
+
+
+def _unreadable(data: bytes | str, fault: str, reason: str) -> list[types.JSONRPCMessage]:
+    head, tail = data[:_SEARCHED_HEAD], data[_SEARCHED_HEAD:][-TAIL_SIZE:]
+    if fault.startswith("EOF"):  # a message that is cut off has no end
+        tail = tail[:0]
+    if isinstance(head, bytes):
+        head = head.decode(errors="replace")
+    if isinstance(tail, bytes):
+        tail = tail.decode(errors="replace")
+    request_id = _find_id(head, tail)
+    return [] if request_id is None else [unusable_answer(request_id, reason)]
 
 
 def _mended(text: str) -> str:
@@ -183,15 +211,20 @@ def _read_value(value: Any) -> types.JSONRPCMessage | None:
 
 
 def _find_id(head: str, tail: str = "") -> types.RequestId | None:
-    members, is_whole = _top_level(head)
+    """
+    Find the id of the request that a broken message answers.
+
+    :param head: A message, or its beginning.
+    :param tail: Its end, if `head` does not reach it and it is known.
+    :returns: The id, if it is certain.
+    """
+    members = _top_level(head)
     is_answer = not members.keys().isdisjoint({"jsonrpc", "result"}) or members.get("error") == "{"
     if "method" in members or not head.lstrip().startswith("{"):
         return None
     if (own := members.get("id")) is not None:
         return _as_id(_ID.match(own)) if is_answer else None
-    if is_whole and not tail:
-        return None
-    at_end = _ID_AT_END.search(tail or head[-TAIL_SIZE:])
+    at_end = _ID_AT_END.search(tail)
     return _as_id(at_end) if is_answer or (at_end is not None and '"jsonrpc"' in at_end[0]) else None
 
 
@@ -201,17 +234,13 @@ def _as_id(match: re.Match[str] | None) -> types.RequestId | None:
     return int(match[1]) if match[1] is not None else match[2]
 
 
-def _top_level(text: str) -> tuple[dict[str, str], bool]:
+def _top_level(text: str) -> dict[str, str]:
     """
     Find the keys of an object, even if the rest of it is broken or missing, each with the beginning of its value.
-
-    :returns: The keys, and whether the search came to the end of the text.
     """
     members: dict[str, str] = {}
     depth = 0
-    for count, token in enumerate(_TOKEN.finditer(text)):
-        if count > _MAX_TOKENS:
-            return members, False
+    for token in _TOKEN.finditer(text):
         if token[0] in "{[":
             depth += 1
         elif token[0] in "}]":
@@ -219,4 +248,4 @@ def _top_level(text: str) -> tuple[dict[str, str], bool]:
         elif depth == 1 and (colon := _AFTER_KEY.match(text, token.end())):
             key = token[0][1:-1]
             members.setdefault(key, text[colon.end() : colon.end() + (_LONGEST_ID if key == "id" else 1)])
-    return members, True
+    return members

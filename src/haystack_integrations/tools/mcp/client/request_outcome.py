@@ -125,3 +125,6 @@ class ReadInterruptedError(MCPConnectionError):
     """
     Raised when the connection broke while something was read, so that it may be read again.
     """
+
+    # Whether the server may have got the request.
+    was_sent: bool = True

@@ -25,7 +25,7 @@ from mcp import types
 
 from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # A single step takes the longer the more values there are, so that a large result is not begun in the loop.
 _IN_LOOP: Final = Budget(seconds=0.01, values=2_000)

@@ -7,24 +7,26 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from abc import abstractmethod
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import httpx2
 import mcp
 from haystack import logging
 from mcp import MCPError as ProtocolError
 from mcp import types
-from mcp.types.version import LATEST_HANDSHAKE_VERSION
+from mcp.types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails, call_extras
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     describe_unsendable,
+    failed_to,
     find_protocol_error,
     not_connected,
     outcome_unknown,
@@ -35,6 +37,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.messages import is_unusable_answer, too_large
+from haystack_integrations.tools.mcp.client.reading import ReadingClient
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
     ReadInterruptedError,
@@ -43,6 +46,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
 )
 from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
+    answer_missing,
     is_http_placeholder,
     mend_listings,
     replace_validation,
@@ -59,17 +63,16 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.redaction import Redactor
 
 if TYPE_CHECKING:
     from mcp.client import Transport
 
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
-_MAX_PAGES = 1_000
+T = TypeVar("T")
 
 _REFUSED = "the server refused the handshake ({}), and then"
 
@@ -90,7 +93,7 @@ def client_info() -> types.Implementation:
     return types.Implementation(name="mcp-haystack", version=version)
 
 
-class SDKClient(MCPClient):
+class SDKClient(ReadingClient):
     """
     A client on top of the MCP SDK.
 
@@ -98,9 +101,14 @@ class SDKClient(MCPClient):
     may be called from any task of the event loop.
     """
 
+    uses_handlers = True
+
     # Whether the handshake of the revisions before 2026-07-28 comes first, and the question for the server's revisions
     # only if the server refuses it; otherwise it is the other way round.
-    _handshake_first: ClassVar[bool] = False
+    _handshake_first: bool = False
+
+    # Whether every message that comes in is the server's; the HTTP client also makes answers itself.
+    _hears_messages: ClassVar[bool] = True
 
     # Causes of a failed connect of which its message tells all that is known.
     _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError, OSError, httpx2.HTTPError)
@@ -113,6 +121,7 @@ class SDKClient(MCPClient):
         self._failure: str | None = None
         self._validation = ResultValidation(self._describe)
         self._unusable_tools: dict[str | int, str] = {}
+        self._callbacks: Callbacks | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -121,14 +130,6 @@ class SDKClient(MCPClient):
         super().__init_subclass__(**kwargs)
         if cls.call_tool is not MCPClient.call_tool:
             cls.request_tool = MCPClient.request_tool  # type: ignore[method-assign]
-
-    @abstractmethod
-    def _describe(self) -> str:
-        """Name the server in messages."""
-
-    @abstractmethod
-    def _server_info(self) -> MCPServerInfo | None:
-        """Give the server info for errors."""
 
     @abstractmethod
     async def _open_transport(self) -> mcp.Client:
@@ -175,7 +176,7 @@ class SDKClient(MCPClient):
             self.life = SessionLife()
         info = self._server_info()
         if info is not None:
-            self.redactor = self._redactor_now().knowing(info._secrets())
+            self.redactor: Redactor = self._redactor_now().knowing(info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         outcome = RequestOutcome(redactor=self.redactor)
@@ -192,6 +193,8 @@ class SDKClient(MCPClient):
     async def _connect(self, outcome: RequestOutcome) -> list[types.Tool]:
         error: Exception
         try:
+            self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
+            await self._callbacks.load()
             sdk = await self._open_transport()
             stack: AsyncExitStack[bool | None] = AsyncExitStack()
             self.exit_stack: AsyncExitStack[bool | None] | None = stack
@@ -199,6 +202,7 @@ class SDKClient(MCPClient):
             self._handshake = None
             replace_validation(self._sdk.session, self._validation.validate)
             mend_listings(self._sdk.session, self._mend_page)
+            await self._use_handlers(self._sdk, self._callbacks)
             tools = await self._list_all()
             if not self.life.has_owner:
                 self.life.opened()
@@ -224,6 +228,21 @@ class SDKClient(MCPClient):
             connect_error.__context__, connect_error.__suppress_context__ = cause, True
             raise connect_error
         raise connect_error from cause
+
+    async def _use_handlers(self, sdk: mcp.Client, callbacks: Callbacks) -> None:
+        answer_missing(sdk.session, callbacks.substitutes())
+        name = sdk.server_info.name if sdk.server_info else None
+        level = callbacks.opened(sdk.protocol_version, sdk.server_capabilities, name)
+        if level is None:
+            return
+        try:
+            await sdk.session.send_request(
+                types.SetLevelRequest(params=types.SetLevelRequestParams(level=level)), types.EmptyResult
+            )
+        except ProtocolError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise
+            callbacks.refused_level(error)
 
     async def _connect_error(self, error: BaseException, outcome: RequestOutcome) -> MCPConnectionError:
         what = outcome.fault or (f"it answered with HTTP {outcome.status}" if outcome.status else None)
@@ -305,28 +324,14 @@ class SDKClient(MCPClient):
     async def _list_all(self) -> list[types.Tool]:
         if self._sdk is None:
             raise not_connected()
-        tools: list[types.Tool] = []
-        cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(_MAX_PAGES):
-            try:
-                page = await self._sdk.list_tools(cursor=cursor, cache_mode="refresh")
-            except ProtocolError as error:
-                if error.code == types.METHOD_NOT_FOUND and not tools:
-                    return []  # a server of resources or prompts only
-                raise
-            tools.extend(page.tools)
-            for tool in page.tools:
-                self._validation.note(tool.name, tool.output_schema)
-            cursor = page.next_cursor
-            if not cursor:
-                return tools
-            if cursor in seen:
-                msg = f"{self._describe()} repeats a page of its tools, so that the listing would never end"
-                raise MCPConnectionError(msg, server_info=self._server_info(), operation="list_tools")
-            seen.add(cursor)
-        msg = f"{self._describe()} has more than {_MAX_PAGES} pages of tools"
-        raise MCPConnectionError(msg, server_info=self._server_info(), operation="list_tools")
+        sdk = self._sdk
+        pages = await self._pages(
+            "list_tools", "tools", lambda cursor: sdk.list_tools(cursor=cursor, cache_mode="refresh")
+        )
+        tools = [tool for page in pages for tool in page.tools]
+        for tool in tools:
+            self._validation.note(tool.name, tool.output_schema)
+        return tools
 
     def _mend_page(self, page: dict[str, Any]) -> dict[str, Any]:
         version = self._sdk.protocol_version if self._sdk is not None else None
@@ -370,40 +375,73 @@ class SDKClient(MCPClient):
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
+        return await self._read("list_tools", lambda _: self._list_all())
+
+    async def _read(self, operation: str, read: Callable[[mcp.Client], Awaitable[T]]) -> T:
+        sdk = self._sdk
+        if sdk is None:
+            raise not_connected()
+        if not self.life.is_open or self._has_died():
+            raise await self._not_read(operation)
         redactor = self._redactor_now()
         outcome = RequestOutcome(redactor=redactor)
         token = current_outcome.set(outcome)
         try:
-            return await self._list_tools(outcome)
+            return await read(sdk)
+        except asyncio.CancelledError:
+            outcome.give_up()
+            raise
+        except (ProtocolError, ValidationError, PydanticSerializationError, UnicodeError, RuntimeError) as error:
+            failure = await self._read_error(error, outcome, operation)
+            if not isinstance(error, (PydanticSerializationError, UnicodeError)):  # it quotes a parameter
+                failure.__cause__ = error
+            failure = redactor.error(failure)
         except Exception as error:
             redactor.error(error)
             raise
         finally:
             current_outcome.reset(token)
-
-    async def _list_tools(self, outcome: RequestOutcome) -> list[types.Tool]:
         try:
-            return await self._list_all()
-        except (ProtocolError, ValidationError) as error:
-            what = f"Failed to list the tools of {self._describe()}"
-            fault = outcome.broken_by(error.code) if isinstance(error, ProtocolError) else None
-            if fault is not None or self.life.over.is_set():
-                reason = await self.find_reason() if self.life.over.is_set() else fault
-                msg = f"{what}: {reason}"
-                raise ReadInterruptedError(msg, self._server_info(), "list_tools") from error
-            code = data = None
-            if isinstance(error, ProtocolError) and not is_unusable_answer(error):
-                code, data = error.code, error.data
-            status = f"the server answered with HTTP {outcome.status}: " if outcome.status else ""
-            msg = f"{what}: {status}{describe_error(error)}"
-            raise MCPConnectionError(msg, self._server_info(), "list_tools", code=code, data=data) from error
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure  # its traceback holds this frame
 
-    async def request_tool(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def _not_read(self, operation: str) -> ReadInterruptedError:
+        reason = await self._session_ended()
+        error = ReadInterruptedError(f"{failed_to(operation, self._describe())}: {reason}", operation=operation)
+        error.was_sent = False
+        return error
+
+    async def _read_error(self, error: Exception, outcome: RequestOutcome, operation: str) -> Exception:
+        what = failed_to(operation, self._describe())
+        protocol = error if isinstance(error, ProtocolError) else None
+        if protocol is not None or isinstance(error, ValidationError):
+            fault = outcome.broken_by(protocol.code) if protocol is not None else None
+            over = self.life.over.is_set()
+            if fault is not None or over or (protocol is not None and says_transport_ended(protocol)):
+                reason = await self.find_reason() if over or fault is None else fault
+                return ReadInterruptedError(f"{what}: {reason}", self._server_info(), operation)
+        code = data = None
+        if protocol is not None and not is_unusable_answer(protocol):
+            code, data = protocol.code, protocol.data
+        if isinstance(error, (PydanticSerializationError, UnicodeError)):
+            text = "a parameter cannot be sent as JSON"
+        else:
+            status = f"the server answered with HTTP {outcome.status}: " if outcome.status else ""
+            text = f"{status}{describe_error(error)}"
+        return MCPConnectionError(f"{what}: {text}", self._server_info(), operation, code=code, data=data)
+
+    async def request_tool(
+        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None = None, on_progress: Any = None
+    ) -> types.CallToolResult:
         """
         Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
 
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
+        :param meta: The `_meta` of the request.
+        :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
+            progress.
         :returns: The result.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
@@ -419,15 +457,13 @@ class SDKClient(MCPClient):
         outcome = RequestOutcome(redactor=redactor)
         token = current_outcome.set(outcome)
         try:
-            identity = current_identity.get()
-            meta: Any = dict(identity.meta) if identity is not None and identity.meta else None
-            result = await sdk.call_tool(tool_name, tool_args, meta=meta)
+            result = await self._call_sdk(sdk, tool_name, tool_args, call_extras(meta, on_progress))
             return redacted_result(result, redactor) if result.is_error else result
         except asyncio.CancelledError:
             outcome.give_up()
             raise
         except Exception as error:
-            failure = await self._call_error(error, outcome, tool_name, tool_args)
+            failure = await self._call_error(error, outcome, tool_name, tool_args, meta)
             if failure is not error:
                 is_unsendable = isinstance(error, (PydanticSerializationError, UnicodeError))
                 failure.__cause__ = None if is_unsendable else error  # it quotes an argument
@@ -439,6 +475,29 @@ class SDKClient(MCPClient):
         finally:
             del failure  # its traceback holds this frame
 
+    async def _call_sdk(
+        self, sdk: mcp.Client, tool_name: str, tool_args: dict[str, Any], extras: dict[str, Any]
+    ) -> types.CallToolResult:
+        wanted = self._callbacks.wanted() if self._callbacks is not None else {}
+        callbacks = self._callbacks
+        try:
+            try:
+                result = await sdk.call_tool(tool_name, tool_args, **extras)
+            except ProtocolError as error:
+                # The tool has not done its work: it waits for what the user does at a URL.
+                if callbacks is None or not await callbacks.elicit_urls(error.code, error.data):
+                    raise
+                result = await sdk.call_tool(tool_name, tool_args, **extras)
+        except ProtocolError as error:
+            advice = callbacks.advice(wanted, error.code, error.data) if callbacks is not None else None
+            if advice is None:
+                raise
+            raise ProtocolError(error.code, f"{with_full_stop(error.message)} {advice}", error.data) from error
+        advice = callbacks.advice(wanted) if callbacks is not None and result.is_error else None
+        if advice is None:
+            return result
+        return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
+
     async def _session_ended(self) -> CallDidNotRunError:
         if self.life.is_open:
             self.life.end()
@@ -447,18 +506,50 @@ class SDKClient(MCPClient):
         error.lost_because = reason
         return error
 
-    async def _send_call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
-        return await SDKClient.request_tool(self, tool_name, tool_args)
+    async def _send_call(self, tool_name: str, tool_args: dict[str, Any], **extras: Any) -> types.CallToolResult:
+        meta, on_progress = extras.get("meta"), extras.get("progress_callback")
+        return await SDKClient.request_tool(self, tool_name, tool_args, meta=meta, on_progress=on_progress)
+
+    async def ping(self) -> bool:
+        """
+        Send the server a ping and wait for the answer.
+
+        :returns: False if the revision of the protocol has no pings.
+        """
+        sdk = self._sdk
+        if sdk is None:
+            return False
+        if sdk.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            logger.warning(
+                "`ping_interval` has no effect on {server}: the protocol revision {protocol_version} has no pings",
+                server=self._describe(),
+                protocol_version=sdk.protocol_version,
+            )
+            return False
+        try:
+            await sdk.session.send_ping()
+        except (ProtocolError, ValidationError) as error:  # an answer, too; or the session ended, which others notice
+            logger.debug(
+                "A ping of {server} was answered: {error}",
+                server=self._describe(),
+                error=self._redactor_now().text(describe_error(error)),
+            )
+        return True
 
     async def _call_error(
-        self, error: Exception, outcome: RequestOutcome, tool_name: str, tool_args: dict[str, Any]
+        self,
+        error: Exception,
+        outcome: RequestOutcome,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        meta: dict[str, Any] | None,
     ) -> Exception:
         if isinstance(error, ProtocolError):
             return await self._protocol_error(error, outcome, tool_name, tool_args)
         if isinstance(error, ValidationError):
             text = f"the server's answer is no valid result: {describe_error(error)}"
         elif isinstance(error, (PydanticSerializationError, UnicodeError)):
-            text = describe_unsendable(tool_args, error)
+            text = describe_unsendable(tool_args if meta is None else {**tool_args, "_meta": meta}, error)
         elif isinstance(error, RuntimeError):
             text = describe_error(error)
         else:
@@ -509,6 +600,8 @@ class SDKClient(MCPClient):
             name=info.name if info else None,
             version=info.version if info else None,
             capabilities=self._sdk.server_capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
+            implementation=info,
+            instructions=self._sdk.instructions,
         )
 
     def _client(self, transport: Transport) -> mcp.Client:
@@ -519,6 +612,7 @@ class SDKClient(MCPClient):
             on_end=self.life.end,
             before_close=self._before_close,
             on_request=self._name_span,
+            on_message=self.life.heard if self._hears_messages else _ignore,
             handshake=self._handshake,
         )
         if self._handshake is None:
@@ -528,7 +622,8 @@ class SDKClient(MCPClient):
         return client
 
     def _client_options(self) -> dict[str, Any]:
-        return {"client_info": client_info(), **self.handlers.callbacks()}
+        callbacks = self._callbacks or self.handlers.callbacks(self._describe(), self.redactor)
+        return {"client_info": client_info(), **callbacks.options()}
 
     def _name_span(self) -> None:
         # The SDK makes a span for each request, in which the transport writes it.
@@ -546,6 +641,10 @@ def _invocation_error(
     return MCPInvocationError(
         f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args, code=code, data=data
     )
+
+
+def _ignore() -> None:
+    pass
 
 
 def _is_being_cancelled() -> bool:

@@ -12,8 +12,10 @@ import logging
 import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 from mcp import MCPError as ProtocolError
 from mcp import types
 from mcp.client import streamable_http
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     import mcp
 
 # How the SDK's own transports follow redirects.
-stream_within_origin = _httpx_utils.stream_within_origin
+stream_within_origin: Callable[..., AbstractAsyncContextManager[httpx2.Response]] = _httpx_utils.stream_within_origin
 
 # The SDK fails the requests of a transport that ended with this text (`mcp.shared.jsonrpc_dispatcher`). The code alone
 # does not tell: a server may use it for errors of its own.
@@ -98,6 +100,24 @@ def quotes_answer(error: ProtocolError) -> bool:
     :returns: True if it does.
     """
     return error.code == types.PARSE_ERROR and error.message.startswith(_PARSE_FAILURE)
+
+
+def answer_missing(session: mcp.ClientSession, answers: dict[str, Callable[..., Awaitable[types.ErrorData]]]) -> None:
+    """
+    Answer a server that wants a handler that is not there.
+
+    The SDK offers a server each handler that it is given when it is built, and refuses for the others without telling.
+
+    :param session: An open session of the SDK.
+    :param answers: The answers, by the field of MCPHandlers.
+    """
+    attributes = {
+        "sampling": "_sampling_callback",
+        "elicitation": "_elicitation_callback",
+        "roots": "_list_roots_callback",
+    }
+    for field, answer in answers.items():
+        setattr(session, attributes[field], answer)
 
 
 def replace_validation(
@@ -195,6 +215,8 @@ def describe_validation(error: ValidationError) -> str:
     :returns: How many fields are invalid, and where the first one is.
     """
     first = error.errors(include_input=False, include_url=False)[0]
+    if first["type"] == "json_invalid":
+        return "it is not JSON"
     place = ".".join(map(str, first["loc"]))
     return f"{error.error_count()} fields are invalid, the first is '{place}' ({first['type']})"
 

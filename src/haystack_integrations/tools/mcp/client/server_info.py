@@ -13,6 +13,7 @@ from haystack.core.serialization import generate_qualified_class_name, import_cl
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
+from haystack_integrations.tools.mcp.secret_template import stored_template
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
@@ -37,6 +38,8 @@ def _deserialize(value: Any) -> Any:
         # An environment, too, may have a variable of the name `type`; its values are strings.
         if value.get("type") == "env_var" and isinstance(value.get("env_vars"), list):
             return Secret.from_dict(dict(value))
+        if (template := stored_template(value)) is not None:
+            return template
         return {key: _deserialize(item) for key, item in value.items()}
     return [_deserialize(item) for item in value] if isinstance(value, list) else value
 

@@ -33,6 +33,7 @@ async def tapped(
     on_end: Callable[[], None],
     before_close: Callable[[], Awaitable[None]],
     on_request: Callable[[], None],
+    on_message: Callable[[], None],
     handshake: HandshakeFirst | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
     """
@@ -42,12 +43,13 @@ async def tapped(
     :param on_end: Called when no more messages can come in or go out.
     :param before_close: Awaited before the transport is closed, whatever the reason.
     :param on_request: Called when a request goes out, in the context of its caller.
+    :param on_message: Called when a message came in.
     :param handshake: Negotiates the revision of the protocol in place of the SDK, or None.
     :returns: A context manager with the incoming and the outgoing stream.
     """
     async with transport as (read, write):
         try:
-            yield _Incoming(read, on_end, handshake), _Outgoing(write, on_end, on_request, handshake)
+            yield _Incoming(read, on_end, on_message, handshake), _Outgoing(write, on_end, on_request, handshake)
         finally:
             await before_close()
 
@@ -74,6 +76,16 @@ class _Incoming(_Tap):
     # The context in which the last message was sent, where the transport knows it; the SDK asks for it.
     last_context: Any = None
 
+    def __init__(
+        self,
+        stream: Any,
+        on_end: Callable[[], None],
+        on_message: Callable[[], None],
+        handshake: HandshakeFirst | None,
+    ) -> None:
+        super().__init__(stream, on_end, handshake)
+        self._on_message = on_message
+
     def __aiter__(self) -> Self:
         return self
 
@@ -83,11 +95,13 @@ class _Incoming(_Tap):
         except (StopAsyncIteration, anyio.ClosedResourceError):
             self._on_end()
             raise
+        self._on_message()
         self.last_context = getattr(self._stream, "last_context", None)
         return item if self._handshake is None else self._shake_hands(self._handshake, item)
 
     async def receive(self) -> Any:
         item = await self._stream.receive()
+        self._on_message()
         self.last_context = getattr(self._stream, "last_context", None)
         return item if self._handshake is None else self._shake_hands(self._handshake, item)
 
@@ -125,10 +139,10 @@ class _Outgoing(_Tap):
             self._handshake.sending(message.message)
         if isinstance(message.message, types.JSONRPCRequest):
             self._on_request()
-        if call is not None:
             # A model's answer may contain half of a surrogate pair. A message that a transport of the SDK cannot write
             # ends the session, so it is refused here.
             to_json(message.message.params)
+        if call is not None:
             call.sent += 1
         try:
             await self._stream.send(message)

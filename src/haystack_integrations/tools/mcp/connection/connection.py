@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,8 +15,10 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, CallLimits, check_timeout
 from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.preload import preloaded
+from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import (
@@ -28,10 +31,19 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, OperationCancelledError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.progress import (
+    AwaitedReports,
+    MCPProgress,
+    ProgressCallback,
+    WaitingReports,
+    is_asynchronous,
+)
+from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.client.base import ServerDetails
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -41,15 +53,12 @@ T = TypeVar("T")
 # Closing is bounded by what the server needs to leave (supervisor.py); this is for a loop that is blocked.
 _CLOSE_TIMEOUT = 20.0
 
-# More than any wait makes sense for, and less than what a lock or a clock of some platform cannot take.
-_LONGEST_TIMEOUT = 10_000_000.0
-
 # The timeouts of an operation run in the executor's loop. The caller's own, longer by this, is for a loop that is
 # blocked, e.g. by an in-process server that never gives way.
 _BLOCKED_LOOP_GRACE = 10.0
 
 
-class MCPConnection(ContextManaged):
+class MCPConnection(Reading, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -84,36 +93,69 @@ class MCPConnection(ContextManaged):
         server_info: MCPServerInfo,
         *,
         connection_timeout: float = 30.0,
-        invocation_timeout: float = 30.0,
+        invocation_timeout: float | None = 30.0,
         share: bool = True,
         handlers: MCPHandlers | None = None,
+        reset_timeout_on_progress: bool = False,
+        max_total_timeout: float | None = None,
+        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
+        ping_interval: float | None = None,
     ) -> None:
         """
         Initialize the connection. Nothing is opened yet.
 
         :param server_info: How to reach the server.
         :param connection_timeout: How long opening a session may take, and listing the tools, in seconds.
-        :param invocation_timeout: How long a tool call may take, in seconds.
+        :param invocation_timeout: How long a tool call may take, or what is read beside the tools, in seconds. None for
+            no limit.
         :param share: Whether to share the session with every other user of an equal server info. False gives a session
             of its own, e.g. for a server that keeps state for its client.
         :param handlers: What to do for a server that asks for something. Users with different handlers do not share a
             session.
-        :raises ValueError: If a parameter is invalid.
+        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
+            then on.
+        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
+            None (default) for no limit, as long as the server reports progress.
+        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
+            session is given up; the next call opens a new one. 300 by default, or `invocation_timeout` if that is
+            longer. None for never.
+        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
+            pinged. An answer shows that it is there. None (default) for no pings. The protocol has pings up to revision
+            2025-11-25.
+        :raises ValueError: If a parameter is invalid, or two exclude each other.
         """
         if not isinstance(server_info, MCPServerInfo):
             msg = (
                 "`server_info` must be an MCPServerInfo (StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo, "
-                f"InProcessServerInfo or a custom one), got {type(server_info).__name__}"
+                f"InProcessServerInfo or a custom one; `server_info_from` makes one of a URL or a command line), got "
+                f"{type(server_info).__name__}"
             )
             raise ValueError(msg)
         self.server_info = server_info
         self.connection_timeout: float = check_timeout("connection_timeout", connection_timeout)
-        self.invocation_timeout: float = check_timeout("invocation_timeout", invocation_timeout)
+        self._limits = CallLimits(
+            invocation_timeout=invocation_timeout,
+            reset_timeout_on_progress=reset_timeout_on_progress,
+            max_total_timeout=max_total_timeout,
+            read_timeout=read_timeout,
+            ping_interval=ping_interval,
+        )
         self.share = share
         self.handlers: MCPHandlers = check_handlers(handlers)
         self._supervisor: Supervisor | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
+
+    @property
+    def invocation_timeout(self) -> float | None:
+        """
+        How long a tool call may take, in seconds; None for no limit.
+        """
+        return self._limits.invocation_timeout
+
+    @invocation_timeout.setter
+    def invocation_timeout(self, value: float | None) -> None:
+        self._limits = dataclasses.replace(self._limits, invocation_timeout=value)
 
     def _acquire(self) -> Supervisor:
         supervisor = self._supervisor
@@ -244,6 +286,37 @@ class MCPConnection(ContextManaged):
         # A listing that loses its session is begun again.
         return 2 * self.connection_timeout * (1 + int(getattr(self.server_info, "max_retries", 3)))
 
+    def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        return self._run(self._reader(operation, read, may_repeat), self._reading_timeout())
+
+    async def _read_async(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        return await self._run_async(self._reader(operation, read, may_repeat), self._reading_timeout())
+
+    def _reader(
+        self, operation: str, read: Read[T], may_repeat: bool
+    ) -> Callable[[Supervisor], Coroutine[Any, Any, T]]:
+        return lambda supervisor: supervisor.identities.read(
+            operation,
+            read,
+            connection_timeout=self.connection_timeout,
+            timeout=self._read_limit,
+            may_repeat=may_repeat,
+        )
+
+    @property
+    def _read_limit(self) -> float:
+        # What is read beside the tools takes no minutes, even where calls may.
+        return DEFAULT_READ_TIMEOUT if self.invocation_timeout is None else self.invocation_timeout
+
+    def _reading_timeout(self) -> float:
+        attempts = 1 + int(getattr(self.server_info, "max_retries", 3))
+        return (2 * self.connection_timeout + self._read_limit) * attempts
+
+    def _details(self) -> ServerDetails | None:
+        supervisor = self._newest
+        session = supervisor.session if supervisor is not None else None
+        return session.details if session is not None else None
+
     def _why_unusable(self, tool_name: str) -> str | None:
         """
         Say why the server's listing was read without a tool, if it was.
@@ -259,6 +332,10 @@ class MCPConnection(ContextManaged):
         *,
         display_name: str | None = None,
         may_repeat: bool = False,
+        invocation_timeout: float | None = None,
+        secrets: Iterable[str] = (),
+        meta: dict[str, Any] | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> types.CallToolResult:
         """
         Call a tool.
@@ -268,15 +345,28 @@ class MCPConnection(ContextManaged):
         :param display_name: Name of the tool in error messages, if it is another.
         :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose outcome is unknown may
             be sent again.
+        :param invocation_timeout: How long this call may take, in seconds. Default: that of the connection.
+        :param secrets: The secrets among the arguments. They are redacted where the server quotes them in errors.
+        :param meta: The `_meta` of the request: what the server is told beside the arguments.
+        :param on_progress: Called with an MCPProgress for each report of the tool's progress, in this thread, before
+            the call returns. If it raises, that is logged, and it gets no more of this call.
         :returns: The result.
         :raises MCPInvocationError: If the tool reports an error or the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
             MCPInvocationError, too.
+        :raises ValueError: If `meta` or `on_progress` is invalid.
         """
+        _check_call(meta, on_progress)
+        if is_asynchronous(on_progress):
+            msg = "`on_progress` of `call_tool` must not be asynchronous; use `call_tool_async`, or a function"
+            raise ValueError(msg)
+        reports = None if on_progress is None else WaitingReports(on_progress)
         try:
             executor = AsyncExecutor.get_instance()
-            timeout = self.connection_timeout + self.invocation_timeout + _BLOCKED_LOOP_GRACE
-            return executor.run(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
+            note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
+            limits = self._limits_of(invocation_timeout)
+            call = self._call(tool_name, tool_args, display_name, may_repeat, limits, secrets, meta, note)
+            return executor.run(call, self._longest_wait(limits), wait=wait)
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
@@ -289,31 +379,67 @@ class MCPConnection(ContextManaged):
         *,
         display_name: str | None = None,
         may_repeat: bool = False,
+        invocation_timeout: float | None = None,
+        secrets: Iterable[str] = (),
+        meta: dict[str, Any] | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> types.CallToolResult:
         """
         Do the same as `call_tool` without blocking the event loop.
+
+        It calls `on_progress`, which may be asynchronous, in that loop.
         """
+        _check_call(meta, on_progress)
         try:
             executor = AsyncExecutor.get_instance()
             if self._supervisor is None:
                 await executor.run_async(preloaded())
-            timeout = self.connection_timeout + self.invocation_timeout + _BLOCKED_LOOP_GRACE
-            return await executor.run_async(self._call(tool_name, tool_args, display_name, may_repeat), timeout)
+            reports = None if on_progress is None else AwaitedReports(on_progress)
+            note = reports.add if reports is not None else None
+            limits = self._limits_of(invocation_timeout)
+            call = self._call(tool_name, tool_args, display_name, may_repeat, limits, secrets, meta, note)
+            operation = executor.run_async(call, self._longest_wait(limits))
+            return await (operation if reports is None else reports.wait(operation))
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
             raise _executor_failed(error, display_name or tool_name, tool_args) from error
 
+    def _limits_of(self, invocation_timeout: float | None) -> CallLimits:
+        if invocation_timeout is None:
+            return self._limits
+        total = self._limits.max_total_timeout
+        return dataclasses.replace(
+            self._limits,
+            invocation_timeout=invocation_timeout,
+            max_total_timeout=None if total is None else max(total, invocation_timeout),
+        )
+
+    def _longest_wait(self, limits: CallLimits) -> float | None:
+        limit = limits.longest_call
+        return None if limit is None else self.connection_timeout + limit + _BLOCKED_LOOP_GRACE
+
     def _call(
-        self, tool_name: str, tool_args: dict[str, Any] | None, display_name: str | None, may_repeat: bool
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None,
+        display_name: str | None,
+        may_repeat: bool,
+        limits: CallLimits,
+        secrets: Iterable[str],
+        meta: dict[str, Any] | None,
+        on_progress: Callable[[MCPProgress], None] | None,
     ) -> Coroutine[Any, Any, types.CallToolResult]:
         return (self._supervisor or self._acquire()).identities.call(
             tool_name,
             tool_args if tool_args is not None else {},
             display_name=display_name or tool_name,
             connection_timeout=self.connection_timeout,
-            invocation_timeout=self.invocation_timeout,
+            limits=limits,
             may_repeat=may_repeat,
+            secrets=secrets,
+            meta=meta_of_call(meta),
+            on_progress=on_progress,
         )
 
     def status(self) -> MCPConnectionStatus:
@@ -326,8 +452,7 @@ class MCPConnection(ContextManaged):
         if supervisor is None:
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
         newest = self._newest or supervisor
-        session = newest.session
-        details = session.details if session is not None else None
+        details = self._details()
         sessions = (user.session for user in (supervisor, *supervisor.identities.all()))
         return MCPConnectionStatus(
             state=newest.state,
@@ -421,19 +546,13 @@ def check_handlers(handlers: MCPHandlers | None) -> MCPHandlers:
     return handlers
 
 
-def check_timeout(parameter: str, value: float) -> float:
-    """
-    Check a timeout.
-
-    :param parameter: Name of the parameter.
-    :param value: Seconds.
-    :returns: The value.
-    :raises ValueError: If it is not a positive number.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LONGEST_TIMEOUT:
-        msg = f"`{parameter}` must be a positive number of seconds, got {value!r}"
+def _check_call(meta: dict[str, Any] | None, on_progress: ProgressCallback | None) -> None:
+    if meta is not None and not (isinstance(meta, dict) and all(isinstance(key, str) for key in meta)):
+        msg = f"`meta` must be a dict with strings as keys, or None, got {type(meta).__name__}"
         raise ValueError(msg)
-    return value
+    if on_progress is not None and not callable(on_progress):
+        msg = f"`on_progress` must be a function that takes an MCPProgress, or None, got {type(on_progress).__name__}"
+        raise ValueError(msg)
 
 
 def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +37,7 @@ from haystack_integrations.tools.mcp.request_context import (
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -115,6 +116,22 @@ class Identities:
         """
         return await self._run(lambda supervisor: supervisor.list_tools(timeout), timeout)
 
+    async def read(
+        self, operation: str, read: Callable[[MCPClient], Awaitable[T]], *, connection_timeout: float, **options: Any
+    ) -> T:
+        """
+        Read something of the server on behalf of the caller.
+
+        :param operation: As in `Supervisor.read`.
+        :param read: Likewise.
+        :param connection_timeout: Likewise.
+        :param options: Likewise.
+        :returns: The result.
+        :raises MCPConnectionError: If there is none.
+        """
+        options = {**options, "connection_timeout": connection_timeout}
+        return await self._run(lambda to: to.read(operation, read, **options), connection_timeout)
+
     async def call(
         self, tool_name: str, tool_args: dict[str, Any], *, display_name: str, connection_timeout: float, **options: Any
     ) -> types.CallToolResult:
@@ -132,7 +149,7 @@ class Identities:
         options = {**options, "display_name": display_name, "connection_timeout": connection_timeout}
         try:
             return await self._run(lambda to: to.call(tool_name, tool_args, **options), connection_timeout)
-        except (MCPConnectionError, NotForCallerError) as error:
+        except MCPConnectionError as error:
             failure = invocation_error(error, display_name, tool_args, may_have_run=False)
             self._base.last_error = str(failure)
             raise failure from failure.__cause__
@@ -140,20 +157,31 @@ class Identities:
     async def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         now = asyncio.get_running_loop().time
         started = now()
-        identity = await self._identify(timeout)
-        current_identity.set(identity)  # the task is the operation's own
+        try:
+            identity = await self._identify(timeout)
+            current_identity.set(identity)  # the task is the operation's own
+            return await self._run_as(identity, operation, timeout + started)
+        except MCPConnectionError as error:
+            self._base.last_error = str(error)
+            raise
+
+    async def _run_as(
+        self, identity: Identity | None, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], deadline: float
+    ) -> T:
+        now = asyncio.get_running_loop().time
         for is_last in (False, True):
             try:
-                async with self._supervisor(identity, max(timeout + started - now(), 0.0)) as supervisor:
+                async with self._supervisor(identity, max(deadline - now(), 0.0)) as supervisor:
                     return await operation(supervisor)
-            except NotForCallerError:
+            except NotForCallerError as error:
                 # A server that had no sessions has them now.
                 self._is_stateless = False
                 shared, self._shared = self._shared, None
                 if shared is not None:
                     close_in_background(shared)
                 if is_last:
-                    raise
+                    msg = f"Nothing was sent to {self._base.description}: {error}"
+                    raise MCPConnectionError(msg, self._base.server_info) from None
         raise AssertionError  # the loop returns or raises
 
     async def _identify(self, timeout: float) -> Identity | None:
@@ -178,7 +206,7 @@ class Identities:
         key: Any = tuple(sorted(headers.items())) or None
         if context is not None and context.user is not None:
             key = context.user
-        return Identity(key=key, headers=headers, meta=context.meta if context is not None else None)
+        return Identity(key=key, headers=headers)
 
     @asynccontextmanager
     async def _supervisor(self, identity: Identity | None, timeout: float) -> AsyncIterator[Supervisor]:

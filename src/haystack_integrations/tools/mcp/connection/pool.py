@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from haystack.utils import Secret
@@ -122,10 +123,14 @@ def _freeze(value: Any) -> Any:
         return tuple(_freeze(item) for item in value)
     if isinstance(value, (str, int, float, bytes, type(None), Secret)):
         return type(value), value
+    if isinstance(value, MethodType):  # each access makes another, equal one
+        return value
+    if dataclasses.is_dataclass(value) and getattr(type(value), "__dataclass_params__").frozen:  # noqa: B009 - a dunder
+        return _identity(value)
     return _Itself(value)
 
 
-def _identity(configuration: MCPServerInfo | MCPHandlers) -> Any:
+def _identity(configuration: Any) -> Any:
     if not dataclasses.is_dataclass(configuration):
         return _Itself(configuration)
     values = ((field.name, getattr(configuration, field.name)) for field in dataclasses.fields(configuration))

@@ -30,12 +30,17 @@ class _Preload:
         self._thread: threading.Thread | None = None
         self._done: concurrent.futures.Future[None] = concurrent.futures.Future()
 
-    def begin(self) -> None:
+    def begin(self) -> bool:
         with self._lock:
             if self._thread is None:
                 # A daemon, so that a program may end meanwhile.
-                self._thread = threading.Thread(target=self._import, name="mcp-haystack-preload", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._import, name="mcp-haystack-preload", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # this process has too many threads
+                    return False
+                self._thread = thread
+            return True
 
     def _import(self) -> None:
         try:
@@ -47,8 +52,8 @@ class _Preload:
             self._done.set_result(None)
 
     async def wait(self) -> None:
-        if not self._done.done():
-            self.begin()
+        # Without a thread, whoever waits goes on and imports it where it is.
+        if not self._done.done() and self.begin():
             # Shielded, because a caller that is cancelled would cancel the future of all.
             await asyncio.shield(asyncio.wrap_future(self._done))
 
@@ -68,7 +73,7 @@ def preload() -> None:
 
     Without it, the import, which takes more than half a second, begins with the first connection. Call it when the
     program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
-    of the import.
+    of the import. If no thread can be started, the import is left to the first connection.
     """
     _preload.begin()
 

@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
-from haystack_integrations.tools.mcp.client.error_texts import describe_error, outcome_unknown
+from haystack_integrations.tools.mcp.client.error_texts import describe_error, failed_to, outcome_unknown
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
+from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
-from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 
 if TYPE_CHECKING:
     from mcp import types
@@ -114,15 +117,13 @@ class Session:
         # The identity whose tools they are.
         self.listed_by: Any = None
         self.details: ServerDetails = ServerDetails()
+        # Whether the server keeps nothing for it, so that different identities may share it.
+        self.is_stateless: bool = False
+        # Who made a request last.
+        self._user: Identity | None = None
         self._life = client.life = SessionLife(self._lost)
         self._life.redact = client.redactor.text
-
-    @property
-    def is_stateless(self) -> bool:
-        """
-        Whether the server keeps nothing for it, so that different identities may share it.
-        """
-        return self._client._is_stateless
+        self._silence = SilenceWatch(self._life, self._ping)
 
     @property
     def is_open(self) -> bool:
@@ -164,6 +165,7 @@ class Session:
             self.listed_by = _caller()
             self.tools = await self._client.connect()
             self.details = self._client.details()
+            self.is_stateless = self._client._is_stateless
             self._life.opened()
             self.opened_at = asyncio.get_running_loop().time()
             if not opened.done():
@@ -192,6 +194,7 @@ class Session:
             opened.set_exception(MCPConnectionError(msg, operation="connect"))
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
+            self._silence.stop()
             opened.cancel()  # does nothing if it is done
             # Beside the closing, which may take long.
             abandoning = asyncio.create_task(self._abandon_calls())
@@ -202,6 +205,15 @@ class Session:
                     self._owner.session_closed(self)
             finally:
                 await abandoning
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """
+        Redact more secrets in what comes back from the server.
+
+        :param secrets: The values.
+        """
+        self._client.redactor = self._client.redactor.knowing(secrets)
+        self._life.redact = self._client.redactor.text
 
     async def _close_client(self) -> None:
         try:
@@ -274,37 +286,111 @@ class Session:
         return self._client.why_unusable(tool_name)
 
     @_redacted
-    async def call(self, tool_name: str, tool_args: dict[str, Any]) -> types.CallToolResult:
+    async def call(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        *,
+        longest_silence: float | None = None,
+        ping_interval: float | None = None,
+        meta: dict[str, Any] | None = None,
+        on_progress: Any = None,
+    ) -> types.CallToolResult:
         """
         Call a tool. To be awaited in a task of the session's loop.
 
         :param tool_name: Its name at the server.
         :param tool_args: The arguments.
+        :param longest_silence: After how many seconds of silence the session is given up; None for never.
+        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
+        :param meta: The `_meta` of the request.
+        :param on_progress: Awaited with each report of progress; None not to ask for any.
         :returns: The result, a tool's own error included.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
+        with self._under_way(
+            lambda reason: outcome_unknown(reason, tool_name, tool_args),
+            longest_silence=longest_silence,
+            ping_interval=ping_interval,
+        ):
+            if meta is None and on_progress is None:  # a custom client may not know more
+                result = await self._client.request_tool(tool_name, tool_args)
+            else:
+                result = await self._client.request_tool(tool_name, tool_args, meta=meta, on_progress=on_progress)
+            self._life.heard()  # there are no streams in process, and a custom client may have none
+            return result
+
+    @_redacted
+    async def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> T:
+        """
+        Read something of the server. To be awaited in a task of the session's loop.
+
+        :param operation: What that is, for errors.
+        :param read: Does it.
+        :returns: Its result.
+        :raises ReadInterruptedError: If the connection broke meanwhile.
+        :raises MCPConnectionError: If it fails otherwise.
+        """
+
+        def interrupted(reason: str) -> Exception:
+            msg = f"{failed_to(operation, self._owner.description)}: {reason}"
+            return ReadInterruptedError(msg, operation=operation)
+
+        with self._under_way(interrupted):
+            return await read(self._client)
+
+    @contextmanager
+    def _under_way(
+        self,
+        unanswered: Callable[[str], Exception],
+        *,
+        longest_silence: float | None = None,
+        ping_interval: float | None = None,
+    ) -> Iterator[None]:
+        """
+        Count a request as under way, and end it if the session ends and nobody else does.
+
+        :param unanswered: Makes the error of a request that is not answered any more, from the reason.
+        :param longest_silence: After how many seconds of silence the session is given up; None for never.
+        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
+        :returns: A context manager.
+        """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._calls.add(task)
+        self._user = current_identity.get()
+        self._silence.begin(task, longest_silence, ping_interval)
         try:
-            return await self._client.request_tool(tool_name, tool_args)
+            yield
         except asyncio.CancelledError:
             if task not in self._abandoned or task.cancelling() > 1:
                 raise
-            raise outcome_unknown(self._life.reason or "the session ended", tool_name, tool_args) from None
+            raise unanswered(self._life.reason or "the session ended") from None
         except Exception:
             raise
         except BaseException as error:
             if _is_being_closed(error, task):
                 raise
-            raise outcome_unknown(_raised_by_server(error), tool_name, tool_args) from error
+            raise unanswered(_raised_by_server(error)) from error
         finally:
             self._calls.discard(task)
+            self._silence.end(task)
             if task in self._abandoned:
                 self._abandoned.discard(task)
                 task.uncancel()
             if self._life.state is SessionState.DRAINING and not self._calls:
                 self._life.end()
+
+    async def _ping(self) -> bool:
+        # It is part of nobody's call, but the server wants to know whose session it is.
+        current_identity.set(self._user)
+        return await self._client.ping()
+
+    def heard(self) -> None:
+        """
+        Note that the server sent something.
+        """
+        self._life.heard()
 
     @classmethod
     async def close_all(cls) -> None:

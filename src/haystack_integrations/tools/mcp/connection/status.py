@@ -24,7 +24,7 @@ class MCPConnectionStatus:
     :param sessions: How many sessions were opened so far.
     :param calls: How many tool calls were made so far.
     :param failed_calls: How many of them failed, a tool's own errors included.
-    :param in_flight: How many calls are in flight.
+    :param in_flight: How many calls and other requests are in flight.
     :param last_error: Text of the last error.
     """
 

@@ -21,13 +21,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
+    failed_to,
     invocation_error,
     raise_tool_error,
     with_full_stop,
@@ -42,6 +43,7 @@ from haystack_integrations.tools.mcp.connection.identities import (
     in_own_context,
     may_use,
 )
+from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
 from haystack_integrations.tools.mcp.connection.replay import back_off, may_be_sent_again
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
@@ -54,13 +56,15 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
-    from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -150,6 +154,8 @@ class Supervisor:
         self.calls: int = 0
         self.failed_calls: int = 0
         self.last_error: str | None = None
+        # The Secrets among the arguments of calls, which the server may quote later.
+        self._call_secrets: frozenset[str] = frozenset()
 
     def _set_retries(self, source: object) -> None:
         self.max_retries = getattr(source, "max_retries", self.max_retries)
@@ -192,7 +198,7 @@ class Supervisor:
         """
         if self.session is session:
             self.session = None
-        self.last_error = reason
+        self.last_error = self._base.last_error = reason
         logger.warning(
             "Lost the session with {server} after {seconds:.1f} s: {reason}",
             server=self.description,
@@ -309,7 +315,12 @@ class Supervisor:
         try:
             client = self.server_info.create_client()
             client.handlers = self._handlers
-            client.redactor = client.redactor.knowing(self.server_info._secrets())
+            if not client.uses_handlers and self._handlers != MCPHandlers():
+                logger.warning(
+                    "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
+                    server=self.description,
+                )
+            client.redactor = client.redactor.knowing([*self.server_info._secrets(), *self._base._call_secrets])
             identity = current_identity.get()
             if identity is not None and identity.headers and not client._takes_headers:
                 raise self._connect_error(_NO_HEADERS)
@@ -339,6 +350,17 @@ class Supervisor:
         self.generation = next(_generations)
         return session
 
+    def _learn(self, secrets: Iterable[str]) -> None:
+        base = self._base
+        new = frozenset(secrets) - base._call_secrets
+        if not new:
+            return
+        base._call_secrets |= new
+        for supervisor in (base, *base.identities.all()):
+            for session in {supervisor.session, supervisor._newest}:
+                if session is not None:
+                    session.learn(new)
+
     async def list_tools(self, timeout: float) -> list[types.Tool]:
         """
         List the tools of the server, as it has them now; concurrent callers share one listing.
@@ -347,24 +369,70 @@ class Supervisor:
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        paused = 0.0
-        for attempt in range(self.max_retries + 1):
-            session = await self.ready_session(timeout)
+
+        async def listed(session: Session) -> list[types.Tool]:
             identity = current_identity.get()
             key = identity.key if identity is not None else None
             listing = self._listings.get(key)
             if listing is None or not listing.joinable:
                 listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
+            return list(await listing.result(timeout))
+
+        return await self._repeat("list_tools", listed, timeout, timeout)
+
+    async def read(
+        self,
+        operation: str,
+        read: Callable[[MCPClient], Awaitable[T]],
+        *,
+        connection_timeout: float,
+        timeout: float,
+        may_repeat: bool = True,
+    ) -> T:
+        """
+        Read something of the server; read it again if the connection breaks meanwhile.
+
+        :param operation: What that is, for errors.
+        :param read: Does it.
+        :param connection_timeout: How long opening a session may take, in seconds.
+        :param timeout: How long the reading may take, in seconds.
+        :param may_repeat: Whether it does no harm if the server does twice what it is asked for.
+        :returns: The result.
+        :raises MCPConnectionError: If there is none.
+        """
+
+        async def once(session: Session) -> T:
+            async with asyncio.timeout(timeout):
+                return await session.read(operation, read)
+
+        return await self._repeat(operation, once, connection_timeout, timeout, may_repeat=may_repeat)
+
+    async def _repeat(
+        self,
+        operation: str,
+        read: Callable[[Session], Awaitable[T]],
+        connection_timeout: float,
+        timeout: float,
+        *,
+        may_repeat: bool = True,
+    ) -> T:
+        paused = 0.0
+        for attempt in range(self.max_retries + 1):
+            session = await self.ready_session(connection_timeout)
             try:
-                return list(await listing.result(timeout))
+                return await read(session)
             except TimeoutError:
-                self.last_error = f"Failed to list the tools of {self.description}: timed out after {timeout:g} seconds"
-                raise MCPConnectionTimeoutError(self.last_error, self.server_info, "list_tools") from None
+                self.last_error = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
+                raise MCPConnectionTimeoutError(self.last_error, self.server_info, operation) from None
             except ReadInterruptedError as error:
                 self.last_error = str(error)
+                error.server_info = self.server_info
+                if error.was_sent and not may_repeat:
+                    self.last_error = f"{with_full_stop(str(error))} The server may have done what it was asked for."
+                    raise MCPConnectionError(self.last_error, self.server_info, operation) from error
                 pause = self._delay(attempt)
                 paused += pause
-                if attempt == self.max_retries or paused > timeout:
+                if attempt == self.max_retries or paused > connection_timeout:
                     raise
                 await asyncio.sleep(pause)
             except MCPConnectionError as error:
@@ -379,8 +447,11 @@ class Supervisor:
         *,
         display_name: str,
         connection_timeout: float,
-        invocation_timeout: float,
+        limits: CallLimits,
         may_repeat: bool = False,
+        secrets: Iterable[str] = (),
+        meta: dict[str, Any] | None = None,
+        on_progress: Callable[[MCPProgress], None] | None = None,
     ) -> types.CallToolResult:
         """
         Call a tool; send it again only if it provably did not run, or may run twice.
@@ -389,17 +460,47 @@ class Supervisor:
         :param tool_args: The arguments.
         :param display_name: Its name in messages.
         :param connection_timeout: How long to wait for sessions altogether, in seconds.
-        :param invocation_timeout: How long the call may take, in seconds.
+        :param limits: How long the call may take, and how long the server may be silent.
         :param may_repeat: Whether it does no harm if the tool runs twice.
+        :param secrets: The secrets among the arguments, which are redacted from now on.
+        :param meta: The `_meta` of the request.
+        :param on_progress: Called with each report of progress; must not block.
         :returns: The result.
         :raises MCPInvocationError: If there is none.
         """
         self._bind()
+        self._learn(secrets)
         self._base.calls += 1
         now = asyncio.get_running_loop().time
         started, calling, pause = now(), 0.0, 0.0
         may_have_run = False
         deadline: asyncio.Timeout | None = None
+        clock = CallClock(limits)
+        reports = HandlerReports(self._handlers.progress) if self._handlers.progress is not None else None
+        sent, under_way = started, False
+        session: Session | None = None
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
+            if not under_way or session is None:
+                return
+            session.heard()
+            if limits.reset_timeout_on_progress and deadline is not None and not deadline.expired():
+                left = clock.progress(now() - sent)
+                deadline.reschedule(None if left is None else sent + left)
+            report = MCPProgress(
+                server=self.description,
+                tool_name=tool_name,
+                progress=float(progress),
+                total=None if total is None else float(total),
+                message=message,
+            )
+            if reports is not None:
+                reports.add(report)
+            if on_progress is not None:
+                on_progress(report)
+
+        is_asked = reports is not None or on_progress is not None or limits.reset_timeout_on_progress
         try:
             for attempt in range(self.max_retries + 1):
                 if pause:
@@ -411,16 +512,30 @@ class Supervisor:
                     waited = now() - started - calling
                     session = await self.ready_session(max(connection_timeout - waited, 0.0))
                 sent = now()
-                deadline = asyncio.timeout(invocation_timeout - calling)
+                deadline = asyncio.timeout(clock.begin())
+                under_way = True
                 try:
                     async with deadline:
-                        result = await session.call(tool_name, tool_args)
+                        try:
+                            result = await session.call(
+                                tool_name,
+                                tool_args,
+                                longest_silence=limits.longest_silence,
+                                ping_interval=limits.ping_interval,
+                                meta=meta,
+                                on_progress=note if is_asked else None,
+                            )
+                        finally:
+                            under_way = False
+                    if reports is not None:
+                        await self._deliver(reports, deadline)
                     if result.is_error:
                         raise_tool_error(result, tool_name, tool_args)
                     return result
                 except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
                     may_have_run = may_have_run or isinstance(error, MCPOutcomeUnknownError)
                     calling += now() - sent
+                    clock.end(now() - sent, _left(deadline))
                     # A lost session is reopened at once; opening has a back-off of its own.
                     pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
                     is_late = now() - started - calling + pause > connection_timeout
@@ -438,9 +553,10 @@ class Supervisor:
             raise
         except Exception as error:
             if deadline is not None and deadline.expired() and isinstance(error, TimeoutError):
+                what, advice = clock.describe(now() - sent)
                 msg = (
-                    f"Failed to invoke Tool `{display_name}`: timed out after {invocation_timeout:g} seconds. The "
-                    "request was cancelled; the tool may have run."
+                    f"Failed to invoke Tool `{display_name}`: {what}. The request was cancelled; the tool may have "
+                    f"run. {advice}"
                 )
                 failure: MCPInvocationError = MCPCallTimeoutError(msg, display_name, tool_args)
             else:
@@ -448,6 +564,18 @@ class Supervisor:
             self._base.failed_calls += 1
             self.last_error = self._base.last_error = str(failure)
             raise failure from failure.__cause__
+        finally:
+            if reports is not None:
+                reports.end()
+
+    async def _deliver(self, reports: HandlerReports, deadline: asyncio.Timeout) -> None:
+        # The result is there, and is not given up for a function that takes its time.
+        if not await reports.delivered(_left(deadline)):
+            logger.warning(
+                "The function for progress in `handlers` has not ended within the time of a call of {server}, which "
+                "goes on without it",
+                server=self.description,
+            )
 
     async def close(self) -> None:
         """
@@ -468,6 +596,11 @@ _NO_HEADERS = (
     "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context. Pass it `meta` "
     "instead, or call it outside of the block."
 )
+
+
+def _left(deadline: asyncio.Timeout) -> float | None:
+    at = deadline.when()
+    return None if at is None else max(at - asyncio.get_running_loop().time(), 0.0)
 
 
 def _age(session: Session) -> float:

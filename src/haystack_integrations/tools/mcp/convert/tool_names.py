@@ -8,7 +8,7 @@ The names under which the model sees a server's tools.
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 _MAX_LENGTH: Final = 64
@@ -18,6 +18,7 @@ _FEW_NAMES: Final = 10
 _CLOSEST_NAMES: Final = 3
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_EXPOSED: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_prefix(prefix: object) -> None:
@@ -29,6 +30,19 @@ def check_prefix(prefix: object) -> None:
     """
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
         msg = f"tool_name_prefix must be 1 to 32 characters from A-Z, a-z, 0-9, '_' and '-', not {_quote(prefix)}"
+        raise ValueError(msg)
+
+
+def check_exposed_name(parameter: str, name: object) -> None:
+    """
+    Validate a name that the model is to see as it is.
+
+    :param parameter: Where it stands, for the message.
+    :param name: The name.
+    :raises ValueError: If providers of language models would not accept it.
+    """
+    if not isinstance(name, str) or not _EXPOSED.fullmatch(name):
+        msg = f"{parameter} must be 1 to {_MAX_LENGTH} characters from A-Z, a-z, 0-9, '_' and '-', not {_quote(name)}"
         raise ValueError(msg)
 
 
@@ -59,12 +73,15 @@ def provider_safe_name(remote_name: str, prefix: str | None = None) -> str:
     return f"{safe[: _MAX_LENGTH - 1 - len(digest)]}_{digest}"
 
 
-def assign_tool_names(remote_names: Iterable[str], prefix: str | None = None) -> dict[str, str]:
+def assign_tool_names(
+    remote_names: Iterable[str], prefix: str | None = None, renamed: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """
     Assign a safe name to every tool of a server.
 
     :param remote_names: The server's names of its tools.
     :param prefix: Prefix, joined to every name by an underscore.
+    :param renamed: Names by remote name that are used as they are.
     :returns: Safe names by remote name, in the given order.
     :raises ValueError: If a remote name occurs twice, or two remote names have the same safe name.
     """
@@ -74,11 +91,11 @@ def assign_tool_names(remote_names: Iterable[str], prefix: str | None = None) ->
         if remote_name in assigned:
             msg = f"the server lists two tools named {_quote(remote_name)}"
             raise ValueError(msg)
-        safe = provider_safe_name(remote_name, prefix)
+        safe = (renamed or {}).get(remote_name) or provider_safe_name(remote_name, prefix)
         if safe in owners:
             msg = (
                 f"the tools {_quote(owners[safe])} and {_quote(remote_name)} would both be called {safe!r}. "
-                "Choose one of them with tool_names=[...]."
+                "Choose one of them with tool_names=[...], or rename one with tool_overrides={...}."
             )
             raise ValueError(msg)
         owners[safe] = remote_name

@@ -104,6 +104,25 @@ def check_message_size(info: Any) -> None:
         raise ValueError(msg)
 
 
+def resolve_secret(name: str, secret: Secret) -> Any:
+    """
+    Give the value of a Secret.
+
+    :param name: What it is for, e.g. a header.
+    :param secret: The Secret.
+    :returns: Its value; None if it is optional and has none.
+    :raises ValueError: If it is required and has no value.
+    """
+    try:
+        return secret.resolve_value()
+    except ValueError as error:
+        variables = " or ".join(secret.__dict__.get("_env_vars", ()))
+        if not variables:
+            raise
+        msg = f"the environment variable {variables}, of which '{name}' is the value, is not set"
+        raise ValueError(msg) from error
+
+
 def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]:
     """
     Replace Secrets with their values.
@@ -114,7 +133,7 @@ def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]
     """
     resolved: dict[str, str] = {}
     for name, value in (values or {}).items():
-        plain = value.resolve_value() if isinstance(value, Secret) else value
+        plain = resolve_secret(name, value) if isinstance(value, Secret) else value
         if plain is None:
             logger.warning("The optional Secret for '{key}' has no value, so '{key}' is omitted", key=name)
         else:

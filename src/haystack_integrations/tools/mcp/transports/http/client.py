@@ -7,22 +7,31 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx2
 import mcp
+from haystack import logging
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.client.error_texts import leaves
+from haystack_integrations.tools.mcp.client.request_outcome import RequestOutcome, current_outcome
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http.options import find_route
-from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, phase_timeouts, resolve_headers
+from haystack_integrations.tools.mcp.transports.http.server_info import (
+    HttpServerInfo,
+    StreamableHttpServerInfo,
+    phase_timeouts,
+    resolve_headers,
+    resolve_url,
+)
 from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
 from haystack_integrations.tools.mcp.transports.http.watched_http import (
     CONNECT_ERRORS,
@@ -32,14 +41,19 @@ from haystack_integrations.tools.mcp.transports.http.watched_http import (
 )
 
 if TYPE_CHECKING:
+    from mcp import types
+
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
-# An event carries a whole result. The SDK's own limit, 1 MiB, is less than an image or a listing of 5,000 tools.
-_MAX_EVENT_SIZE = 64 * 1024 * 1024
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # How the reason for a failed connect begins, and how the diagnosis does.
 _ANSWERED = "it answered with HTTP "
 _URL_ANSWERS = re.compile(r"https?://\S+ answers ")
+
+
+# How servers answer a POST where they take none.
+_MAY_BE_SSE = frozenset({"400", "404", "405"})
 
 
 class _HttpClient(SDKClient):
@@ -48,6 +62,7 @@ class _HttpClient(SDKClient):
     """
 
     _takes_headers = True
+    _hears_messages: ClassVar[bool] = False
 
     def __init__(
         self, server_info: HttpServerInfo, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0
@@ -62,7 +77,8 @@ class _HttpClient(SDKClient):
         """
         super().__init__(max_retries, base_delay, max_delay)
         self._info = server_info
-        self.url: str = str(server_info.url)
+        # With the values of its variables once `connect` is called.
+        self.url: str = shown(server_info.url)
         self.timeout: float | dict[str, float | None] = server_info.timeout
         self._headers: dict[str, str] = {}
 
@@ -73,12 +89,13 @@ class _HttpClient(SDKClient):
         return self._info.describe()
 
     def _prepare(self) -> None:
-        check_host(self.url)
         try:
+            self.url = resolve_url(self._info)
             self._headers = resolve_headers(self._info)
         except ValueError as error:  # a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
+        check_host(self.url)
         for name, value in self._headers.items():
             # Checked here, because the errors of the HTTP libraries quote the value.
             if not value.isascii() or not value.isprintable() or value != value.strip():
@@ -134,6 +151,7 @@ class _HttpClient(SDKClient):
             route=route,
             over_sse=over_sse,
             lose_session=self.life.end,
+            heard=self.life.heard,
             max_message_size=self._info.max_message_size,
         )
 
@@ -158,14 +176,49 @@ class SSEClient(_HttpClient):
 class StreamableHttpClient(_HttpClient):
     """
     MCP client that connects to servers using streamable HTTP transport.
+
+    If its server info allows it, it turns to SSE when the server refuses the first request as servers that know only
+    that transport do: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
     """
+
+    _over_sse = False
+
+    async def _connect(self, outcome: RequestOutcome) -> list[types.Tool]:
+        self._over_sse = False
+        self._handshake_first = False
+        try:
+            return await super()._connect(outcome)
+        except MCPConnectionError as error:
+            if not self._may_fall_back() or (outcome.status or "")[:3] not in _MAY_BE_SSE:
+                raise
+            refusal = error
+        self._over_sse = self._handshake_first = True
+        self.life.opening()
+        with_sse = RequestOutcome(redactor=self.redactor)
+        token = current_outcome.set(with_sse)
+        try:
+            tools = await super()._connect(with_sse)
+        except MCPConnectionError as error:
+            # What was asked for is Streamable HTTP.
+            raise refusal from error
+        finally:
+            current_outcome.reset(token)
+        logger.info("{server} speaks SSE, not streamable HTTP", server=self._describe())
+        return tools
+
+    def _may_fall_back(self) -> bool:
+        return isinstance(self._info, StreamableHttpServerInfo) and self._info.sse_fallback
 
     @property
     def _is_stateless(self) -> bool:
-        return self.details().protocol_version in MODERN_PROTOCOL_VERSIONS
+        return not self._over_sse and self.details().protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
+        if self._over_sse:
+            over_sse = await self._http_client(over_sse=True)
+            limit = self._info.max_message_size
+            return self._client(sse_transport(over_sse, self.url, max_message_size=limit, lose_session=self.life.end))
         http = await self._http_client(over_sse=False)
         transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=self._info.max_message_size)
         return self._client(_with_http_client(http, transport))

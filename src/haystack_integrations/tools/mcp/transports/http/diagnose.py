@@ -246,8 +246,9 @@ class _Diagnosis:
                 details.append(f"{name} {self._redact((value[1] or value[2] or '').partition('?')[0])}")
         asks = f" ({', '.join(details)})" if details else ""
         if "authorization" in response.request.headers:
-            return f"{said}{asks}: the Authorization that was sent was not accepted; check token=/headers=."
-        return f"{said}{asks}: pass token= or headers= with the credentials."
+            check = "Check `token`, or the Authorization in `headers`."
+            return f"{said}{asks}: the credentials that were sent were not accepted. {check}"
+        return f"{said}{asks}: pass the credentials as `token` or in `headers`."
 
     async def _explain_failure(self, error: Exception) -> str:
         # The text of these exceptions is never shown, because it quotes an illegal header.

@@ -18,6 +18,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
+from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
     check_message_size,
@@ -27,6 +28,7 @@ from haystack_integrations.tools.mcp.transports.fields import (
     import_path_of,
     is_import_path,
     provide,
+    resolve_secret,
     resolve_secrets,
 )
 
@@ -57,6 +59,13 @@ def _has_valid_port(parts: SplitResult) -> bool:
         return parts.port != 0
     except ValueError:
         return False
+
+
+def _check_url(url: object) -> None:
+    parts = _split(url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_valid_port(parts):
+        msg = f"Invalid url: {redact_url(str(url))}. `url` must be like https://host/path."
+        raise ValueError(msg)
 
 
 class HttpServerInfo(MCPServerInfo):
@@ -99,10 +108,8 @@ class HttpServerInfo(MCPServerInfo):
 
         :raises ValueError: Naming the parameter and what it takes.
         """
-        parts = _split(self.url)
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_valid_port(parts):
-            msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
-            raise ValueError(msg)
+        if not isinstance(self.url, Secret):  # which is a URL only when a session is opened
+            _check_url(self.url)
         if self.token is not None and not isinstance(self.token, (str, Secret)):
             msg = f"{type(self).__name__}: `token` must be a string, a Secret or None, got {type(self.token).__name__}"
             raise ValueError(msg)
@@ -255,14 +262,14 @@ class HttpServerInfo(MCPServerInfo):
         :returns: Transport and URL.
         """
         name = "SSE" if self._transport == "sse" else "streamable HTTP"
-        return f"{name} server at {redact_url(str(self.url))}"
+        return f"{name} server at {redact_url(shown(self.url))}"
 
     def _secrets(self) -> set[str]:
         *_, password = self.client_cert if isinstance(self.client_cert, tuple) else [None]
         return super()._secrets() | secrets_in({"password": password if isinstance(password, Secret) else None})
 
     def _redacted_fields(self) -> dict[str, Any]:
-        fields = {**super()._redacted_fields(), "url": redact_url(str(self.url))}
+        fields = {**super()._redacted_fields(), "url": redact_url(shown(self.url))}
         if isinstance(self.proxy, str):
             fields["proxy"] = redact_url(self.proxy)
         if isinstance(self.client_cert, tuple):
@@ -360,7 +367,7 @@ class SSEServerInfo(HttpServerInfo):
     _transport: ClassVar[Literal["sse", "streamable-http"]] = "sse"
     _transport_name: ClassVar[str] = "sse"
 
-    url: str | None = None
+    url: str | Secret | None = None
     base_url: str | None = None
     token: str | Secret | None = None
     headers: dict[str, str | Secret] | None = None
@@ -445,6 +452,8 @@ class StreamableHttpServerInfo(HttpServerInfo):
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
         decompressed. Default: 64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError; the session
         goes on.
+    :param sse_fallback: Whether to try SSE if the server refuses Streamable HTTP with status 400, 404 or 405, as
+        servers of the revision 2024-11-05 do. Default: False. A server info made from a URL alone has it.
     :param verify: Which certificates of servers to trust: True for those that the system and the environment
         (`SSL_CERT_FILE`, `SSL_CERT_DIR`) trust, the path of a CA bundle or of a folder with certificates, False for
         any; or an `ssl.SSLContext` or a function that makes one. Of these two, only an import path
@@ -469,7 +478,7 @@ class StreamableHttpServerInfo(HttpServerInfo):
     _transport: ClassVar[Literal["sse", "streamable-http"]] = "streamable-http"
     _transport_name: ClassVar[str] = "streamable-http"
 
-    url: str
+    url: str | Secret
     token: str | Secret | None = None
     headers: dict[str, str | Secret] | None = None
     timeout: float | dict[str, float | None] = 30
@@ -477,12 +486,15 @@ class StreamableHttpServerInfo(HttpServerInfo):
     base_delay: float = 1.0
     max_delay: float = 30.0
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    sse_fallback: bool = False
     verify: bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext] = True
     client_cert: ClientCert | None = None
     proxy: str | Secret | None = None
     http_transport: str | Callable[..., Any] | None = None
     token_provider: str | TokenProvider | None = None
     headers_provider: str | HeadersProvider | None = None
+
+    _optional_fields: ClassVar[Mapping[str, Any]] = {**HttpServerInfo._optional_fields, "sse_fallback": False}
 
 
 def phase_timeouts(info: HttpServerInfo) -> dict[str, float | None]:
@@ -497,6 +509,25 @@ def phase_timeouts(info: HttpServerInfo) -> dict[str, float | None]:
     return {phase: None if phase == "read" else float(info.timeout) for phase in _PHASES}
 
 
+def resolve_url(info: HttpServerInfo) -> str:
+    """
+    Give the URL of a server info, with the values of its variables.
+
+    :param info: The server info.
+    :returns: The URL.
+    :raises ValueError: If a variable is not set, or the result is no URL.
+    """
+    url = resolved(info.url)
+    try:
+        _check_url(url)
+    except ValueError:
+        if url == info.url:
+            raise
+        msg = f"with the values of its variables, `url` is no URL like https://host/path: {shown(info.url)}"
+        raise ValueError(msg) from None  # the other error quotes the values
+    return url
+
+
 def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
     """
     Make the HTTP headers of a server info, with the values of its secrets.
@@ -506,7 +537,7 @@ def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
     :raises ValueError: If a required secret has no value.
     """
     headers = resolve_secrets(info.headers)
-    token = info.token.resolve_value() if isinstance(info.token, Secret) else info.token
+    token = resolve_secret("token", info.token) if isinstance(info.token, Secret) else info.token
     if token and not any(name.lower() == "authorization" for name in headers):
         headers["Authorization"] = f"Bearer {token}"
     return headers

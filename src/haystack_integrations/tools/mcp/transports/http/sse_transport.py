@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp.client.messages import read_damaged, too_la
 from haystack_integrations.tools.mcp.client.request_outcome import current_outcome
 from haystack_integrations.tools.mcp.client.sdk_workarounds import stream_within_origin
 
-logger = logging.getLogger(__name__)
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 class _Incoming:

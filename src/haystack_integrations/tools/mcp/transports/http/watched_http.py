@@ -76,9 +76,10 @@ class _ResponseEventStream(httpx2.AsyncByteStream):
     The event stream in answer to one request; records when it ends before the answer.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, outcome: RequestOutcome) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, outcome: RequestOutcome, heard: Callable[[], None]) -> None:
         self._stream = stream
         self._outcome = outcome
+        self._heard = heard
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         chunks = aiter(self._stream)
@@ -88,6 +89,7 @@ class _ResponseEventStream(httpx2.AsyncByteStream):
                     chunk = await anext(chunks, None)
                 if given_up.cancelled_caught or chunk is None:
                     break
+                self._heard()  # servers keep a stream alive with comments
                 yield chunk
         except httpx2.TransportError as error:
             self._outcome.stream_fault = f"the connection was cut before the answer came ({_name(error)})"
@@ -104,13 +106,17 @@ class _SessionEventStream(httpx2.AsyncByteStream):
     The one event stream of an SSE session; it ends without an exception, which the SDK would log with a traceback.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, lose_session: Callable[[str], None]) -> None:
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, lose_session: Callable[[str], None], heard: Callable[[], None]
+    ) -> None:
         self._stream = stream
         self._lose_session = lose_session
+        self._heard = heard
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._stream:
+                self._heard()
                 yield chunk
         except httpx2.TransportError as error:
             self._lose_session(f"the event stream was cut ({_name(error)})")
@@ -134,6 +140,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         timeout: float | Mapping[str, float | None],
         over_sse: bool,
         lose_session: Callable[..., None],
+        heard: Callable[[], None] = lambda: None,
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         route: Route | None = None,
     ) -> None:
@@ -149,6 +156,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             be posted means the end of the session.
         :param lose_session: Called with the reason when the session turns out to be lost, and with
             `SessionState.DRAINING` if its other calls may still be answered.
+        :param heard: Called when something came from the server.
         :param max_message_size: How many bytes the body of a response may have after it was decompressed, unless it is
             an event stream, whose reader bounds its events.
         :param route: Certificates, proxy and transport.
@@ -162,6 +170,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             phases.read = phases.connect
         self._post_timeout = phases if phases.read is not None else None
         self._lose_session = lose_session
+        self._heard = heard
         self._cancellations: set[asyncio.Task[None]] = set()
         self._has_streamed = False
 
@@ -236,6 +245,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         body = bytearray()
         try:
             async for chunk in response.aiter_bytes():
+                self._heard()
                 body += chunk
                 if len(body) > self._max_message_size:
                     raise _TooLargeError(too_large(self._max_message_size))
@@ -258,7 +268,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
         self._has_streamed = True
         response = await super().send(request, **kwargs)
         if self._over_sse and is_event_stream(response):
-            response.stream = _SessionEventStream(cast("httpx2.AsyncByteStream", response.stream), self._lose_session)
+            stream = cast("httpx2.AsyncByteStream", response.stream)
+            response.stream = _SessionEventStream(stream, self._lose_session, self._heard)
         return response
 
     async def _post_cancellation(self, request: httpx2.Request, **kwargs: Any) -> None:
@@ -278,6 +289,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         try:
             with outcome.until_given_up() as given_up:
                 response = await super().send(request, **kwargs)
+                self._heard()
                 # Read here, because a connection that is cut while the SDK reads the body ends the session.
                 has_result = response.status_code < httpx2.codes.MULTIPLE_CHOICES and not self._over_sse
                 is_json = has_content_type(response, "application/json")
@@ -294,7 +306,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if response.status_code >= httpx2.codes.BAD_REQUEST:
             self._handle_refusal(request, outcome, response)
         elif is_event_stream(response):
-            response.stream = _ResponseEventStream(cast("httpx2.AsyncByteStream", response.stream), outcome)
+            stream = cast("httpx2.AsyncByteStream", response.stream)
+            response.stream = _ResponseEventStream(stream, outcome, self._heard)
         return response
 
     def _handle_failure(self, request: httpx2.Request, outcome: RequestOutcome, error: Exception) -> httpx2.Response:

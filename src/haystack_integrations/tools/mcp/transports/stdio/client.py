@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import mcp
@@ -16,6 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from haystack_integrations.tools.mcp.client.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
+from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment, is_always_inherited
@@ -45,13 +46,13 @@ class StdioClient(SDKClient):
 
     def __init__(
         self,
-        command: str,
-        args: list[str] | None = None,
+        command: str | Secret,
+        args: Sequence[str | Secret] | None = None,
         env: dict[str, str | Secret] | None = None,
         max_retries: int = 3,
         base_delay: float = 1.0,
         max_delay: float = 30.0,
-        cwd: str | None = None,
+        cwd: str | Secret | None = None,
         inherit_env: list[str] | bool | None = None,
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ) -> None:
@@ -69,13 +70,13 @@ class StdioClient(SDKClient):
         :param max_message_size: How many bytes one message of the server may have.
         """
         super().__init__(max_retries, base_delay, max_delay)
-        self.command = command
-        self.args: list[str] = args or []
+        # With the values of their variables once `connect` is called.
+        self.command: str = shown(command)
+        self.args: list[str] = list(map(shown, args or []))
         self.env = env
-        self.cwd = cwd
-        # The variables of the command: from `env`, and inherited.
+        self.cwd: str | None = None if cwd is None else shown(cwd)
+        # The variables from `env`, with the values that Secrets had.
         self._given: dict[str, str] = {}
-        self._inherited: dict[str, str] = {}
         self._process: ServerProcess | None = None
         self._was_just_alive = False
         self._info = StdioServerInfo(
@@ -89,10 +90,9 @@ class StdioClient(SDKClient):
         return self._info.describe()
 
     async def _open_transport(self) -> mcp.Client:
+        self._resolve()
         command = check_command(self.command, self.env, self._names_to_allow())
-        self._given = given = resolve_secrets(self.env)
-        self._inherited = inherited_environment(self._info.inherit_env)
-        env = {**self._inherited, **given}
+        env = {**inherited_environment(self._info.inherit_env), **self._given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
             return self._client(stdio_client(parameters))
@@ -105,6 +105,13 @@ class StdioClient(SDKClient):
             secrets=self.redactor.secrets,
         )
         return self._client(stdio_transport(self._process))
+
+    def _resolve(self) -> None:
+        info = self._info
+        self.command = resolved(info.command)
+        self.args = list(map(resolved, info.args or []))
+        self.cwd = None if info.cwd is None else resolved(info.cwd)
+        self._given = resolve_secrets(self.env)
 
     def _names_to_allow(self) -> list[str] | bool:
         names = self._info.inherit_env or []
@@ -156,8 +163,8 @@ class StdioClient(SDKClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        if not self.life.loss:
-            return None
+        if not self.life.loss or (self._process is not None and self._process.stderr.text()):
+            return None  # its standard error says it
         advice = "Run its command in a terminal to see why"
         return (
             f"{advice}. If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
@@ -173,11 +180,8 @@ class StdioClient(SDKClient):
 
     def _describe_start(self) -> str:
         # All that there is to go by if a server ends without a word.
-        given = f"{_names(self._given)} and, inherited, " if self._given else ""
-        return (
-            f"it wrote nothing to stderr; it was started as `{self._info._command_line()}` with the variables "
-            f"{given}{_names(self._inherited)}"
-        )
+        given = f", with {_names(self._given)} from `env`" if self._given else ""
+        return f"it wrote nothing to stderr; it was started as `{self._info._command_line()}`{given}"
 
     def progress(self) -> str:
         """

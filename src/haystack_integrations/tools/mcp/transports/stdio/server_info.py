@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +14,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
+from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
     check_message_size,
@@ -68,13 +69,13 @@ class StdioServerInfo(MCPServerInfo):
     _stored_module: ClassVar[str] = STORED_MODULE
     _transport_name: ClassVar[str] = "stdio"
 
-    command: str
-    args: list[str] | None = None
+    command: str | Secret
+    args: Sequence[str | Secret] | None = None
     env: dict[str, str | Secret] | None = None
     max_retries: int = 3
     base_delay: float = 1.0
     max_delay: float = 30.0
-    cwd: str | None = None
+    cwd: str | Secret | None = None
     inherit_env: list[str] | bool | None = None
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
 
@@ -90,26 +91,34 @@ class StdioServerInfo(MCPServerInfo):
 
         :raises ValueError: If a parameter is invalid. The message names it and its valid values.
         """
-        if not isinstance(self.command, str) or not self.command.strip():
-            msg = f"StdioServerInfo: `command` must be a non-empty string, got {self.command!r}"
-            raise ValueError(msg)
-        program, *rest = self.command.split()
-        if rest and not (os.path.isfile(self.command) or shutil.which(self.command)):
-            msg = (
-                f"StdioServerInfo: `command` must be a program alone; its arguments belong in `args`, as in "
-                f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given."
-            )
-            raise ValueError(msg)
+        self._check_command()
         args = self.args
-        if args is not None and (not isinstance(args, (list, tuple)) or not all(isinstance(arg, str) for arg in args)):
+        if args is not None and (
+            not isinstance(args, (list, tuple)) or not all(isinstance(arg, (str, Secret)) for arg in args)
+        ):
             msg = "StdioServerInfo: `args` must be a list of strings or None"
             raise ValueError(msg)
-        if self.cwd is not None:
+        if self.cwd is not None and not isinstance(self.cwd, Secret):
             self.cwd = str(self.cwd)
         check_secrets(self, "env")
         self._check_inherit_env()
         check_retries(self)
         check_message_size(self)
+
+    def _check_command(self) -> None:
+        command = self.command
+        if isinstance(command, Secret):
+            return
+        if not isinstance(command, str) or not command.strip():
+            msg = f"StdioServerInfo: `command` must be a non-empty string, got {command!r}"
+            raise ValueError(msg)
+        program, *rest = command.split()
+        if rest and not (os.path.isfile(command) or shutil.which(command)):
+            msg = (
+                f"StdioServerInfo: `command` must be a program alone; its arguments belong in `args`, as in "
+                f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given."
+            )
+            raise ValueError(msg)
 
     def _check_inherit_env(self) -> None:
         names = self.inherit_env
@@ -165,7 +174,7 @@ class StdioServerInfo(MCPServerInfo):
 
         :returns: The command line, with the values of options that look like credentials redacted.
         """
-        return " ".join([redact_text(self.command), *redact_args(list(self.args or []))])
+        return " ".join([redact_text(shown(self.command)), *redact_args(map(shown, self.args or []))])
 
     def _secrets(self) -> set[str]:
         # An error may quote what the server inherited, too, such as the password of a package index.
@@ -173,4 +182,8 @@ class StdioServerInfo(MCPServerInfo):
 
     def _redacted_fields(self) -> dict[str, Any]:
         fields = super()._redacted_fields()
-        return {**fields, "args": None if self.args is None else redact_args(list(self.args))}
+        return {
+            **fields,
+            "command": redact_text(shown(self.command)),
+            "args": None if self.args is None else redact_args(map(shown, self.args)),
+        }

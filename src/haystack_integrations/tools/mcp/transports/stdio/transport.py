@@ -114,8 +114,8 @@ class _Incoming(_Stream):
         log = logger.debug if self._has_warned else logger.warning
         self._has_warned = True
         log(
-            "Ignored a line on the standard output of the MCP server {server} that is no message ({error}). Its logs "
-            "belong on standard error. Other such lines are logged at debug level.",
+            "The MCP server {server} wrote a line to its standard output that is no message ({error}); it was ignored. "
+            "Logs belong on standard error. Other such lines are logged at debug level.",
             server=self._process.describe(),
             error=describe_error(error),
         )

@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from haystack import logging
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.transports.entries import ENTRY_MARKS, foreign_keys, server_info_of, settings_of
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# Under which keys clients keep their servers: Claude Desktop, Claude Code, Cursor, Windsurf and Cline under the first,
+# VS Code under the second, and under the third in its settings.
+_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"))
+
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+
+_LONGEST_PREFIX = 32
+
+
+def load_mcp_toolsets(
+    config: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    servers: Sequence[str] | None = None,
+    prefix_tool_names: bool = True,
+    required: bool = True,
+    inputs: Mapping[str, str | Secret] | None = None,
+    **parameters: Any,
+) -> list[MCPToolset]:
+    """
+    Make a toolset for each server in a configuration file of Claude Desktop, Cursor, VS Code or another MCP client.
+
+    Nothing is started or connected yet. The list goes wherever Haystack takes tools; `warm_up_toolsets` connects to all
+    servers concurrently.
+
+    ```python
+    from haystack_integrations.tools.mcp import load_mcp_toolsets, warm_up_toolsets
+
+    toolsets = load_mcp_toolsets("mcp.json", required=False)
+    warm_up_toolsets(toolsets)
+    agent = Agent(chat_generator=OpenAIChatGenerator(), tools=toolsets)
+    ```
+
+    Environment variables (`${NAME}`, `${NAME:-default}`, `${env:NAME}`) are kept as Secrets: they are resolved when a
+    server is connected to, and stored by their names.
+
+    :param config: Path of the file, or its content. Comments and trailing commas are allowed, as in VS Code. The
+        servers are under `mcpServers`, or under `servers` as in VS Code.
+    :param servers: Names of the servers to load. Default: all that are not disabled.
+    :param prefix_tool_names: Whether the name of each server is the prefix of its tools' names. An entry's
+        `tool_name_prefix` takes precedence.
+    :param required: Whether a server that cannot be reached is an error; see MCPToolset. An entry's `required` takes
+        precedence.
+    :param inputs: What to put in place of `${input:ID}`, by the ids, for files of VS Code.
+    :param parameters: Further parameters of every MCPToolset, such as `connection_timeout`. Those in an entry take
+        precedence.
+    :returns: The toolsets, in the order of the file, without disabled servers.
+    :raises FileNotFoundError: If there is no such file.
+    :raises ValueError: If the file or an entry cannot be used: no JSON, an unknown key, a wrong type, an environment
+        variable that is not set and has no default. The message names the place and the valid choices.
+    """
+    is_text = isinstance(config, str) and config.lstrip().startswith("{")
+    if is_text or not isinstance(config, (str, os.PathLike, Mapping)):
+        msg = "load_mcp_toolsets: `config` must be the path of a file, or its content as a dictionary (see json.loads)"
+        raise ValueError(msg)
+    file = None if isinstance(config, Mapping) else Path(config)
+    where = "the configuration" if file is None else str(file)
+    content = config if isinstance(config, Mapping) else _read(Path(config), where)
+    entries, asked = _servers(content, where)
+    variables = Variables(file, asked, inputs or {}, where)
+    if servers is not None:
+        entries = _chosen(entries, servers, where)
+    toolsets: list[MCPToolset] = []
+    prefixes: set[str] = set()
+    for name, entry in entries.items():
+        place = f"{where}: server '{name}'"
+        settings = settings_of(entry, place)
+        if settings.disabled:
+            logger.info("{place} is disabled", place=place)
+            continue
+        if ignored := foreign_keys(entry):
+            logger.warning("{place}: passed over {keys}", place=place, keys=", ".join(ignored))
+        server_info = server_info_of(variables.expand(entry, place), place)
+        options: dict[str, Any] = {"required": required, **parameters}
+        if prefix_tool_names:
+            options["tool_name_prefix"] = _prefix(name, prefixes)
+        options |= settings.parameters
+        prefixes.add(str(options.get("tool_name_prefix")))
+        if missing := missing_variables(server_info):
+            msg = f"{place}: these environment variables are not set: {', '.join(missing)}"
+            if options["required"]:
+                msg += "; set them, write `${NAME:-default}`, or disable the server"
+                raise ValueError(msg)
+            logger.warning("{reason}", reason=msg)
+        if settings.only_tools is not None:
+            options["tool_names"] = [tool for tool in settings.only_tools if tool not in settings.not_tools]
+        elif settings.not_tools:
+            options["exclude_tools"] = settings.not_tools
+        try:
+            toolsets.append(MCPToolset(server_info, **options))
+        except ValueError as error:
+            msg = f"{place}: {error}"
+            raise ValueError(msg) from None
+    return toolsets
+
+
+def _read(file: Path, where: str) -> Any:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        msg = f"There is no file {where} (in {Path.cwd()})"
+        raise FileNotFoundError(msg) from None
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{where} cannot be read: {error}"
+        raise ValueError(msg) from error
+    # In place of a comment white space of the same length, so that an error names the right place.
+    text = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+    text = _TRAILING_COMMA.sub(lambda match: match[1] or " ", text)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            msg = f"{where}: the key '{twice}' stands twice in one object"
+            raise ValueError(msg)
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        msg = f"{where} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+        raise ValueError(msg) from None
+
+
+def _servers(content: Any, where: str) -> tuple[dict[str, Any], Any]:
+    if not isinstance(content, Mapping):
+        msg = (
+            f"{where} must be an object with `mcpServers` (or `servers`, as in VS Code), not a {type(content).__name__}"
+        )
+        raise ValueError(msg)
+    for section in _SECTIONS:
+        holder: Any = content
+        found: Any = content
+        for key in section:
+            holder, found = found, found.get(key) if isinstance(found, Mapping) else None
+        if found is None:
+            continue
+        if not isinstance(found, Mapping):
+            msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
+            raise ValueError(msg)
+        others = [key for key in content if key not in (section[0], "inputs", "$schema")]
+        if others:
+            logger.warning("{where}: passed over {keys}", where=where, keys=", ".join(others))
+        return dict(found), holder.get("inputs") or content.get("inputs") or []
+    # The files of Claude Code's plugins have the servers at the top.
+    if content and all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in content.values()):
+        return dict(content), []
+    closest = [close for key in content for close in difflib.get_close_matches(str(key), ["mcpServers", "servers"], 1)]
+    hint = f" Did you mean `{closest[0]}`?" if closest else ""
+    msg = f"{where} has neither `mcpServers` nor `servers`, but {', '.join(map(str, content)) or 'nothing'}.{hint}"
+    raise ValueError(msg)
+
+
+def _chosen(entries: dict[str, Any], names: Sequence[str], where: str) -> dict[str, Any]:
+    if isinstance(names, str):
+        msg = f"`servers` must be a list of names, got {names!r}"
+        raise ValueError(msg)
+    if unknown := [name for name in names if name not in entries]:
+        msg = f"{where} has no server {', '.join(map(repr, unknown))}; it has {', '.join(entries) or 'none'}"
+        raise ValueError(msg)
+    return {name: entry for name, entry in entries.items() if name in names}
+
+
+def _prefix(name: str, taken: set[str]) -> str:
+    # What is valid is said by `check_prefix`.
+    base = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_PREFIX] or "server"
+    prefix, number = base, 2
+    while prefix in taken:
+        ending = f"_{number}"
+        prefix, number = f"{base[: _LONGEST_PREFIX - len(ending)]}{ending}", number + 1
+    return prefix

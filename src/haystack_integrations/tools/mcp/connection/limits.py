@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How long a tool call may take, and how long its server may be silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# More than any wait makes sense for, and less than what a lock or a clock of some platform cannot take.
+_LONGEST_TIMEOUT = 10_000_000.0
+
+DEFAULT_READ_TIMEOUT = 300.0
+
+
+def check_timeout(parameter: str, value: float) -> float:
+    """
+    Check a timeout.
+
+    :param parameter: Name of the parameter.
+    :param value: Seconds.
+    :returns: The value.
+    :raises ValueError: If it is not a positive number.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LONGEST_TIMEOUT:
+        msg = f"`{parameter}` must be a positive number of seconds, got {value!r}"
+        raise ValueError(msg)
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLimits:
+    """
+    The limits of a tool call. MCPConnection documents them.
+    """
+
+    invocation_timeout: float | None = 30.0
+    reset_timeout_on_progress: bool = False
+    max_total_timeout: float | None = None
+    read_timeout: float | None = DEFAULT_READ_TIMEOUT
+    ping_interval: float | None = None
+
+    def __post_init__(self) -> None:
+        """
+        Validate the limits.
+
+        :raises ValueError: If one is invalid, or two exclude each other. The message names the parameters.
+        """
+        for parameter in ("invocation_timeout", "max_total_timeout", "read_timeout", "ping_interval"):
+            value = getattr(self, parameter)
+            if value is not None:
+                try:
+                    check_timeout(parameter, value)
+                except ValueError:
+                    unset = "no pings" if parameter == "ping_interval" else "no limit"
+                    msg = f"`{parameter}` must be a positive number of seconds, or None for {unset}, got {value!r}"
+                    raise ValueError(msg) from None
+        if not isinstance(self.reset_timeout_on_progress, bool):
+            msg = f"`reset_timeout_on_progress` must be True or False, got {self.reset_timeout_on_progress!r}"
+            raise ValueError(msg)
+        if self.reset_timeout_on_progress and self.invocation_timeout is None:
+            msg = "`reset_timeout_on_progress` needs an `invocation_timeout` that progress can set back, got None"
+            raise ValueError(msg)
+        if self.max_total_timeout is None:
+            return
+        if not self.reset_timeout_on_progress:
+            msg = (
+                "`max_total_timeout` is for `reset_timeout_on_progress=True`; without it, `invocation_timeout` is the "
+                "limit of the whole call"
+            )
+            raise ValueError(msg)
+        if self.invocation_timeout is not None and self.max_total_timeout < self.invocation_timeout:
+            msg = (
+                f"`max_total_timeout` ({self.max_total_timeout:g}) must not be less than `invocation_timeout` "
+                f"({self.invocation_timeout:g})"
+            )
+            raise ValueError(msg)
+
+    @property
+    def longest_call(self) -> float | None:
+        """
+        How long a call may take altogether, in seconds; None if nothing limits it.
+        """
+        return self.max_total_timeout if self.reset_timeout_on_progress else self.invocation_timeout
+
+    @property
+    def longest_silence(self) -> float | None:
+        """
+        After how many seconds of silence the session is given up; None for never.
+
+        The default of `read_timeout` is no reason to end a call that may take longer.
+        """
+        if self.read_timeout == DEFAULT_READ_TIMEOUT and self.invocation_timeout is not None:
+            return max(DEFAULT_READ_TIMEOUT, self.invocation_timeout)
+        return self.read_timeout
+
+
+class CallClock:
+    """
+    The time that one call has left, over all its attempts. It stands still while a session is opened.
+    """
+
+    def __init__(self, limits: CallLimits) -> None:
+        """
+        Initialize the CallClock.
+
+        :param limits: The limits of the call.
+        """
+        self._limits = limits
+        self._used = 0.0
+        self._left = limits.invocation_timeout
+        self.has_progressed: bool = False
+
+    def begin(self) -> float | None:
+        """
+        Begin an attempt.
+
+        :returns: How long it may take, in seconds; None for no limit.
+        """
+        return self._within_total(self._left, self._used)
+
+    def progress(self, taken: float) -> float | None:
+        """
+        Take note of progress.
+
+        :param taken: How long the attempt has taken so far, in seconds.
+        :returns: How long it may take altogether.
+        """
+        self.has_progressed = True
+        limit = self._limits.invocation_timeout
+        return self._within_total(None if limit is None else taken + limit, self._used)
+
+    def end(self, taken: float, left: float | None) -> None:
+        """
+        End an attempt.
+
+        :param taken: How long it took, in seconds.
+        :param left: How much longer it could have taken; None for no limit.
+        """
+        self._used += taken
+        self._left = left
+
+    def _within_total(self, seconds: float | None, used: float) -> float | None:
+        total = self._limits.max_total_timeout
+        if seconds is None or total is None:
+            return seconds
+        return min(seconds, total - used)
+
+    def describe(self, taken: float) -> tuple[str, str]:
+        """
+        Say which limit was hit and what to do about it.
+
+        :param taken: How long the last attempt took, in seconds.
+        :returns: A clause, and a sentence.
+        """
+        limits = self._limits
+        total = limits.max_total_timeout
+        raise_it = "If the tool needs longer, raise"
+        if total is not None and self.has_progressed and self._used + taken >= total - _CLOCK_TOLERANCE:
+            return f"timed out after {total:g} seconds although it made progress", f"{raise_it} `max_total_timeout`."
+        if self.has_progressed:
+            what = f"timed out after {limits.invocation_timeout:g} seconds without progress"
+            return what, f"{raise_it} `invocation_timeout`."
+        advice = (
+            "" if limits.reset_timeout_on_progress else ", or set `reset_timeout_on_progress` if it reports progress"
+        )
+        return f"timed out after {limits.invocation_timeout:g} seconds", f"{raise_it} `invocation_timeout`{advice}."
+
+
+# A timer of an event loop may fire a little early.
+_CLOCK_TOLERANCE = 0.05

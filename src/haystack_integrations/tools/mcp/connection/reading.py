@@ -1,0 +1,441 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from haystack.dataclasses import ByteStream
+
+from haystack_integrations.tools.mcp.convert.skills import (
+    MCPSkill,
+    checked_file,
+    checked_instructions,
+    file_uri,
+)
+from haystack_integrations.tools.mcp.request_context import meta_of_call
+
+if TYPE_CHECKING:
+    from mcp import types
+
+    from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
+
+T = TypeVar("T")
+
+Read: TypeAlias = "Callable[[MCPClient], Coroutine[Any, Any, T]]"
+
+
+class Reading:
+    """
+    What a server offers beside its tools: resources, prompts, skills, completions, and answers to other requests.
+
+    Whatever is only read is read again if the connection breaks meanwhile.
+    """
+
+    @abstractmethod
+    def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        """
+        Read something of the server.
+
+        :param operation: What that is, for errors.
+        :param read: Does it.
+        :param may_repeat: Whether it does no harm if the server does twice what it is asked for.
+        :returns: The result.
+        :raises MCPConnectionError: If that fails.
+        """
+
+    @abstractmethod
+    async def _read_async(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        """Do the same without blocking the event loop."""
+
+    @abstractmethod
+    def _details(self) -> ServerDetails | None:
+        """Give what the server said of itself when the session was opened; None while there is none."""
+
+    @property
+    def implementation(self) -> types.Implementation | None:
+        """
+        What the server calls itself, with its version; None without an open session, or if it does not say.
+        """
+        details = self._details()
+        return details.implementation if details else None
+
+    @property
+    def capabilities(self) -> dict[str, Any] | None:
+        """
+        The capabilities of the server, as in the protocol; None without an open session.
+        """
+        details = self._details()
+        return details.capabilities if details else None
+
+    @property
+    def instructions(self) -> str | None:
+        """
+        What the server says of its use, for a model's system prompt; None without an open session, or if it says none.
+        """
+        details = self._details()
+        return details.instructions if details else None
+
+    def list_resources(self, *, meta: dict[str, Any] | None = None) -> list[types.Resource]:
+        """
+        List the resources of the server, all pages of them, as it has them now.
+
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The resources; none of a server without resources.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        """
+        meta = _checked_meta(meta)
+        return self._read("list_resources", lambda client: client.list_resources(meta))
+
+    async def list_resources_async(self, *, meta: dict[str, Any] | None = None) -> list[types.Resource]:
+        """
+        Do the same as `list_resources` without blocking the event loop.
+        """
+        meta = _checked_meta(meta)
+        return await self._read_async("list_resources", lambda client: client.list_resources(meta))
+
+    def list_resource_templates(self, *, meta: dict[str, Any] | None = None) -> list[types.ResourceTemplate]:
+        """
+        List the resource templates of the server, all pages of them, as it has them now.
+
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The templates; none of a server without resources.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        """
+        meta = _checked_meta(meta)
+        return self._read("list_resource_templates", lambda client: client.list_resource_templates(meta))
+
+    async def list_resource_templates_async(
+        self, *, meta: dict[str, Any] | None = None
+    ) -> list[types.ResourceTemplate]:
+        """
+        Do the same as `list_resource_templates` without blocking the event loop.
+        """
+        meta = _checked_meta(meta)
+        return await self._read_async("list_resource_templates", lambda client: client.list_resource_templates(meta))
+
+    def read_resource(
+        self, resource: str | types.Resource, *, meta: dict[str, Any] | None = None
+    ) -> types.ReadResourceResult:
+        """
+        Read a resource.
+
+        A result that the server allows to keep for a while is not asked for again in this time.
+
+        :param resource: Its URI, or what `list_resources` says of it.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: Its contents. `resource_contents` and `resource_streams` convert them for Haystack.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        :raises ValueError: If `resource` is neither.
+        """
+        meta = _checked_meta(meta)
+        uri = _uri(resource)
+        return self._read("read_resource", lambda client: client.read_resource(uri, meta))
+
+    async def read_resource_async(
+        self, resource: str | types.Resource, *, meta: dict[str, Any] | None = None
+    ) -> types.ReadResourceResult:
+        """
+        Do the same as `read_resource` without blocking the event loop.
+        """
+        meta = _checked_meta(meta)
+        uri = _uri(resource)
+        return await self._read_async("read_resource", lambda client: client.read_resource(uri, meta))
+
+    def list_prompts(self, *, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
+        """
+        List the prompts of the server, all pages of them, as it has them now.
+
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The prompts; none of a server without prompts.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        """
+        meta = _checked_meta(meta)
+        return self._read("list_prompts", lambda client: client.list_prompts(meta))
+
+    async def list_prompts_async(self, *, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
+        """
+        Do the same as `list_prompts` without blocking the event loop.
+        """
+        meta = _checked_meta(meta)
+        return await self._read_async("list_prompts", lambda client: client.list_prompts(meta))
+
+    def get_prompt(
+        self, name: str, arguments: dict[str, str] | None = None, *, meta: dict[str, Any] | None = None
+    ) -> types.GetPromptResult:
+        """
+        Get a prompt.
+
+        :param name: Its name.
+        :param arguments: Its arguments; the protocol has strings only.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: Its messages. `prompt_messages` converts them for Haystack.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        :raises ValueError: If an argument is no string.
+        """
+        meta = _checked_meta(meta)
+        _check_strings("arguments", arguments)
+        return self._read("get_prompt", lambda client: client.get_prompt(name, arguments, meta))
+
+    async def get_prompt_async(
+        self, name: str, arguments: dict[str, str] | None = None, *, meta: dict[str, Any] | None = None
+    ) -> types.GetPromptResult:
+        """
+        Do the same as `get_prompt` without blocking the event loop.
+        """
+        meta = _checked_meta(meta)
+        _check_strings("arguments", arguments)
+        return await self._read_async("get_prompt", lambda client: client.get_prompt(name, arguments, meta))
+
+    def list_skills(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
+        """
+        List the skills of the server, all pages of them, as it has them now. No file of a skill is read.
+
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The skills; none of a server without the extension for skills. A server need not list all.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        """
+        meta = _checked_meta(meta)
+        return self._read("list_skills", lambda client: client.list_skills(meta))
+
+    async def list_skills_async(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
+        """
+        Do the same as `list_skills` without blocking the event loop.
+        """
+        meta = _checked_meta(meta)
+        return await self._read_async("list_skills", lambda client: client.list_skills(meta))
+
+    def get_skill(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
+        """
+        Ask the server what it says of a skill now. No file of the skill is read.
+
+        :param uri: URI of the skill's `SKILL.md`.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The skill.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        """
+        meta = _checked_meta(meta)
+        uri = _uri(uri)
+        return self._read("get_skill", lambda client: client.get_skill(uri, meta))
+
+    async def get_skill_async(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
+        """
+        Do the same as `get_skill` without blocking the event loop.
+        """
+        meta = _checked_meta(meta)
+        uri = _uri(uri)
+        return await self._read_async("get_skill", lambda client: client.get_skill(uri, meta))
+
+    def load_skill(self, skill: MCPSkill, *, meta: dict[str, Any] | None = None) -> str:
+        """
+        Read the instructions of a skill, and check their size, digest and YAML against what the server said before.
+
+        :param skill: The skill.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The text of its `SKILL.md` after the YAML.
+        :raises MCPSkillError: If the server sent something else than it said.
+        :raises MCPConnectionError: If the file cannot be read.
+        """
+        _check_skill(skill)
+        meta = _checked_meta(meta)
+        result = self._read("read_resource", lambda client: client.read_resource(skill.uri, _fresh(meta)))
+        return checked_instructions(skill, result)
+
+    async def load_skill_async(self, skill: MCPSkill, *, meta: dict[str, Any] | None = None) -> str:
+        """
+        Do the same as `load_skill` without blocking the event loop.
+        """
+        _check_skill(skill)
+        meta = _checked_meta(meta)
+        result = await self._read_async("read_resource", lambda client: client.read_resource(skill.uri, _fresh(meta)))
+        return checked_instructions(skill, result)
+
+    def read_skill_file(self, skill: MCPSkill, path: str, *, meta: dict[str, Any] | None = None) -> str | ByteStream:
+        """
+        Read another file of a skill, and check its size and digest against what the server said before.
+
+        :param skill: The skill.
+        :param path: Path of the file in the folder of the skill, one of `skill.paths`.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The file: its text, or a ByteStream if it has none.
+        :raises MCPSkillError: If the skill has no such file, or the server sent something else than it said.
+        :raises MCPConnectionError: If the file cannot be read.
+        """
+        _check_skill(skill)
+        meta = _checked_meta(meta)
+        uri = file_uri(skill, path)
+        result = self._read("read_resource", lambda client: client.read_resource(uri, _fresh(meta)))
+        return checked_file(skill, uri, result)
+
+    async def read_skill_file_async(
+        self, skill: MCPSkill, path: str, *, meta: dict[str, Any] | None = None
+    ) -> str | ByteStream:
+        """
+        Do the same as `read_skill_file` without blocking the event loop.
+        """
+        _check_skill(skill)
+        meta = _checked_meta(meta)
+        uri = file_uri(skill, path)
+        result = await self._read_async("read_resource", lambda client: client.read_resource(uri, _fresh(meta)))
+        return checked_file(skill, uri, result)
+
+    def complete(
+        self,
+        ref: types.Prompt | types.ResourceTemplate | types.PromptReference | types.ResourceTemplateReference,
+        argument: dict[str, str],
+        context: dict[str, str] | None = None,
+        *,
+        meta: dict[str, Any] | None = None,
+    ) -> types.Completion:
+        """
+        Ask for completions of an argument of a prompt or of a resource template.
+
+        :param ref: The prompt or the template, as the listings have it, or a reference to one.
+        :param argument: The argument, as in `{"name": "language", "value": "py"}` with the value so far.
+        :param context: The values of other arguments so far, by their names.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :returns: The completions, in `values`.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        :raises ValueError: If a parameter is not of this form.
+        """
+        meta = _checked_meta(meta)
+        reference = _reference(ref)
+        _check_argument(argument)
+        _check_strings("context", context)
+        return self._read("complete", lambda client: client.complete(reference, argument, context, meta))
+
+    async def complete_async(
+        self,
+        ref: types.Prompt | types.ResourceTemplate | types.PromptReference | types.ResourceTemplateReference,
+        argument: dict[str, str],
+        context: dict[str, str] | None = None,
+        *,
+        meta: dict[str, Any] | None = None,
+    ) -> types.Completion:
+        """
+        Do the same as `complete` without blocking the event loop.
+        """
+        meta = _checked_meta(meta)
+        reference = _reference(ref)
+        _check_argument(argument)
+        _check_strings("context", context)
+        return await self._read_async("complete", lambda client: client.complete(reference, argument, context, meta))
+
+    def request(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        meta: dict[str, Any] | None = None,
+        may_repeat: bool = False,
+    ) -> dict[str, Any]:
+        """
+        Send a request of any method, e.g. one of an extension of the protocol.
+
+        :param method: The method.
+        :param params: Its parameters.
+        :param meta: The `_meta` of the request, for servers that look for something there.
+        :param may_repeat: Whether it does no harm if the server does twice what it is asked for, so that it may be
+            asked again after the connection broke.
+        :returns: The result as it came.
+        :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
+        :raises ValueError: If a parameter is of another type.
+        """
+        meta = _checked_meta(meta)
+        _check_request(method, params)
+        return self._read(method, lambda client: client.request(method, params, meta), may_repeat=may_repeat)
+
+    async def request_async(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        meta: dict[str, Any] | None = None,
+        may_repeat: bool = False,
+    ) -> dict[str, Any]:
+        """
+        Do the same as `request` without blocking the event loop.
+        """
+        meta = _checked_meta(meta)
+        _check_request(method, params)
+        return await self._read_async(
+            method, lambda client: client.request(method, params, meta), may_repeat=may_repeat
+        )
+
+
+def _fresh(meta: dict[str, Any] | None) -> dict[str, Any]:
+    # With any `meta`, the SDK takes nothing from its cache, which may be older than what was said of the skill.
+    return meta if meta is not None else {}
+
+
+def _check_skill(skill: object) -> None:
+    if not isinstance(skill, MCPSkill):
+        msg = f"`skill` must be an MCPSkill, as `list_skills` gives them, got {type(skill).__name__}"
+        raise ValueError(msg)
+
+
+def _checked_meta(meta: dict[str, Any] | None) -> dict[str, Any] | None:
+    if meta is not None and not isinstance(meta, dict):
+        msg = f"`meta` must be a dictionary or None, got {type(meta).__name__}"
+        raise ValueError(msg)
+    return meta_of_call(meta)
+
+
+def _check_strings(parameter: str, values: object) -> None:
+    if values is None:
+        return
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        msg = f"`{parameter}` must be a dictionary of strings or None, got {type(values).__name__}"
+        raise ValueError(msg)
+    for name, value in values.items():
+        if not isinstance(value, str):
+            msg = f"`{parameter}` must be a dictionary of strings, but '{name}' is of type {type(value).__name__}"
+            raise ValueError(msg)
+
+
+def _check_argument(argument: object) -> None:
+    _check_strings("argument", argument)
+    if not isinstance(argument, Mapping) or set(argument) != {"name", "value"}:
+        msg = "`argument` must be a dictionary with the keys 'name' and 'value'"
+        raise ValueError(msg)
+
+
+def _check_request(method: object, params: object) -> None:
+    if not isinstance(method, str) or not method:
+        msg = f"`method` must be a non-empty string, got {type(method).__name__}"
+        raise ValueError(msg)
+    if params is not None and not isinstance(params, dict):
+        msg = f"`params` must be a dictionary or None, got {type(params).__name__}"
+        raise ValueError(msg)
+
+
+def _uri(resource: str | types.Resource) -> str:
+    uri = resource if isinstance(resource, str) else getattr(resource, "uri", None)
+    if not isinstance(uri, str) or not uri:
+        msg = f"`resource` must be a URI or a Resource, got {type(resource).__name__}"
+        if hasattr(resource, "uri_template"):
+            msg += "; fill in the template to get a URI"
+        raise ValueError(msg)
+    return uri
+
+
+def _reference(
+    ref: types.Prompt | types.ResourceTemplate | types.PromptReference | types.ResourceTemplateReference,
+) -> types.PromptReference | types.ResourceTemplateReference:
+    from mcp import types  # noqa: PLC0415 - importing the SDK takes long, and whoever has a `ref` has imported it
+
+    match ref:
+        case types.PromptReference() | types.ResourceTemplateReference():
+            return ref
+        case types.Prompt(name=name):
+            return types.PromptReference(name=name)
+        case types.ResourceTemplate(uri_template=uri):
+            return types.ResourceTemplateReference(uri=uri)
+    msg = (
+        "`ref` must be a Prompt, a ResourceTemplate, a PromptReference or a ResourceTemplateReference, got "
+        f"{type(ref).__name__}"
+    )
+    raise ValueError(msg)

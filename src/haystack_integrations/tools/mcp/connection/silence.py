@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Gives up a session whose server is silent while calls are under way, and pings servers where that is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from time import monotonic
+from typing import Any
+
+from haystack_integrations.tools.mcp.client.life import SessionLife
+
+# What came while the loop was blocked has not been read when the timer fires.
+_SECOND_LOOK = 0.1
+
+# Timers and pings belong to no call, so they see the context variables of none.
+_no_context = contextvars.Context()
+
+
+class SilenceWatch:
+    """
+    Watches one session while calls are under way. To be used in the event loop of the session.
+
+    Silence is counted only while calls are under way, and from the last thing that the server sent, whatever that was.
+    Of several calls, the most patient one decides. The only cost of a call is a look at the clock: one timer serves
+    all calls, and goes on for a while after the last one.
+    """
+
+    def __init__(self, life: SessionLife, ping: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+        """
+        Initialize the SilenceWatch.
+
+        :param life: The life of the session, which hears the server.
+        :param ping: Sends a ping and waits for the answer; returns False if pings cannot be sent.
+        """
+        self._life = life
+        self._send_ping = ping
+        self._calls: dict[object, tuple[float | None, float | None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        # Silence during earlier calls, if the server was last heard then.
+        self._earlier = 0.0
+        self._earlier_since = 0.0
+        self._resumed_at = 0.0
+        self._is_second_look = False
+        self._ping: asyncio.Task[bool] | None = None
+        self._pinged_at = 0.0
+        self._may_ping = True
+
+    def begin(self, call: object, longest_silence: float | None, ping_interval: float | None) -> None:
+        """
+        Take note of a call.
+
+        :param call: Identifies it.
+        :param longest_silence: After how many seconds of silence the session may be given up; None for never.
+        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
+        """
+        now = monotonic()
+        if not self._calls:
+            self._resumed_at = now
+        self._calls[call] = longest_silence, ping_interval
+        wait = min((value for value in (longest_silence, ping_interval) if value is not None), default=None)
+        if wait is not None and (self._timer is None or now + wait < self._due):
+            self._arm(wait)
+
+    def end(self, call: object) -> None:
+        """
+        Take note of the end of a call.
+
+        :param call: As given to `begin`.
+        """
+        if self._calls.pop(call, None) is not None and not self._calls:
+            self._earlier, self._earlier_since = self._silence(monotonic()), self._life.heard_at
+
+    def stop(self) -> None:
+        """
+        Stop watching.
+        """
+        self._calls.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._ping is not None:
+            self._ping.cancel()
+
+    def _silence(self, now: float) -> float:
+        heard_at = self._life.heard_at
+        if heard_at >= self._resumed_at:
+            return now - heard_at
+        earlier = self._earlier if heard_at == self._earlier_since else 0.0
+        return earlier + now - self._resumed_at
+
+    def _arm(self, wait: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = monotonic() + wait
+        self._timer = asyncio.get_running_loop().call_later(wait, self._look, context=_no_context)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._calls:
+            return
+        now = monotonic()
+        silence = self._silence(now)
+        limits = [limit for limit, _ in self._calls.values()]
+        finite = [limit for limit in limits if limit is not None]
+        waits = []
+        if finite and len(finite) == len(limits):
+            limit = max(finite)
+            if silence >= limit:
+                if self._is_second_look:
+                    self._give_up(limit)
+                    return
+                self._is_second_look = True
+                self._arm(_SECOND_LOOK)
+                return
+            waits.append(limit - silence)
+        elif finite:
+            waits.append(min(finite))  # the most patient call may have ended by then
+        self._is_second_look = False
+        intervals = [interval for _, interval in self._calls.values() if interval is not None]
+        if intervals and self._may_ping:
+            waits.append(self._ping_if_due(min(intervals), silence, now))
+        if waits:
+            self._arm(max(min(waits), 0.001))
+
+    def _ping_if_due(self, interval: float, silence: float, now: float) -> float:
+        quiet = min(silence, now - self._pinged_at)
+        if quiet < interval:
+            return interval - quiet
+        if self._ping is None:
+            self._pinged_at = now
+            self._ping = asyncio.get_running_loop().create_task(self._send_ping(), context=_no_context.copy())
+            self._ping.add_done_callback(self._pinged)
+        return interval
+
+    def _pinged(self, task: asyncio.Task[bool]) -> None:
+        self._ping = None
+        if not task.cancelled() and task.exception() is None:
+            self._may_ping = task.result()
+
+    def _give_up(self, limit: float) -> None:
+        self._life.end(
+            f"the server has sent nothing for {limit:g} seconds while a call was under way. If its tools are silent "
+            "for longer, raise `read_timeout`"
+        )

@@ -1,0 +1,252 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the skills extension of the protocol says of a skill, and whether the server's files are what it says.
+
+https://github.com/modelcontextprotocol/ext-skills/blob/main/specification/stable/skills.mdx
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+from haystack.dataclasses import ByteStream
+
+from haystack_integrations.tools.mcp.convert.resources import resource_streams
+from haystack_integrations.tools.mcp.errors import MCPSkillError
+
+if TYPE_CHECKING:
+    from mcp import types
+
+SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
+
+_MAIN_FILE: Final = "SKILL.md"
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class MCPSkillFile:
+    """
+    What a server says of a file of a skill.
+
+    :param uri: Its URI.
+    :param digest: SHA-256 of its bytes, as in "sha256:…".
+    :param size: How many bytes it has.
+    """
+
+    uri: str
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class MCPSkill:
+    """
+    What a server says of a skill: instructions for a model, in a file `SKILL.md`, perhaps with further files.
+
+    :param uri: URI of its `SKILL.md`.
+    :param frontmatter: The YAML at the beginning of its `SKILL.md`: `name`, `description`, and what else the author
+        wrote.
+    :param files: All its files, `SKILL.md` included. None if the server makes its contents on demand, so that they
+        cannot be checked.
+    """
+
+    uri: str
+    frontmatter: dict[str, Any]
+    files: tuple[MCPSkillFile, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """
+        Its name. Other skills, even of the same server, may have the same; the URI is what they do not share.
+        """
+        return str(self.frontmatter["name"])
+
+    @property
+    def description(self) -> str:
+        """
+        What it is for, for a model.
+        """
+        return str(self.frontmatter["description"])
+
+    @property
+    def paths(self) -> list[str]:
+        """
+        The paths of its files beside `SKILL.md`, in their order; none if they are not known.
+        """
+        folder = _folder(self.uri)
+        return sorted(file.uri.removeprefix(folder) for file in self.files or () if file.uri != self.uri)
+
+
+def read_skill(entry: Any) -> MCPSkill:
+    """
+    Read what a server says of a skill.
+
+    :param entry: An entry of `skills/list`, or the one of `skills/get`.
+    :returns: The skill.
+    :raises ValueError: If it is not as the extension wants it.
+    """
+    match entry:
+        case {"uri": str(uri), "frontmatter": {"name": str(name), "description": str()} as frontmatter, **rest}:
+            pass
+        case _:
+            msg = "it lacks a `uri`, or a `frontmatter` with `name` and `description`"
+            raise ValueError(msg)
+    if not uri.endswith(f"/{name}/{_MAIN_FILE}"):
+        msg = f"its URI does not end in its name and {_MAIN_FILE}"
+        raise ValueError(msg)
+    resources = rest.get("resources")
+    if resources == "dynamic":
+        return MCPSkill(uri, frontmatter)
+    if not isinstance(resources, list):
+        msg = "its `resources` are neither a list nor 'dynamic'"
+        raise ValueError(msg)
+    files = tuple(map(_read_file, resources))
+    uris = [file.uri for file in files]
+    if uri not in uris or len(set(uris)) < len(uris) or not all(one.startswith(_folder(uri)) for one in uris):
+        msg = f"its `resources` lack its {_MAIN_FILE}, have a file twice, or have one that is not in its folder"
+        raise ValueError(msg)
+    return MCPSkill(uri, frontmatter, files)
+
+
+def _read_file(resource: Any) -> MCPSkillFile:
+    match resource:
+        case {"uri": str(uri), "digest": str(digest), "size": int(size)} if _DIGEST.fullmatch(digest):
+            return MCPSkillFile(uri, digest, size)
+    msg = "one of its `resources` lacks a `uri`, a SHA-256 `digest` or a `size`"
+    raise ValueError(msg)
+
+
+def _folder(uri: str) -> str:
+    return uri.removesuffix(_MAIN_FILE)
+
+
+def file_uri(skill: MCPSkill, path: str) -> str:
+    """
+    Find a file of a skill.
+
+    :param skill: The skill.
+    :param path: Its path in the folder of the skill.
+    :returns: Its URI.
+    :raises MCPSkillError: If the skill has no such file.
+    """
+    uri = _folder(skill.uri) + path
+    is_inside = not {"", ".", ".."} & set(path.split("/"))
+    if not is_inside or (skill.files is not None and uri not in [file.uri for file in skill.files]):
+        choices = f"It has {', '.join(skill.paths)}." if skill.paths else "It has no others."
+        msg = f"Skill '{skill.name}' has no file '{path}' beside its {_MAIN_FILE}. {choices}"
+        raise MCPSkillError(msg, skill.uri)
+    return uri
+
+
+def checked_file(skill: MCPSkill, uri: str, result: types.ReadResourceResult) -> str | ByteStream:
+    """
+    Check a file of a skill against what the server said of it.
+
+    :param skill: The skill.
+    :param uri: URI of the file.
+    :param result: What the server sent.
+    :returns: The file: its text, or a ByteStream if it has none.
+    :raises MCPSkillError: If it is another one than the skill has.
+    """
+    if len(result.contents) != 1:
+        raise _mismatch(skill, uri, f"the server sent {len(result.contents)} files in place of one")
+    try:
+        [stream] = resource_streams(result)
+    except ValueError as error:
+        raise _mismatch(skill, uri, str(error)) from None
+    for file in skill.files or ():
+        if file.uri == uri and file.size != len(stream.data):
+            raise _mismatch(skill, uri, f"it has {len(stream.data)} bytes, and not {file.size}")
+        if file.uri == uri and file.digest != f"sha256:{hashlib.sha256(stream.data).hexdigest()}":
+            raise _mismatch(skill, uri, "its SHA-256 is another")
+    text: str | None = getattr(result.contents[0], "text", None)
+    return stream if text is None else text
+
+
+def checked_instructions(skill: MCPSkill, result: types.ReadResourceResult) -> str:
+    """
+    Check the `SKILL.md` of a skill against what the server said of it.
+
+    :param skill: The skill.
+    :param result: What the server sent.
+    :returns: The text after the YAML.
+    :raises MCPSkillError: If it is another one than the skill has.
+    """
+    text = checked_file(skill, skill.uri, result)
+    if not isinstance(text, str):
+        try:
+            text = text.data.decode()
+        except UnicodeDecodeError:
+            raise _mismatch(skill, skill.uri, "it is no text") from None
+    lines = text.removeprefix("\ufeff").splitlines(keepends=True)
+    marks = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
+    if not marks or marks[0] != 0 or len(marks) == 1:
+        raise _mismatch(skill, skill.uri, "it does not begin with YAML between two lines '---'")
+    header = "".join(lines[1 : marks[1]])
+    if not any(_is_same(frontmatter, skill.frontmatter) for frontmatter in _readings(header)):
+        raise _mismatch(skill, skill.uri, "its YAML says something else")
+    return "".join(lines[marks[1] + 1 :]).lstrip("\r\n")
+
+
+def _mismatch(skill: MCPSkill, uri: str, what: str) -> MCPSkillError:
+    msg = (
+        f"The file '{uri.removeprefix(_folder(skill.uri))}' of skill '{skill.name}' is not what the server's list of "
+        f"skills says: {what}. If the skill was changed since, list the skills again."
+    )
+    return MCPSkillError(msg, skill.uri)
+
+
+class _Json(yaml.SafeLoader):  # type: ignore[misc]
+    """
+    Reads YAML as version 1.2 does: `yes` and dates are strings.
+    """
+
+
+class _OldJson(yaml.SafeLoader):  # type: ignore[misc]
+    """
+    Reads YAML as version 1.1 does, but for dates, which have no form in JSON.
+    """
+
+
+def _keep(loader: type[yaml.SafeLoader], left_out: Iterable[str]) -> None:
+    loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in left_out]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_keep(_OldJson, ["tag:yaml.org,2002:timestamp"])
+_keep(_Json, ["tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"])
+_Json.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
+def _readings(header: str) -> Iterable[Any]:
+    # The server may have used a parser of either version.
+    for loader in (_Json, _OldJson):
+        try:
+            yield yaml.load(header, loader)  # noqa: S506 - both are safe loaders
+        except (yaml.YAMLError, ValueError, RecursionError):
+            continue
+
+
+def _is_same(value: Any, expected: Any) -> bool:
+    """
+    Compare YAML with JSON. It takes no longer than the JSON is, however often an alias repeats what is in the YAML.
+    """
+    if isinstance(expected, dict):
+        if not isinstance(value, dict) or len(value) != len(expected):
+            return False
+        by_name = {key if isinstance(key, str) else str(key): item for key, item in value.items()}
+        return by_name.keys() == expected.keys() and all(_is_same(by_name[key], expected[key]) for key in expected)
+    if isinstance(expected, list):
+        return isinstance(value, list) and len(value) == len(expected) and all(map(_is_same, value, expected))
+    return isinstance(value, bool) == isinstance(expected, bool) and bool(value == expected)

@@ -1,0 +1,381 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from haystack import logging
+from jsonschema import Draft202012Validator, SchemaError
+from mcp import types
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
+from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, defaults
+from haystack_integrations.tools.mcp.handlers.logging import log_message
+from haystack_integrations.tools.mcp.handlers.roots import roots_result
+from haystack_integrations.tools.mcp.handlers.sampling import Sampler
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.handlers import MCPHandlers
+    from haystack_integrations.tools.mcp.redaction import Redactor
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# What the session calls a request, by the field of MCPHandlers that answers it.
+_REQUESTS = {"sampling": "Sampling", "elicitation": "Elicitation", "roots": "Roots"}
+
+# Keywords of a form's fields that are checked quickly, whatever a server wrote there. Patterns may never end.
+_CHECKED = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
+
+
+class Callbacks:
+    """
+    What the MCP SDK calls in one session.
+
+    No callback raises: in the newer revisions an exception would become that of the tool call.
+    """
+
+    def __init__(self, handlers: MCPHandlers, server: str, redactor: Redactor) -> None:
+        """
+        Initialize the Callbacks.
+
+        :param handlers: What the user wants done.
+        :param server: Describes the server in logs.
+        :param redactor: Redacts secrets in logs.
+        """
+        self._handlers = handlers
+        self._server = server
+        self._server_name = server
+        self._redactor = redactor
+        self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
+        self._logged = InOrder(self._deliver_log, lambda: self._overflowed("logging"))
+        self._noted = InOrder(self._deliver_message, lambda: self._overflowed("messages"))
+        self._extensions: list[Any] = []
+        self._is_modern = False
+        # The fields of MCPHandlers that the server wanted and that are not there, with how often.
+        self._wanted: dict[str, int] = {}
+
+    async def load(self) -> None:
+        """
+        Import the extensions that are given by import path.
+        """
+        # In a thread: importing may take long.
+        self._extensions = [
+            await call(_import, extension) if isinstance(extension, str) else extension
+            for extension in self._handlers.extensions or ()
+        ]
+
+    def options(self) -> dict[str, Any]:
+        """
+        Give the callbacks to the SDK. The protocol offers a server only what is there.
+
+        :returns: Keyword arguments of `mcp.Client`.
+        """
+        handlers = self._handlers
+        options: dict[str, Any] = {"logging_callback": self._log, "log_level": handlers.log_level}
+        if handlers.client_info is not None:
+            options["client_info"] = types.Implementation.model_validate(handlers.client_info)
+        if self._sampler is not None:
+            options["sampling_callback"] = partial(self._sample, self._sampler)
+        if handlers.elicitation is not None:
+            options["elicitation_callback"] = self._elicit
+        if handlers.roots is not None:
+            options["list_roots_callback"] = self._list_roots
+        if handlers.messages is not None:
+            options["message_handler"] = self._note
+        if self._extensions:
+            options["extensions"] = self._extensions
+        return options
+
+    def substitutes(self) -> dict[str, Callable[..., Awaitable[types.ErrorData]]]:
+        """
+        Give what answers in place of the handlers that are not there, and takes note that the server wants them.
+
+        :returns: The callbacks by the field of MCPHandlers.
+        """
+
+        def substitute(field: str) -> Callable[..., Awaitable[types.ErrorData]]:
+            async def answer(*_: Any) -> types.ErrorData:
+                self.miss(field)
+                message = f"{_REQUESTS[field]} not supported"
+                if self._is_modern:  # the SDK makes this the error of the call
+                    data: dict[str, Any] = {"requiredCapabilities": {field: {}}}
+                    return types.ErrorData(code=types.MISSING_REQUIRED_CLIENT_CAPABILITY, message=message, data=data)
+                return types.ErrorData(code=types.METHOD_NOT_FOUND, message=message)
+
+            return answer
+
+        return {field: substitute(field) for field in _REQUESTS if getattr(self._handlers, field) is None}
+
+    def miss(self, field: str) -> None:
+        """
+        Take note that the server wants a handler that is not there.
+
+        :param field: The field of MCPHandlers.
+        """
+        self._wanted[field] = self._wanted.get(field, 0) + 1
+        if self._wanted[field] == 1:
+            logger.warning(
+                "{server} asks for {field}, for which there is no handler. Set `{field}` of MCPHandlers, and pass it "
+                "as `handlers` to the toolset, tool or connection.",
+                server=self._server,
+                field=field,
+            )
+
+    def wanted(self) -> dict[str, int]:
+        """
+        Say which handlers the server wanted that are not there.
+
+        :returns: How often, by the field of MCPHandlers.
+        """
+        return dict(self._wanted)
+
+    def opened(
+        self, version: str, capabilities: types.ServerCapabilities, server_name: str | None
+    ) -> types.LoggingLevel | None:
+        """
+        Take note of what was negotiated, and warn of handlers that will never be called.
+
+        :param version: The revision of the protocol.
+        :param capabilities: Those of the server.
+        :param server_name: What the server calls itself.
+        :returns: The level of log messages that the server is to be asked for with a request of its own, if it is.
+        """
+        self._server_name = server_name or self._server
+        handlers = self._handlers
+        self._is_modern = is_modern = version in MODERN_PROTOCOL_VERSIONS
+        if is_modern and handlers.logging is not None and handlers.log_level is None:
+            self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is set, too")
+        if not is_modern and version < "2025-06-18" and handlers.elicitation is not None:
+            self._warn_dead("elicitation", f"the server speaks revision {version}, which has no elicitation")
+        if not is_modern:
+            for extension in self._extensions:
+                if extension.claims():
+                    self._warn_dead("extensions", f"{extension.identifier} is for revisions from 2026-07-28 on")
+        return None if is_modern or capabilities.logging is None else handlers.log_level
+
+    def refused_level(self, error: Exception) -> None:
+        """
+        Log that the server does not set the level of its log messages; those below it are dropped here.
+
+        :param error: What it answered.
+        """
+        logger.info(
+            "{server} does not set the level of its log messages: {error}",
+            server=self._server,
+            error=self._redactor.text(str(error)),
+        )
+
+    def advice(self, before: dict[str, int], code: int | None = None, data: Any = None) -> str | None:
+        """
+        Say which handlers to configure, for the error of a call.
+
+        :param before: What `wanted` said before the call.
+        :param code: The code of the protocol error, if it is one.
+        :param data: Its data.
+        :returns: Sentences, or None if the error is about something else.
+        """
+        fields = [field for field, count in self._wanted.items() if count > before.get(field, 0)]
+        if _needs_url(code, data):
+            if self._handlers.elicitation is not None:
+                return "The user has not done yet what the server asks for at a URL; call the tool again afterwards."
+            fields = ["elicitation"]
+        elif code == types.MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(data, dict):
+            required = data.get("requiredCapabilities")
+            names = [name for name in (*_REQUESTS, "extensions") if isinstance(required, dict) and name in required]
+            fields = [name for name in names if name == "extensions" or getattr(self._handlers, name) is None]
+        return (
+            " ".join(
+                f"The server needs {field}, for which there is no handler: set `{field}` of MCPHandlers."
+                for field in fields
+            )
+            or None
+        )
+
+    async def elicit_urls(self, code: int, data: Any) -> bool:
+        """
+        Ask the user to open the URLs that a call needs (-32042).
+
+        :param code: The code of the call's error.
+        :param data: The data of that error.
+        :returns: Whether the user did, so that the call is to be sent again.
+        """
+        if not _needs_url(code, data) or self._handlers.elicitation is None:
+            return False
+        try:
+            required = types.ElicitationRequiredErrorData.model_validate(data)
+            for params in required.elicitations:
+                answer = await self.elicit(params)
+                if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
+                    return False
+        except Exception as failure:
+            self.failed("elicitation", failure)
+            return False
+        return True
+
+    def _warn_dead(self, field: str, reason: str) -> None:
+        logger.warning(
+            "`{field}` of MCPHandlers has no effect for {server}: {reason}",
+            field=field,
+            server=self._server,
+            reason=reason,
+        )
+
+    def failed(self, field: str, error: Exception) -> None:
+        """
+        Log why a handler failed.
+
+        :param field: The field of MCPHandlers.
+        :param error: What it raised.
+        """
+        error = self._redactor.error(error)
+        logger.error(
+            "The handler `{field}` for {server} failed: {kind}: {error}",
+            field=field,
+            server=self._server,
+            kind=type(error).__name__,
+            error=str(error),
+            exc_info=error,
+        )
+
+    async def _guarded(self, field: str, answer: Awaitable[T]) -> T | types.ErrorData:
+        try:
+            return await answer
+        except Exception as error:
+            self.failed(field, error)
+            return types.ErrorData(code=types.INTERNAL_ERROR, message=f"The client's {field} handler failed")
+
+    async def _sample(
+        self, sampler: Sampler, _context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
+        return await self._guarded("sampling", sampler.answer(params))
+
+    async def _elicit(self, _context: Any, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
+        return await self._guarded("elicitation", self.elicit(params))
+
+    async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
+        """
+        Ask the user's handler for what a server wants.
+
+        :param params: The request.
+        :returns: The answer.
+        """
+        handler = self._handlers.elicitation
+        if isinstance(handler, AskUser):
+            answer = await call(handler, params, self._server_name)
+        else:
+            answer = await call(handler, params)  # type: ignore[arg-type]
+        result = _elicit_result(params, answer)
+        if isinstance(params, types.ElicitRequestFormParams) and isinstance(result, types.ElicitResult):
+            _check_form(params.requested_schema, result)
+        return result
+
+    async def _list_roots(self, _context: Any) -> types.ListRootsResult | types.ErrorData:
+        return await self._guarded("roots", self._roots())
+
+    async def _roots(self) -> types.ListRootsResult:
+        roots = self._handlers.roots
+        return roots_result(await call(roots) if callable(roots) else roots)
+
+    async def _log(self, params: types.LoggingMessageNotificationParams) -> None:
+        # Not every server sets the level that it is asked for.
+        if self._handlers.log_level is not None and _severity(params.level) < _severity(self._handlers.log_level):
+            return
+        if self._handlers.logging is None:
+            log_message(self._server_name, params, self._redactor)
+        else:
+            self._logged.put(params)
+
+    async def _deliver_log(self, params: types.LoggingMessageNotificationParams) -> None:
+        await self._deliver("logging", params)
+
+    async def _note(self, message: Any) -> None:
+        self._noted.put(self._redactor.error(message) if isinstance(message, Exception) else message)
+
+    async def _deliver_message(self, message: Any) -> None:
+        await self._deliver("messages", message)
+
+    async def _deliver(self, field: str, item: Any) -> None:
+        try:
+            await call(getattr(self._handlers, field), item)
+        except Exception as error:
+            self.failed(field, error)
+
+    def _overflowed(self, field: str) -> None:
+        logger.warning(
+            "`{field}` of MCPHandlers is too slow for {server}; dropped the oldest message",
+            field=field,
+            server=self._server,
+        )
+
+
+def _needs_url(code: int | None, data: Any) -> bool:
+    # Servers have used the code for errors of their own.
+    return code == types.URL_ELICITATION_REQUIRED and isinstance(data, dict) and bool(data.get("elicitations"))
+
+
+def _severity(level: types.LoggingLevel) -> int:
+    return get_args(types.LoggingLevel).index(level)
+
+
+def _elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResult | types.ErrorData:
+    if isinstance(answer, (types.ElicitResult, types.ErrorData)):
+        return answer
+    is_form = isinstance(params, types.ElicitRequestFormParams)
+    if answer is None:
+        return types.ElicitResult(action="cancel")
+    if answer is False:
+        return types.ElicitResult(action="decline")
+    if answer is True:
+        content = defaults(params.requested_schema) if isinstance(params, types.ElicitRequestFormParams) else None
+        return types.ElicitResult(action="accept", content=content)
+    if isinstance(answer, dict) and is_form:
+        try:
+            return types.ElicitResult(action="accept", content=answer)
+        except ValidationError:
+            # Its text quotes what was filled in.
+            msg = "the values of a form must be strings, numbers, booleans or lists of strings"
+            raise ValueError(msg) from None
+    msg = (
+        f"it returned {type(answer).__name__} for a {'form' if is_form else 'URL'}; it must return "
+        f"{'a dictionary, ' if is_form else ''}True, False, None, or an ElicitResult or ErrorData of the MCP SDK"
+    )
+    raise TypeError(msg)
+
+
+def _check_form(schema: dict[str, Any], result: types.ElicitResult) -> None:
+    if result.action != "accept":
+        return
+    properties, required = schema.get("properties"), schema.get("required")
+    fields = {
+        name: {key: field[key] for key in _CHECKED if key in field}
+        for name, field in (properties.items() if isinstance(properties, dict) else ())
+        if isinstance(field, dict)
+    }
+    checked = {"type": "object", "properties": fields, "required": required or []}
+    try:
+        Draft202012Validator.check_schema(checked)
+    except SchemaError:
+        return  # the server has to know what it asks for
+    errors = Draft202012Validator(checked).iter_errors(result.content or {})
+    # The texts of the errors quote what was filled in.
+    wrong = sorted({str(error.path[0]) if error.path else "a required field is missing" for error in errors})
+    if wrong:
+        msg = f"what it filled in does not fit the form: {', '.join(wrong)}"
+        raise ValueError(msg)
+
+
+def _import(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    found: Any = importlib.import_module(module)
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    return found() if isinstance(found, type) else found

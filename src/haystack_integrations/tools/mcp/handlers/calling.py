@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How functions of the user are called from the event loop that holds all sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+# What waits for a slow function is not to fill the memory.
+_MOST_WAITING = 10_000
+
+
+async def call(function: Callable[..., Any], *args: Any) -> Any:
+    """
+    Call a function of the user: await an async one, and run a sync one in a daemon thread of its own.
+
+    A pool of threads could run dry if functions wait for calls that wait for functions. If the caller is cancelled, a
+    thread is left to itself.
+
+    :param function: The function.
+    :param args: Its arguments.
+    :returns: Its result.
+    """
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+        return await function(*args)
+    result = await _in_thread(function, *args)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(set_outcome: Callable[[Any], None], value: Any) -> None:
+        if not outcome.done():
+            set_outcome(value)
+
+    def run() -> None:
+        try:
+            set_outcome, value = outcome.set_result, context.run(function, *args)
+        except Exception as error:
+            set_outcome, value = outcome.set_exception, error
+        except BaseException as error:  # e.g. SystemExit, which is not to end the loop
+            set_outcome, value = outcome.set_exception, RuntimeError(f"it raised {type(error).__name__}")
+        try:
+            loop.call_soon_threadsafe(settle, set_outcome, value)
+        except RuntimeError:
+            pass  # the loop was closed; nobody waits
+
+    threading.Thread(target=run, name="mcp-haystack-handler", daemon=True).start()
+    return await outcome
+
+
+class InOrder:
+    """
+    Delivers what comes from a server one after the other, without holding up the server.
+    """
+
+    def __init__(self, deliver: Callable[[Any], Awaitable[None]], overflow: Callable[[], None]) -> None:
+        """
+        Initialize the InOrder.
+
+        :param deliver: Takes one item; it must not raise.
+        :param overflow: Called when the oldest item is dropped, because the recipient is too slow.
+        """
+        self._deliver = deliver
+        self._overflow = overflow
+        self._waiting: deque[Any] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, item: Any) -> None:
+        """
+        Deliver an item after those that wait. To be called in the loop.
+
+        :param item: The item.
+        """
+        if len(self._waiting) >= _MOST_WAITING:
+            self._waiting.popleft()
+            self._overflow()
+        self._waiting.append(item)
+        if self._task is None:
+            # Not in the context of a call: it may outlive the call.
+            self._task = asyncio.create_task(self._drain(), context=contextvars.Context())
+
+    async def _drain(self) -> None:
+        try:
+            while self._waiting:
+                await self._deliver(self._waiting.popleft())
+        finally:
+            self._task = None

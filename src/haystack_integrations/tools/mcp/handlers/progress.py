@@ -1,0 +1,282 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Progress of tool calls, and how it gets to the functions of users.
+
+No function of a user runs in the executor's loop, which holds all sessions: those in `MCPHandlers` run in a thread of
+the call, those given to a single call run where its caller is. Each gets all reports of a call, in order, before the
+call returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import queue
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from haystack import logging
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MCPProgress:
+    """
+    What a server reports of a call while its tool is running.
+
+    :param server: The server, in words and without secrets.
+    :param tool_name: Name of the tool at the server.
+    :param progress: How far it is; greater with each report.
+    :param total: How far it will be at the end, if the server knows.
+    :param message: What the server says about it, if it does.
+    """
+
+    server: str
+    tool_name: str
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+ProgressCallback: TypeAlias = Callable[[MCPProgress], Awaitable[None] | None]
+
+
+class _Reports:
+    """
+    The reports of one call on their way to one function.
+
+    An exception of the function does not end the call, whose tool may have done its work: it is logged, and the
+    function gets no more reports of this call.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        self._callback = callback
+        self._has_failed = False
+
+    def _start(self, report: MCPProgress) -> Awaitable[None] | None:
+        if not self._has_failed:
+            try:
+                return self._callback(report)
+            except Exception as error:
+                self._fail(error, report)
+        return None
+
+    def _fail(self, error: BaseException, report: MCPProgress) -> None:
+        self._has_failed = True
+        logger.warning(
+            "A function for progress raised {error}, so it gets no more of this call of tool '{tool}' of {server}. "
+            "The call goes on",
+            error=type(error).__name__,
+            tool=report.tool_name,
+            server=report.server,
+            exc_info=error,
+        )
+
+
+class HandlerReports(_Reports):
+    """
+    Those for the function in `MCPHandlers`, which a thread of this call runs. Used in the executor's loop.
+
+    What the function awaits, if it is asynchronous, is awaited in the executor's loop.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        """
+        Initialize the HandlerReports. The thread starts with the first report.
+
+        :param callback: The function.
+        """
+        super().__init__(callback)
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._queue: queue.SimpleQueue[MCPProgress | None] = queue.SimpleQueue()
+        self._done: asyncio.Future[None] | None = None
+
+    def add(self, report: MCPProgress) -> None:
+        """
+        Have the function called with a report.
+
+        :param report: The report.
+        """
+        self._queue.put(report)
+        if self._done is None:
+            self._done = self._loop.create_future()
+            # A daemon: a function that hangs must not hold up the interpreter's exit.
+            threading.Thread(
+                target=self._context.run, args=(self._run,), name="mcp-haystack-progress", daemon=True
+            ).start()
+
+    def _run(self) -> None:
+        try:
+            while (report := self._queue.get()) is not None:
+                awaitable = self._start(report)
+                if awaitable is not None and inspect.isawaitable(awaitable):
+                    self._wait(awaitable, report)
+        finally:
+            try:
+                self._loop.call_soon_threadsafe(self._finish)
+            except RuntimeError:
+                pass  # the loop was closed; nobody waits
+
+    def _wait(self, awaitable: Awaitable[None], report: MCPProgress) -> None:
+        coro = _awaited(awaitable)
+        try:
+            asyncio.run_coroutine_threadsafe(coro, self._loop).result()
+        except RuntimeError as error:
+            coro.close()  # the loop may be closed
+            self._fail(error, report)
+        except (Exception, concurrent.futures.CancelledError) as error:
+            self._fail(error, report)
+
+    def _finish(self) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    def end(self) -> None:
+        """
+        Take note that there are no more reports. Those that are waiting are still delivered.
+        """
+        if self._done is not None:
+            self._queue.put(None)
+
+    async def delivered(self, timeout: float | None) -> bool:
+        """
+        Wait until the function has had all reports.
+
+        :param timeout: How long, in seconds; None for no limit.
+        :returns: Whether it has.
+        """
+        self.end()
+        if self._done is None:
+            return True
+        await asyncio.wait({self._done}, timeout=timeout)
+        return self._done.done()
+
+
+async def _awaited(awaitable: Awaitable[None]) -> None:
+    await awaitable
+
+
+class WaitingReports(_Reports):
+    """
+    Those for a function that the calling thread runs while it waits for the call.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        """
+        Initialize the WaitingReports.
+
+        :param callback: The function; not an asynchronous one, which this thread cannot await.
+        """
+        super().__init__(callback)
+        self._queue: queue.SimpleQueue[MCPProgress | None] = queue.SimpleQueue()
+        # Called in the executor's loop.
+        self.add: Callable[[MCPProgress], None] = self._queue.put
+
+    def wait(self, future: concurrent.futures.Future[T], timeout: float | None) -> T:
+        """
+        Wait for a result, and call the function meanwhile.
+
+        :param future: The result.
+        :param timeout: How long, in seconds; None for no limit.
+        :returns: The result.
+        :raises TimeoutError: If there is none by then.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        future.add_done_callback(lambda _: self._queue.put(None))
+        while True:
+            try:
+                report = self._queue.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0.0))
+            except queue.Empty:
+                return future.result(0)
+            if report is None:
+                return future.result()
+            awaitable = self._start(report)
+            if inspect.iscoroutine(awaitable):
+                awaitable.close()
+                self._fail(TypeError("an asynchronous function needs an asynchronous call"), report)
+
+
+class AwaitedReports(_Reports):
+    """
+    Those for a function that runs in the event loop of the caller.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        """
+        Initialize the AwaitedReports. To be called in the caller's loop.
+
+        :param callback: The function, asynchronous or not.
+        """
+        super().__init__(callback)
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[MCPProgress | None] = asyncio.Queue()
+
+    def add(self, report: MCPProgress) -> None:
+        """
+        Have the function called with a report. From any thread.
+
+        :param report: The report.
+        """
+        try:
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, report)
+        except RuntimeError:
+            pass  # the caller's loop was closed, and with it went the call
+
+    async def wait(self, operation: Coroutine[Any, Any, T]) -> T:
+        """
+        Await a result, and call the function meanwhile.
+
+        :param operation: What gives the result.
+        :returns: The result.
+        """
+        consumer = asyncio.create_task(self._consume())
+        try:
+            try:
+                result = await operation
+            except Exception:
+                await self._delivered(consumer)
+                raise
+            await self._delivered(consumer)
+            return result
+        finally:
+            consumer.cancel()  # does nothing if it is done
+
+    async def _delivered(self, consumer: asyncio.Task[None]) -> None:
+        self._queue.put_nowait(None)
+        await consumer
+
+    async def _consume(self) -> None:
+        while (report := await self._queue.get()) is not None:
+            awaitable = self._start(report)
+            if awaitable is not None and inspect.isawaitable(awaitable):
+                try:
+                    await awaitable
+                except asyncio.CancelledError as error:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
+                        raise
+                    self._fail(error, report)
+                except Exception as error:
+                    self._fail(error, report)
+
+
+def is_asynchronous(callback: object) -> bool:
+    """
+    Tell whether a function has to be awaited.
+
+    :param callback: A function, or an object that can be called.
+    :returns: True if it is asynchronous.
+    """
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004

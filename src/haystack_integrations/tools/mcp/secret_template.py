@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from haystack.utils import Secret
+from haystack.utils.auth import SecretType
+
+# What stands in stored files in place of the `type` of Haystack's own Secrets.
+_STORED_TYPE = "env_template"
+
+_PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
+_VARIABLE = re.compile(r"(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
+
+VARIABLE_FORMS = "`${NAME}`, `${NAME:-default}` or `${env:NAME}`"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class SecretTemplate(Secret):
+    """
+    A Secret that is a text with environment variables in it, such as `Bearer ${API_TOKEN}`.
+
+    It goes wherever a server info takes a Secret: header values, tokens and environment variables; and into URLs,
+    commands and their arguments. It is stored as it is written, and resolved when a session is opened. What a variable
+    holds is redacted everywhere.
+
+    ```python
+    from haystack_integrations.tools.mcp import SecretTemplate, StreamableHttpServerInfo
+
+    server_info = StreamableHttpServerInfo(
+        url=SecretTemplate("https://${MCP_HOST:-mcp.example.com}/mcp"),
+        headers={"Authorization": SecretTemplate("Bearer ${API_TOKEN}")},
+    )
+    ```
+
+    :param template: The text. `${NAME}` and `${env:NAME}` stand for an environment variable, which must be set;
+        `${NAME:-default}` has a default for one that is not set, or empty. A `$` before anything but `{` is itself.
+    """
+
+    _template: str
+    _env_vars: tuple[str, ...]
+
+    def __init__(self, template: str) -> None:
+        """
+        Initialize the template.
+
+        :param template: The text with variables.
+        :raises ValueError: If something between `${` and `}` is no variable, or there is no variable.
+        """
+        if not isinstance(template, str):
+            msg = f"SecretTemplate: `template` must be a string, got {type(template).__name__}"
+            raise ValueError(msg)
+        names = [name for name, _ in _variables(template)]
+        if not names:
+            msg = f"SecretTemplate: `template` must contain a variable, like {VARIABLE_FORMS}"
+            raise ValueError(msg)
+        object.__setattr__(self, "_template", template)
+        object.__setattr__(self, "_env_vars", tuple(dict.fromkeys(names)))
+
+    def resolve_value(self) -> str:
+        """
+        Put the values of the environment variables into the text.
+
+        :returns: The text.
+        :raises ValueError: If a variable without a default is not set. The message names it.
+        """
+        if missing := self.missing():
+            msg = f"these environment variables are not set: {', '.join(missing)}"
+            raise ValueError(msg)
+        return _substitute(self._template, lambda name, default: os.environ.get(name) or default or "")
+
+    def missing(self) -> list[str]:
+        """
+        Name the variables without which the text cannot be resolved now.
+
+        :returns: Those that are not set and have no default.
+        """
+        lacking = (name for name, default in _variables(self._template) if default is None and name not in os.environ)
+        return list(dict.fromkeys(lacking))
+
+    def secrets(self) -> set[str]:
+        """
+        Give the values that the variables have now; defaults are no secrets.
+
+        :returns: The values.
+        """
+        return {os.environ[name] for name in self._env_vars if os.environ.get(name)}
+
+    @property
+    def type(self) -> SecretType:
+        """
+        The type of the Secret: environment variables.
+        """
+        return SecretType.ENV_VAR
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the template, not what its variables hold.
+
+        :returns: The text, as it was given.
+        """
+        return {"type": _STORED_TYPE, **self._to_dict()}
+
+    def _to_dict(self) -> dict[str, Any]:
+        return {"template": self._template}
+
+    @staticmethod
+    def _from_dict(_: dict[str, Any]) -> SecretTemplate:
+        return SecretTemplate(_["template"])
+
+    def __str__(self) -> str:
+        """
+        Show the text with the names of its variables, and without their defaults.
+        """
+        return _substitute(self._template, lambda name, _: f"${{{name}}}")
+
+    def __repr__(self) -> str:
+        return f"SecretTemplate(variables={list(self._env_vars)})"
+
+
+def _substitute(template: str, value: Callable[[str, str | None], str]) -> str:
+    return _PLACEHOLDER.sub(lambda match: value(*_parsed(match)), template)
+
+
+def _variables(template: str) -> Iterator[tuple[str, str | None]]:
+    if "${" in _PLACEHOLDER.sub("", template):
+        msg = f"a `${{` is not closed, or has another inside; variables are written {VARIABLE_FORMS}"
+        raise ValueError(msg)
+    return (_parsed(match) for match in _PLACEHOLDER.finditer(template))
+
+
+def _parsed(match: re.Match[str]) -> tuple[str, str | None]:
+    variable = _VARIABLE.fullmatch(match[1])
+    if variable is None:
+        name, has_default, _ = match[1].partition(":-")  # a default may be anything, so it is not shown
+        msg = f"`${{{name}{has_default and ':-…'}}}` is no variable; write {VARIABLE_FORMS}"
+        raise ValueError(msg)
+    default = variable["default"]
+    return variable["name"], None if default is None else default.removeprefix(":-")
+
+
+def has_placeholder(text: str) -> bool:
+    """
+    Tell whether a text has anything between `${` and `}`.
+
+    :param text: The text.
+    :returns: Whether it has.
+    """
+    return "${" in text
+
+
+def from_template(text: str) -> str | Secret:
+    """
+    Make a value of a text that may have variables.
+
+    :param text: The text.
+    :returns: The text itself, if it has none; Haystack's own Secret, if it is one variable without a default and
+        nothing else; or a template.
+    :raises ValueError: If something between `${` and `}` is no variable.
+    """
+    match = _PLACEHOLDER.fullmatch(text)
+    if match is not None:
+        name, default = _parsed(match)
+        if default is None:
+            return Secret.from_env_var(name)
+    return SecretTemplate(text) if has_placeholder(text) else text
+
+
+def stored_template(data: Mapping[str, Any]) -> SecretTemplate | None:
+    """
+    Load a stored template.
+
+    :param data: A dictionary that may be one.
+    :returns: The template, or None if it is something else.
+    """
+    is_template = data.get("type") == _STORED_TYPE and isinstance(data.get("template"), str) and len(data) == 2  # noqa: PLR2004
+    return SecretTemplate(data["template"]) if is_template else None
+
+
+def resolved(value: str | Secret) -> str:
+    """
+    Give a text that may be a Secret.
+
+    :param value: The text, or the Secret.
+    :returns: The text.
+    :raises ValueError: If the Secret has no value.
+    """
+    if not isinstance(value, Secret):
+        return value
+    plain = value.resolve_value()
+    if plain is None:
+        msg = "a Secret that is not optional here has no value"
+        raise ValueError(msg)
+    return str(plain)
+
+
+def shown(value: str | Secret) -> str:
+    """
+    Show a text that may be a Secret, without what it hides.
+
+    :param value: The text, or the Secret.
+    :returns: The text, with names in place of variables.
+    """
+    if isinstance(value, Secret) and not isinstance(value, SecretTemplate):
+        return "${" + "|".join(vars(value).get("_env_vars", ("***",))) + "}"
+    return str(value)

@@ -1,0 +1,308 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp import (
+    MCPToolset,
+    SecretTemplate,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+    load_mcp_toolsets,
+    warm_up_toolsets,
+)
+
+FILES = Path(__file__).parent / "files"
+KEY = "s3ntinel-of-a-key"
+
+VARIABLES = ("API_KEY", "API_BASE_URL", "AUTH_TOKEN", "CLAUDE_PLUGIN_ROOT", "DB_URL", "MY_SERVICE_TOKEN")
+VARIABLES += ("GITHUB_PERSONAL_ACCESS_TOKEN", "PERPLEXITY_KEY")
+
+
+@pytest.fixture
+def variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, KEY)
+
+
+def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
+    [toolset] = load_mcp_toolsets({"mcpServers": {"one": entry}}, **options)
+    return toolset
+
+
+@pytest.mark.usefixtures("variables")
+@pytest.mark.parametrize(
+    ("name", "infos"),
+    [
+        (
+            "claude_desktop_config.json",
+            {
+                "filesystem": StdioServerInfo(
+                    "npx",
+                    [
+                        "-y",
+                        "@modelcontextprotocol/server-filesystem",
+                        "/Users/username/Desktop",
+                        "/Users/username/Downloads",
+                    ],
+                ),
+                "brave-search": StdioServerInfo(
+                    "npx",
+                    ["-y", "@modelcontextprotocol/server-brave-search"],
+                    {"BRAVE_API_KEY": "YOUR_API_KEY_HERE", "APPDATA": "C:\\Users\\user\\AppData\\Roaming\\"},
+                ),
+            },
+        ),
+        (
+            "claude_code.mcp.json",
+            {
+                "api-server": StreamableHttpServerInfo(
+                    SecretTemplate("${API_BASE_URL:-https://api.example.com}/mcp"),
+                    headers={"Authorization": SecretTemplate("Bearer ${API_KEY}")},
+                ),
+                "database-tools": StdioServerInfo(
+                    SecretTemplate("${CLAUDE_PLUGIN_ROOT}/servers/db-server"),
+                    ["--config", SecretTemplate("${CLAUDE_PLUGIN_ROOT}/config.json")],
+                    {"DB_URL": Secret.from_env_var("DB_URL")},
+                ),
+                "asana": SSEServerInfo("https://mcp.asana.com/sse"),
+            },
+        ),
+        (
+            "cursor.mcp.json",
+            {
+                "local-server": StdioServerInfo(
+                    "python", [f"{FILES}/tools/mcp_server.py"], {"API_KEY": Secret.from_env_var("API_KEY")}
+                ),
+                "remote-server": StreamableHttpServerInfo(
+                    "https://api.example.com/mcp",
+                    headers={"Authorization": SecretTemplate("Bearer ${env:MY_SERVICE_TOKEN}")},
+                    sse_fallback=True,
+                ),
+            },
+        ),
+        (
+            "vscode.mcp.json",
+            {
+                "Perplexity": StdioServerInfo(
+                    "npx",
+                    ["-y", "server-perplexity-ask", "--region=eu"],
+                    {"PERPLEXITY_API_KEY": Secret.from_env_var("PERPLEXITY_KEY")},
+                ),
+                "github": StreamableHttpServerInfo(
+                    "https://api.githubcopilot.com/mcp/",
+                    headers={"Authorization": SecretTemplate("Bearer ${PERPLEXITY_KEY}")},
+                ),
+            },
+        ),
+        (
+            "windsurf_mcp_config.json",
+            {
+                "github": StdioServerInfo(
+                    "docker",
+                    ["run", "-i", "--rm", "-e", "GITHUB_PERSONAL_ACCESS_TOKEN", "ghcr.io/github/github-mcp-server"],
+                    {"GITHUB_PERSONAL_ACCESS_TOKEN": Secret.from_env_var("GITHUB_PERSONAL_ACCESS_TOKEN")},
+                ),
+                "remote-http-mcp": StreamableHttpServerInfo(
+                    "https://mcp.example.com/mcp",
+                    headers={"API_KEY": SecretTemplate("Bearer ${env:AUTH_TOKEN}")},
+                    sse_fallback=True,
+                ),
+            },
+        ),
+        (
+            "cline_mcp_settings.json",
+            {
+                "remote-server": StreamableHttpServerInfo(
+                    "https://your-server-url.com/mcp", headers={"Authorization": "Bearer your-token"}
+                )
+            },
+        ),
+    ],
+)
+def test_the_files_of_other_clients_load_and_can_be_stored(name: str, infos: dict[str, Any]) -> None:
+    inputs = {"perplexity-key": Secret.from_env_var("PERPLEXITY_KEY")} if "vscode" in name else None
+    toolsets = load_mcp_toolsets(FILES / name, inputs=inputs)
+
+    assert {toolset.tool_name_prefix: toolset.server_info for toolset in toolsets} == infos
+    for toolset in toolsets:
+        stored = toolset.to_dict()
+        assert KEY not in json.dumps(stored) + repr(toolset) + json.dumps(toolset._to_trace_dict(), default=str)
+        assert MCPToolset.from_dict(stored).to_dict() == stored
+
+
+def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() -> None:
+    content = {
+        "mcpServers": {
+            "my server!": {"command": "x", "timeout": 90, "enabledTools": ["a", "b"], "disabledTools": ["b"]},
+            "my server?": {"command": "x", "timeout": 5_000, "required": False, "connection_timeout": 3},
+            "named": {"command": "x", "tool_name_prefix": "n", "allowedTools": ["*"]},
+            "off": {"command": "x", "disabled": True},
+        }
+    }
+    first, second, named = load_mcp_toolsets(content, result_format="json", connection_timeout=4)
+
+    assert (first.tool_name_prefix, second.tool_name_prefix, named.tool_name_prefix) == (
+        "my_server",
+        "my_server_2",
+        "n",
+    )
+    assert (first.invocation_timeout, second.invocation_timeout) == (90, 5)
+    assert (first.connection_timeout, second.connection_timeout) == (4, 3)
+    assert (first.required, second.required) == (True, False)
+    assert (first.tool_names, named.tool_names) == (["a"], None)
+    assert first.result_format == "json"
+    assert [toolset.tool_name_prefix for toolset in load_mcp_toolsets(content, prefix_tool_names=False)] == [
+        None,
+        None,
+        "n",
+    ]
+    assert load_mcp_toolsets(content, servers=["named"])[0].server_info == named.server_info
+
+
+def test_tools_that_an_entry_disables_are_never_loaded() -> None:
+    assert load({"command": "x", "disabledTools": ["b"]}).to_dict()["data"]["exclude_tools"] == ["b"]
+
+
+def test_keys_that_only_other_clients_have_a_use_for_are_passed_over_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert load({"command": "x", "autoApprove": ["a"], "icon": "i.png"}).server_info == StdioServerInfo("x")
+    assert "server 'one': passed over autoApprove, icon" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"mcp": {"servers": {"one": {"command": "${PROGRAM}"}}}, "editor.fontSize": 12},  # settings of VS Code
+        {"one": {"command": "${PROGRAM}"}},  # a plugin of Claude Code
+        {"mcpServers": {"one": {"command": "${PROGRAM}"}, "two": {"url": "https://h/", "enabled": False}}},
+    ],
+)
+def test_servers_are_found_wherever_clients_keep_them(content: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROGRAM", "x")
+    [toolset] = load_mcp_toolsets(content)
+    assert toolset.server_info == StdioServerInfo(Secret.from_env_var("PROGRAM"))
+
+
+@pytest.mark.parametrize("config", ['{"mcpServers": {"a": {"env": {"KEY": "s3ntinel"}}}}', None, 5, [{}]])
+def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None:
+    with pytest.raises(ValueError, match="the path of a file, or its content as a dictionary") as error:
+        load_mcp_toolsets(config)
+    assert "s3ntinel" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"mcpServer": {}}, "neither `mcpServers` nor `servers`, but mcpServer. Did you mean `mcpServers`?"),
+        ({"mcpServers": []}, "`mcpServers` must be an object with an entry for each server"),
+        ([], "must be an object with `mcpServers`"),
+        ({"mcpServers": {"one": {"comand": "x"}}}, "server 'one': unknown key 'comand'. Did you mean `command`?"),
+        ({"mcpServers": {"one": "x"}}, "server 'one': an entry is an object with `command`"),
+        ({"mcpServers": {"one": {}}}, "server 'one': an entry has either `command` with"),
+        ({"mcpServers": {"one": {"command": "x", "url": "http://h/"}}}, "it has `command` and url"),
+        ({"mcpServers": {"one": {"command": "x", "type": "sse"}}}, "type 'sse' does not go with `command`"),
+        ({"mcpServers": {"one": {"command": "x", "type": "tcp"}}}, "must be one of stdio, local, http"),
+        ({"mcpServers": {"one": {"command": "x", "args": "y"}}}, "`args` must be a list of strings, got str"),
+        ({"mcpServers": {"one": {"command": "x", "args": [["y"]]}}}, "`args[0]` must be a string, got list"),
+        ({"mcpServers": {"one": {"command": "x", "env": {"A": "${1}"}}}}, "in `env.A`, `${1}` is no variable"),
+        (
+            {"mcpServers": {"one": {"command": "x", "env": {"A": "${A B:-s3ntinel}"}}}},
+            "in `env.A`, `${A B:-…}` is no variable",
+        ),
+        ({"mcpServers": {"one": {"command": "x", "timeout": "9"}}}, "`timeout` must be a number"),
+        ({"mcpServers": {"one": {"command": "x", "disabled": "no"}}}, "`disabled` must be true or false"),
+        ({"mcpServers": {"one": {"command": "x", "enabledTools": "a"}}}, "`enabledTools` must be a list of names"),
+        ({"mcpServers": {"one": {"command": "x", "tool_name_prefix": "a b"}}}, "server 'one': tool_name_prefix must"),
+        ({"mcpServers": {"one": {"url": "ftp://h/"}}}, "server 'one': Invalid url: ftp://h/"),
+        ({"mcpServers": {"one": {"url": "http://${NOT_SET_1}/${NOT_SET_2:-x}"}}}, "are not set: NOT_SET_1; set them"),
+        ({"mcpServers": {"one": {"command": "x", "args": ["${input:a}"]}}}, "`${input:a}` is not among the `inputs`"),
+        (
+            {"servers": {"one": {"command": "x", "args": ["${input:a}"]}}, "inputs": [{"id": "a", "description": "A"}]},
+            "`${input:a}` (A) has no value: pass inputs={'a': Secret",
+        ),
+    ],
+)
+def test_a_bad_configuration_is_an_error_that_names_the_place_and_the_choices(
+    content: Any, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError) as error:
+        load_mcp_toolsets(file)
+    assert str(error.value).startswith(str(file))
+    assert message in str(error.value)
+    assert "s3ntinel" not in str(error.value)
+
+
+def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    with pytest.raises(FileNotFoundError, match=r"no file .*mcp\.json"):
+        load_mcp_toolsets(file)
+    file.write_text('{\n// servers\n"mcpServers": {"a": }}')
+    with pytest.raises(ValueError, match=r"mcp\.json is not valid JSON: .* in line 3, column 21"):
+        load_mcp_toolsets(str(file))
+    file.write_text('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
+    with pytest.raises(ValueError, match="the key 'a' stands twice"):
+        load_mcp_toolsets(file)
+    with pytest.raises(ValueError, match="has no server 'b'; it has a"):
+        load_mcp_toolsets({"mcpServers": {"a": {"command": "x"}}}, servers=["b"])
+
+
+def test_a_missing_variable_of_a_server_that_is_not_required_shows_when_it_is_needed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with load({"command": "x", "args": ["--key=${NOT_SET_1}"]}, required=False) as toolset:
+        assert "these environment variables are not set: NOT_SET_1" in caplog.text
+        assert list(toolset) == []
+        assert "NOT_SET_1" in (toolset.connection.status().last_error or "")
+
+
+def test_servers_get_the_values_of_variables_in_commands_urls_headers_and_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stdio_server: Any, http_server: Any
+) -> None:
+    http = http_server()
+    program = stdio_server()
+    script = next(arg for arg in program.args if arg.endswith(".py"))
+    port = http.url.partition("127.0.0.1:")[2].partition("/")[0]
+    for name, value in {"T": KEY, "PYTHON": sys.executable, "PORT": port, "SCRIPT": script}.items():
+        monkeypatch.setenv(name, value)
+    args = [arg.replace(script, "${SCRIPT}") for arg in program.args]
+    file = tmp_path / ".vscode" / "mcp.json"
+    file.parent.mkdir()
+    servers = {
+        "remote": {"url": "http://127.0.0.1:${PORT}/mcp?key=${T}", "headers": {"X-Key": "Bearer ${T}"}},
+        "local": {
+            "command": "${PYTHON}",
+            "args": args,
+            "env": {"KEY": "of ${T}", "HERE": "${NOT_SET_1:-x}"},
+            "cwd": "${workspaceFolder}",
+        },
+    }
+    file.write_text(json.dumps({"servers": servers}))
+
+    toolsets = load_mcp_toolsets(file)
+    stored = [MCPToolset.from_dict(toolset.to_dict()) for toolset in toolsets]
+    warm_up_toolsets(stored)
+    remote, local = stored
+    try:
+        assert KEY in remote["remote_header"].invoke(name="X-Key")
+        assert f"of {KEY}" in local["local_env"].invoke(name="KEY")
+        assert '"x"' in local["local_env"].invoke(name="HERE")
+        assert local.server_info.cwd == str(tmp_path)
+        assert KEY not in repr(stored) + remote.server_info.describe()
+        assert {KEY, f"Bearer {KEY}"} <= remote.server_info._secrets()
+    finally:
+        for toolset in stored:
+            toolset.close()

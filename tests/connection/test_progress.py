@@ -1,0 +1,237 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Functions that get the progress of calls: what they may do, and what they cannot break.
+"""
+
+import asyncio
+import contextvars
+import threading
+
+import pytest
+from mcp.server.mcpserver import Context, MCPServer
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnection,
+    MCPHandlers,
+    MCPInvocationError,
+    MCPProgress,
+    MCPTool,
+    MCPToolset,
+)
+from haystack_integrations.tools.mcp.executor import THREAD_NAME
+from tests.support.background import in_thread, text
+from tests.support.kinds import LONG
+from tests.support.waiting import LIMIT, wait_until
+
+user = contextvars.ContextVar("user", default="nobody")
+
+
+def noted(_report):
+    """A function that YAML can name."""
+
+
+async def noted_async(_report):
+    """Another one."""
+
+
+@pytest.fixture
+def server():
+    server = MCPServer("steps")
+
+    @server.tool()
+    async def steps(count: int, ctx: Context) -> str:
+        for step in range(1, count + 1):
+            await ctx.report_progress(step, count)
+        return "done"
+
+    @server.tool()
+    async def stop_after_one(ctx: Context) -> str:
+        await ctx.report_progress(1, 2)
+        raise ValueError("no more")
+
+    @server.tool()
+    async def wait_after_one(ctx: Context) -> str:
+        await ctx.report_progress(1, 2)
+        await asyncio.sleep(LONG)
+        return "late"
+
+    return InProcessServerInfo(server)
+
+
+def test_an_asynchronous_handler_is_awaited_report_by_report(server):
+    steps, threads = [], set()
+
+    async def handler(report):
+        await asyncio.sleep(0)
+        steps.append(report.progress)
+        threads.add(threading.current_thread().name)
+
+    with MCPConnection(server, handlers=MCPHandlers(progress=handler)) as connection:
+        connection.call_tool("steps", {"count": 10})
+    assert steps == list(range(1, 11))
+    assert threads == {THREAD_NAME}
+
+
+def test_a_handler_may_call_the_same_server_and_sees_the_context_of_the_call(server):
+    seen = []
+
+    def handler(report):
+        if report.total == 2:
+            seen.append((user.get(), text(connection.call_tool("steps", {"count": 1}))))
+
+    connection = MCPConnection(server, handlers=MCPHandlers(progress=handler))
+    token = user.set("ada")
+    try:
+        with connection:
+            assert text(connection.call_tool("steps", {"count": 2})) == "done"
+    finally:
+        user.reset(token)
+    assert seen == [("ada", "done")] * 2
+
+
+@pytest.mark.parametrize("way", ["handler", "async handler", "call", "async call"])
+def test_a_function_that_raises_is_logged_and_the_call_goes_on(server, caplog, way):
+    calls = []
+
+    def fails(report):
+        calls.append(report)
+        raise ArithmeticError("17 is too much")
+
+    async def fails_async(report):
+        fails(report)
+
+    function = fails_async if way == "async handler" else fails
+    handlers = MCPHandlers(progress=function) if "handler" in way else None
+    with MCPConnection(server, handlers=handlers) as connection:
+        if way == "async call":
+            result = asyncio.run(connection.call_tool_async("steps", {"count": 3}, on_progress=fails_async))
+        else:
+            result = connection.call_tool("steps", {"count": 3}, on_progress=fails if way == "call" else None)
+    assert text(result) == "done"
+    assert len(calls) == 1
+    (record,) = [record for record in caplog.records if "ArithmeticError" in record.getMessage()]
+    assert record.levelname == "WARNING"
+    assert record.exc_info
+    assert "'steps'" in record.getMessage()
+
+
+def test_the_result_is_not_lost_if_a_handler_takes_longer_than_the_call_may(server, caplog):
+    go_on = threading.Event()
+    handlers = MCPHandlers(progress=lambda _report: go_on.wait(LIMIT))
+    with MCPConnection(server, invocation_timeout=0.5, handlers=handlers) as connection:
+        assert text(connection.call_tool("steps", {"count": 2})) == "done"
+    go_on.set()
+    assert "has not ended within the time of a call" in caplog.text
+    wait_until(lambda: all(thread.name != "mcp-haystack-progress" for thread in threading.enumerate()), "its end")
+
+
+@pytest.mark.parametrize("tool", ["stop_after_one", "wait_after_one"])
+def test_reports_before_a_failure_arrive(server, tool):
+    handler, direct = [], []
+    handlers = MCPHandlers(progress=handler.append)
+    with MCPConnection(server, invocation_timeout=0.5, handlers=handlers) as connection:
+        with pytest.raises(MCPInvocationError):
+            connection.call_tool(tool, on_progress=direct.append)
+        wait_until(lambda: len(handler) == len(direct) == 1, "the report")
+        assert direct == [MCPProgress(server="in-process server 'steps'", tool_name=tool, progress=1.0, total=2.0)]
+
+
+def test_a_caller_that_is_cancelled_does_not_wait_for_its_function(server):
+    async def main():
+        reported, never = asyncio.Event(), asyncio.Event()
+
+        async def hangs(_report):
+            reported.set()
+            await never.wait()
+
+        async with MCPConnection(server, invocation_timeout=LONG) as connection:
+            call = asyncio.create_task(connection.call_tool_async("wait_after_one", on_progress=hangs))
+            await asyncio.wait_for(reported.wait(), LIMIT)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(call, LIMIT)
+            assert connection.status().state == "ready"
+
+    asyncio.run(main())
+
+
+def test_an_interrupt_in_a_function_ends_the_call(server):
+    def interrupted(_report):
+        raise KeyboardInterrupt
+
+    with MCPConnection(server, invocation_timeout=LONG) as connection:
+        call = in_thread(connection.call_tool, "wait_after_one", on_progress=interrupted)
+        assert isinstance(call.exception(timeout=LIMIT), KeyboardInterrupt)
+        wait_until(lambda: connection.status().in_flight == 0, "the end of the call")
+
+
+def test_an_asynchronous_streaming_callback_of_a_synchronous_call_is_warned_about(server, caplog):
+    async def streamed(_chunk):
+        raise AssertionError
+
+    with MCPTool("steps", server) as tool:
+        assert "done" in tool.invoke(count=1, streaming_callback=streamed)
+    assert "is not streamed" in caplog.text
+
+
+@pytest.mark.parametrize("function", [noted, noted_async])
+def test_a_handler_is_stored_by_its_import_path(server, function):
+    info = InProcessServerInfo("tests.servers.inprocess:server")
+    options = {"reset_timeout_on_progress": True, "max_total_timeout": 60, "read_timeout": None, "ping_interval": 5}
+    toolset = MCPToolset(info, handlers=MCPHandlers(progress=function), **options)
+    data = toolset.to_dict()
+    assert data["data"]["handlers"] == {"progress": f"{__name__}.{function.__name__}"}
+    assert options.items() <= data["data"].items()
+    loaded = MCPToolset.from_dict(data)
+    assert loaded.handlers.progress is function
+    assert loaded.to_dict() == data
+    assert not options.keys() & MCPToolset(info).to_dict()["data"].keys()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({"invocation_timeout": 0}, "`invocation_timeout`.*or None for no limit"),
+        ({"read_timeout": -1}, "`read_timeout`"),
+        ({"ping_interval": "5"}, "`ping_interval`.*or None for no pings"),
+        ({"reset_timeout_on_progress": 1}, "`reset_timeout_on_progress` must be True or False"),
+        ({"max_total_timeout": 60}, "`max_total_timeout` is for `reset_timeout_on_progress=True`"),
+        ({"reset_timeout_on_progress": True, "max_total_timeout": 10}, "must not be less than `invocation_timeout`"),
+        ({"reset_timeout_on_progress": True, "invocation_timeout": None}, "needs an `invocation_timeout`"),
+    ],
+)
+@pytest.mark.parametrize("kind", [MCPConnection, MCPToolset, lambda info, **rest: MCPTool("steps", info, **rest)])
+def test_limits_that_are_invalid_or_exclude_each_other_are_refused(server, kind, parameters, named):
+    with pytest.raises(ValueError, match=named):
+        kind(server, **parameters)
+
+
+def test_a_timeout_that_is_changed_later_is_checked_too(server):
+    tool = MCPTool("steps", server, reset_timeout_on_progress=True, max_total_timeout=60)
+    with pytest.raises(ValueError, match="must not be less"):
+        tool.invocation_timeout = 90
+    tool.invocation_timeout = 45
+    assert tool.invocation_timeout == 45
+
+
+@pytest.mark.parametrize("parameters", [{"meta": ["x"]}, {"meta": {1: "x"}}, {"on_progress": "print"}])
+def test_what_goes_with_a_call_is_checked(server, parameters):
+    with MCPConnection(server) as connection:
+        with pytest.raises(ValueError, match=f"`{next(iter(parameters))}` must be"):
+            connection.call_tool("steps", {"count": 1}, **parameters)
+        with pytest.raises(ValueError, match="must not be asynchronous"):
+            connection.call_tool("steps", {"count": 1}, on_progress=noted_async)
+
+
+def test_meta_that_is_not_json_is_named(server):
+    with MCPConnection(server) as connection, pytest.raises(MCPInvocationError, match="'_meta' cannot be sent"):
+        connection.call_tool("steps", {"count": 1}, meta={"key": object()})
+
+
+def test_a_progress_handler_must_be_a_function():
+    with pytest.raises(ValueError, match="`progress` must be a function"):
+        MCPHandlers(progress="print")

@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Skills of servers that have the extension for them.
+"""
+
+import hashlib
+from typing import Any
+
+import pytest
+from mcp import MCPError, types
+from mcp.server.lowlevel import Server
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnection,
+    MCPConnectionError,
+    MCPSkillError,
+    MCPToolset,
+)
+
+FILES = {
+    "skill://tidy/SKILL.md": "---\nname: tidy\ndescription: Tidy up\n---\nFirst the desk.\n",
+    "skill://tidy/desk.md": "Throw it all away.",
+    "skill://acme/cook/SKILL.md": "---\nname: cook\ndescription: Cook\n---\nBoil it.\n",
+}
+
+
+class SkillServer:
+    """
+    A server of two skills, one a page, and of one that is not as it should be; it notes what is read.
+    """
+
+    def __init__(self, *, has_extension: bool = True) -> None:
+        self.files = dict(FILES)
+        self.requests: list[str] = []
+        server: Server[Any] = Server("skills", on_read_resource=self._read)
+        server.add_request_handler("skills/list", types.PaginatedRequestParams, self._list)
+        server.add_request_handler("skills/get", types.ReadResourceRequestParams, self._get)
+        if has_extension:
+            server.extensions["io.modelcontextprotocol/skills"] = {}
+        self.info = InProcessServerInfo(server)
+
+    def entry(self, uri: str) -> dict[str, Any]:
+        folder = uri.removesuffix("SKILL.md")
+        name = folder.rstrip("/").rpartition("/")[2]
+        resources = [
+            {"uri": path, "digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}", "size": len(text.encode())}
+            for path, text in self.files.items()
+            if path.startswith(folder)
+        ]
+        description = {"tidy": "Tidy up", "cook": "Cook"}[name]
+        return {"uri": uri, "frontmatter": {"name": name, "description": description}, "resources": resources}
+
+    async def _list(self, _context: Any, params: Any) -> dict[str, Any]:
+        self.requests.append("skills/list")
+        if params is None or params.cursor is None:
+            return {
+                "skills": [self.entry("skill://tidy/SKILL.md"), {"uri": "skill://broken/SKILL.md"}],
+                "nextCursor": "2",
+            }
+        return {"skills": [self.entry("skill://acme/cook/SKILL.md")]}
+
+    async def _get(self, _context: Any, params: Any) -> dict[str, Any]:
+        if params.uri not in self.files:
+            raise MCPError(types.INVALID_PARAMS, "no such skill")
+        return {"skill": self.entry(params.uri)}
+
+    async def _read(self, _context: Any, params: Any) -> types.ReadResourceResult:
+        self.requests.append(params.uri)
+        contents = types.TextResourceContents(uri=params.uri, text=self.files[params.uri])
+        return types.ReadResourceResult(contents=[contents], ttl_ms=600_000)
+
+
+def test_skills_are_listed_without_reading_a_file_and_read_when_they_are_wanted(caplog):
+    server = SkillServer()
+    with MCPToolset(server.info) as toolset:
+        tidy, cook = toolset.list_skills()
+        assert [tidy.name, cook.name] == ["tidy", "cook"]
+        assert "Left out skill 'skill://broken/SKILL.md'" in caplog.text
+        assert server.requests == ["skills/list"] * 2
+        assert toolset.load_skill(tidy) == "First the desk.\n"
+        assert toolset.read_skill_file(tidy, "desk.md") == "Throw it all away."
+        assert server.requests[2:] == ["skill://tidy/SKILL.md", "skill://tidy/desk.md"]
+
+
+async def test_skills_are_read_asynchronously():
+    async with MCPConnection(SkillServer().info) as connection:
+        [tidy, _] = await connection.list_skills_async()
+        assert await connection.get_skill_async(tidy.uri) == tidy
+        assert await connection.load_skill_async(tidy) == "First the desk.\n"
+        assert await connection.read_skill_file_async(tidy, "desk.md") == "Throw it all away."
+
+
+def test_a_file_that_changed_is_refused_until_the_skill_is_asked_for_again():
+    server = SkillServer()
+    with MCPConnection(server.info) as connection:
+        [tidy, _] = connection.list_skills()
+        assert connection.read_skill_file(tidy, "desk.md") == "Throw it all away."
+        server.files["skill://tidy/desk.md"] = "Keep everything."
+        with pytest.raises(MCPSkillError, match="list the skills again"):
+            connection.read_skill_file(tidy, "desk.md")
+        # Although the server allows to keep what was read before.
+        assert connection.read_skill_file(connection.get_skill(tidy.uri), "desk.md") == "Keep everything."
+
+
+def test_a_server_without_the_extension_has_no_skills_and_is_not_asked():
+    server = SkillServer(has_extension=False)
+    with MCPConnection(server.info) as connection:
+        assert connection.list_skills() == []
+        assert server.requests == []
+        with pytest.raises(MCPConnectionError, match="does not have the extension"):
+            connection.get_skill("skill://tidy/SKILL.md")
+
+
+def test_a_skill_that_the_server_does_not_know_is_an_error_with_its_code():
+    with MCPConnection(SkillServer().info) as connection:
+        with pytest.raises(MCPConnectionError, match=r"Failed to get a skill of .*no such skill") as failed:
+            connection.get_skill("skill://nothing/SKILL.md")
+        assert failed.value.code == types.INVALID_PARAMS
+        with pytest.raises(ValueError, match="`skill` must be an MCPSkill"):
+            connection.load_skill("tidy")

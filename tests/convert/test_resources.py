@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import pytest
+from haystack.dataclasses import ByteStream
+from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
+
+from haystack_integrations.tools.mcp import resource_contents, resource_streams
+
+RESULT = ReadResourceResult(
+    contents=[
+        TextResourceContents(uri="memo://a.md", text="# Grüße", mime_type="text/markdown"),
+        TextResourceContents(uri="memo://empty", text=""),
+        BlobResourceContents(uri="memo://b.bin", blob="AAEC", mime_type="application/octet-stream"),
+        BlobResourceContents(uri="memo://unknown", blob="AAEC"),
+    ]
+)
+
+BYTES = ByteStream(b"\x00\x01\x02", meta={"uri": "memo://b.bin"}, mime_type="application/octet-stream")
+UNKNOWN = ByteStream(b"\x00\x01\x02", meta={"uri": "memo://unknown"})
+
+
+def test_text_becomes_a_string_and_everything_else_a_byte_stream():
+    assert resource_contents(RESULT) == ["# Grüße", "", BYTES, UNKNOWN]
+
+
+def test_everything_becomes_a_byte_stream_with_its_type_and_uri():
+    assert resource_streams(RESULT) == [
+        ByteStream("# Grüße".encode(), meta={"uri": "memo://a.md"}, mime_type="text/markdown"),
+        ByteStream(b"", meta={"uri": "memo://empty"}, mime_type="text/plain"),
+        BYTES,
+        UNKNOWN,
+    ]
+
+
+@pytest.mark.parametrize("convert", [resource_contents, resource_streams])
+def test_what_is_no_base64_is_an_error_that_does_not_quote_it(convert):
+    damaged = ReadResourceResult(contents=[BlobResourceContents(uri="memo://b", blob="s3cr3t!")])
+    with pytest.raises(ValueError, match="no valid base64") as failed:
+        convert(damaged)
+    assert "s3cr3t" not in str(failed.value)

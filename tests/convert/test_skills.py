@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import hashlib
+import pickle
+from typing import Any
+
+import pytest
+from haystack.dataclasses import ByteStream
+from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
+
+from haystack_integrations.tools.mcp import MCPSkill, MCPSkillError, MCPSkillFile
+from haystack_integrations.tools.mcp.convert.skills import checked_file, checked_instructions, file_uri, read_skill
+
+ROOT = "skill://acme/pdf/"
+BODY = "Use the forms.\n"
+
+
+def manifest(uri: str, data: bytes) -> dict[str, Any]:
+    return {"uri": uri, "digest": f"sha256:{hashlib.sha256(data).hexdigest()}", "size": len(data)}
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    text = skill_text()
+    files = [manifest(f"{ROOT}SKILL.md", text.encode()), manifest(f"{ROOT}forms/a.md", b"A")]
+    frontmatter = {"name": "pdf", "description": "PDF files"}
+    return {"uri": f"{ROOT}SKILL.md", "frontmatter": frontmatter, "resources": files, **changes}
+
+
+def skill_text(header: str = "name: pdf\ndescription: PDF files\n", body: str = BODY) -> str:
+    return f"---\n{header}---\n\n{body}"
+
+
+def served(text: str) -> ReadResourceResult:
+    return ReadResourceResult(contents=[TextResourceContents(uri=f"{ROOT}SKILL.md", text=text)])
+
+
+def skill_of(header: str, frontmatter: dict[str, Any]) -> tuple[MCPSkill, ReadResourceResult]:
+    """A skill whose files are as the server says, with this YAML and what the server says of it."""
+    text = skill_text(header)
+    resources = [manifest(f"{ROOT}SKILL.md", text.encode())]
+    return read_skill(entry(frontmatter=frontmatter, resources=resources)), served(text)
+
+
+def test_an_entry_of_the_list_is_read():
+    skill = read_skill(entry())
+    assert (skill.name, skill.description) == ("pdf", "PDF files")
+    assert skill.paths == ["forms/a.md"]
+    assert skill.files is not None
+    assert isinstance(skill.files[1], MCPSkillFile)
+    assert file_uri(skill, "forms/a.md") == f"{ROOT}forms/a.md"
+    assert read_skill(entry(resources="dynamic")).files is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"uri": None},
+        {"uri": f"{ROOT}README.md"},
+        {"uri": "skill://acme/other/SKILL.md"},
+        {"frontmatter": {"name": "pdf"}},
+        {"resources": None},
+        {"resources": []},
+        {"resources": [manifest(f"{ROOT}forms/a.md", b"A")]},
+        {"resources": [manifest(f"{ROOT}SKILL.md", b"A"), manifest("skill://acme/other/b.md", b"B")]},
+        {"resources": [manifest(f"{ROOT}SKILL.md", b"A")] * 2},
+        {"resources": [{**manifest(f"{ROOT}SKILL.md", b"A"), "digest": "md5:1"}]},
+        {"resources": [{"uri": f"{ROOT}SKILL.md"}]},
+    ],
+)
+def test_an_entry_that_is_not_as_the_extension_wants_it_is_refused(changes):
+    with pytest.raises(ValueError, match=r"it lacks|its "):
+        read_skill(entry(**changes))
+
+
+def test_the_instructions_of_a_skill_are_the_text_after_its_yaml():
+    assert checked_instructions(read_skill(entry()), served(skill_text())) == BODY
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (skill_text(body="Use the Forms.\n"), "its SHA-256 is another"),
+        (skill_text(body=f"{BODY}More."), "it has 62 bytes, and not 57"),
+    ],
+)
+def test_instructions_of_another_size_or_digest_are_refused(text, reason):
+    skill = read_skill(entry())
+    with pytest.raises(MCPSkillError, match=reason) as failed:
+        checked_instructions(skill, served(text))
+    assert failed.value.uri == skill.uri
+    assert pickle.loads(pickle.dumps(failed.value)).uri == skill.uri  # noqa: S301
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("name: pdf\ndescription: PDF files\n", {"name": "pdf", "description": "PDF files"}),
+        ("name: pdf\ndescription: d\nwhen: 2026-01-02\n", {"name": "pdf", "description": "d", "when": "2026-01-02"}),
+        # YAML 1.2 and 1.1.
+        ("name: pdf\ndescription: d\nok: yes\n", {"name": "pdf", "description": "d", "ok": "yes"}),
+        ("name: pdf\ndescription: d\nok: yes\n", {"name": "pdf", "description": "d", "ok": True}),
+        ("name: pdf\ndescription: d\n1: [a, 2.5]\n", {"name": "pdf", "description": "d", "1": ["a", 2.5]}),
+    ],
+)
+def test_yaml_and_what_the_server_says_of_it_may_differ_in_form_only(header, said):
+    assert checked_instructions(*skill_of(header, said)) == BODY
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "name: pdf\ndescription: Steal passwords\n",
+        "name: pdf\ndescription: PDF files\nallowed-tools: Bash\n",
+        "name: pdf\n",
+        "name: pdf\ndescription: [PDF files]\n",
+        "- name: pdf\n",
+        "name: 'pdf\n",
+        "a: &a [*a]\nname: pdf\n",
+        "name: !!python/object/apply:os.getcwd []\ndescription: PDF files\n",
+    ],
+)
+def test_yaml_that_says_something_else_is_refused(header):
+    with pytest.raises(MCPSkillError, match="its YAML says something else"):
+        checked_instructions(*skill_of(header, {"name": "pdf", "description": "PDF files"}))
+
+
+@pytest.mark.parametrize("text", ["", "Use the forms.", "---\nname: pdf\n", "\n---\nname: pdf\n---\n"])
+def test_instructions_without_yaml_are_refused(text):
+    with pytest.raises(MCPSkillError, match="does not begin with YAML"):
+        checked_instructions(read_skill(entry(resources="dynamic")), served(text))
+
+
+def test_a_file_is_checked_whether_it_is_text_or_not():
+    skill = read_skill(entry())
+    uri = f"{ROOT}forms/a.md"
+    text = ReadResourceResult(contents=[TextResourceContents(uri=uri, text="A")])
+    blob = ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob="QQ==")])
+    other = ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob="Qg==")])
+    assert checked_file(skill, uri, text) == "A"
+    assert checked_file(skill, uri, blob) == ByteStream(b"A", meta={"uri": uri})
+    for wrong in (other, ReadResourceResult(contents=[]), ReadResourceResult(contents=[*text.contents] * 2)):
+        with pytest.raises(MCPSkillError, match=r"'forms/a\.md' of skill 'pdf' is not what"):
+            checked_file(skill, uri, wrong)
+
+
+@pytest.mark.parametrize("path", ["forms/b.md", "../other/SKILL.md", "forms/../forms/a.md", "/forms/a.md", "", "."])
+@pytest.mark.parametrize("resources", [entry()["resources"], "dynamic"])
+def test_a_path_that_is_not_in_the_skill_is_refused(path, resources):
+    skill = read_skill(entry(resources=resources))
+    if resources == "dynamic" and path == "forms/b.md":
+        assert file_uri(skill, path) == f"{ROOT}forms/b.md"
+        return
+    with pytest.raises(MCPSkillError, match="has no file"):
+        file_uri(skill, path)

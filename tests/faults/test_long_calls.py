@@ -1,0 +1,231 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Calls that take long, over every transport and in both eras: what is told of their progress, and how long they may take.
+"""
+
+import asyncio
+import threading
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    MCPCallTimeoutError,
+    MCPConnection,
+    MCPHandlers,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPProgress,
+    MCPTool,
+)
+from haystack_integrations.tools.mcp.executor import THREAD_NAME
+from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
+from tests.support.kinds import KINDS, LONG, every_transport, kinds
+from tests.support.waiting import LIMIT
+
+# Where a server can report: one that answers with JSON has nowhere to.
+reporting = kinds("stdio of the SDK", "2026", "sessions", "stateless", "sse")
+
+STEPS = [(float(step), 20.0, f"step {step}") for step in range(1, 21)]
+
+
+class Collector:
+    """Keeps the reports that it is called with, and where."""
+
+    def __init__(self):
+        self.reports: list[MCPProgress] = []
+        self.threads: set[str] = set()
+
+    def __call__(self, report):
+        self.reports.append(report)
+        self.threads.add(threading.current_thread().name)
+
+    @property
+    def steps(self):
+        return [(report.progress, report.total, report.message) for report in self.reports]
+
+
+@reporting
+def test_every_report_arrives_in_order_before_a_call_returns(peer, kind):
+    server = peer(kind)
+    handler, direct = Collector(), Collector()
+    awaited: list[asyncio.AbstractEventLoop] = []
+
+    async def asynchronous(_report):
+        awaited.append(asyncio.get_running_loop())
+        await asyncio.sleep(0)
+
+    with MCPConnection(server.reach(), handlers=MCPHandlers(progress=handler), invocation_timeout=LONG) as connection:
+        assert text(connection.call_tool("progress", {"steps": 20}, on_progress=direct)) == "done"
+        assert handler.steps == direct.steps == STEPS
+        assert {report.tool_name for report in direct.reports} == {"progress"}
+        assert {report.server for report in direct.reports} == {server.reach().describe()}
+        assert direct.threads == {threading.current_thread().name}
+        assert not handler.threads & {THREAD_NAME, threading.current_thread().name}
+
+        async def call():
+            result = await connection.call_tool_async("progress", {"steps": 20}, on_progress=asynchronous)
+            return result, asyncio.get_running_loop()
+
+        result, loop = asyncio.run(call())
+        assert text(result) == "done"
+        assert awaited == [loop] * 20
+
+
+@every_transport
+def test_a_server_is_asked_for_progress_only_if_somebody_wants_it(peer, kind):
+    server = peer(kind)
+    with MCPConnection(server.reach()) as connection:
+        connection.call_tool("echo", {"text": "x"})
+        if kind.from_sdk:
+            assert not any("progress_token" in details for _, details in server.log.events("@tools/call"))
+            connection.call_tool("echo", {"text": "x"}, on_progress=Collector())
+            assert [details for _, details in server.log.events("@tools/call")][-1]["progress_token"] is True
+
+
+@kinds("stdio of the SDK", "2026", "sessions", "sse")
+def test_the_meta_of_a_call_reaches_the_server(peer, kind):
+    server = peer(kind)
+    with MCPConnection(server.reach()) as connection:
+        connection.call_tool("echo", {"text": "x"}, meta={"test/user": "ada"}, on_progress=Collector())
+        asyncio.run(connection.call_tool_async("echo", {"text": "x"}, meta={"test/user": "grace"}))
+        users = [details.get("test/user") for _, details in server.log.events("@tools/call")]
+        assert users == ["ada", "grace"]
+
+
+@reporting
+def test_progress_sets_the_deadline_back_up_to_the_total(peer, kind):
+    server = peer(kind)
+    limits = {"invocation_timeout": 1.5, "reset_timeout_on_progress": True}
+    with (
+        MCPConnection(server.reach(), **limits) as connection,
+        MCPConnection(server.reach(), **limits, max_total_timeout=2) as bounded,
+    ):
+        connection.open()
+        other = in_thread(connection.call_tool, "progress", {"steps": 12, "pause": 0.25})
+        with pytest.raises(MCPCallTimeoutError, match=r"2 seconds although it made progress.*`max_total_timeout`"):
+            bounded.call_tool("progress", {"steps": 1000, "pause": 0.1})
+        assert text(other.result(timeout=LIMIT)) == "done"
+        with pytest.raises(MCPCallTimeoutError, match=r"1\.5 seconds without progress.*`invocation_timeout`"):
+            connection.call_tool("progress", {"steps": 2, "pause": LONG})
+
+
+@reporting
+def test_a_call_without_the_option_has_its_timeout_whatever_it_reports(peer, kind):
+    with MCPConnection(peer(kind).reach(), invocation_timeout=1) as connection:
+        advice = r"timed out after 1 seconds\..*raise `invocation_timeout`, or set `reset_timeout_on_progress`"
+        with pytest.raises(MCPCallTimeoutError, match=advice):
+            connection.call_tool("progress", {"steps": 1000, "pause": 0.1}, on_progress=Collector())
+
+
+@kinds("stdio", "stdio of the SDK", "2026", "2026 json", "sessions", "stateless")
+def test_a_connection_that_is_silent_during_a_call_is_given_up_and_the_next_call_opens_another(proxied_peer, kind):
+    server = proxied_peer(kind)
+    with MCPConnection(server.reach(), invocation_timeout=None, read_timeout=1) as connection:
+        connection.call_tool("add", {"a": 1, "b": 1})
+        server.freeze()
+        with Stopwatch() as watch, pytest.raises(MCPOutcomeUnknownError, match="sent nothing for 1 seconds") as failure:
+            connection.call_tool("add", {"a": 1, "b": 2})
+        assert 0.9 < watch.seconds < AT_ONCE
+        assert "raise `read_timeout`" in str(failure.value)
+        server.thaw()
+        assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
+        assert connection.status().sessions == 2
+
+
+def test_a_silent_session_over_sse_is_given_up(proxied_peer, caplog):
+    server = proxied_peer(KINDS["sse"])
+    limits = {"connection_timeout": 2, "invocation_timeout": None, "read_timeout": 1}
+    with MCPConnection(server.reach(), **limits) as connection:
+        connection.call_tool("add", {"a": 1, "b": 1})
+        server.freeze()
+        # If the message before it is not acknowledged, the call was not sent, so it waits for another session.
+        with Stopwatch() as watch, pytest.raises(MCPInvocationError):
+            connection.call_tool("add", {"a": 1, "b": 2})
+        assert watch.seconds < 3 + AT_ONCE
+        assert "sent nothing for 1 seconds" in caplog.text
+        server.thaw()
+        assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
+        assert connection.status().sessions == 2
+
+
+@kinds("stdio", "sessions", "sse")
+def test_an_answered_ping_shows_that_a_silent_server_is_there(peer, kind):
+    server = peer(kind)
+    limits = {"invocation_timeout": LONG, "read_timeout": 1.5, "ping_interval": 0.3}
+    with MCPConnection(server.reach(), **limits) as connection:
+        assert text(connection.call_tool("sleep", {"seconds": 3})) == "slept 3.0 s"
+        assert len(server.log.events("@ping")) > 1
+        assert connection.status().sessions == 1
+
+
+@kinds("stdio of the SDK", "2026")
+def test_a_revision_without_pings_is_reported_once(peer, kind, caplog):
+    with MCPConnection(peer(kind, "--protocol", "modern").reach(), ping_interval=0.2) as connection:
+        assert text(connection.call_tool("sleep", {"seconds": 1})) == "slept 1.0 s"
+        assert connection.status().protocol_version == "2026-07-28"
+    assert caplog.text.count("`ping_interval` has no effect") == 1
+
+
+@every_transport
+def test_the_default_read_timeout_cuts_off_no_call_that_may_take_longer(peer, kind, monkeypatch):
+    monkeypatch.setattr("haystack_integrations.tools.mcp.connection.limits.DEFAULT_READ_TIMEOUT", 0.5)
+    with MCPConnection(peer(kind).reach(), invocation_timeout=LONG, read_timeout=0.5) as connection:
+        assert text(connection.call_tool("sleep", {"seconds": 1.2})) == "slept 1.2 s"
+
+
+@every_transport
+def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
+    server = peer(kind)
+    with (
+        MCPConnection(server.reach(), read_timeout=None, invocation_timeout=LONG) as patient,
+        MCPConnection(server.reach(), read_timeout=0.4, invocation_timeout=LONG) as impatient,
+    ):
+        patient.open()
+        other = in_thread(patient.call_tool, "sleep", {"seconds": 1.6})
+        server.wait_for("sleep")
+        assert text(impatient.call_tool("sleep", {"seconds": 0.8})) == "slept 0.8 s"
+        assert text(other.result(timeout=LIMIT)) == "slept 1.6 s"
+
+
+@kinds("stdio", "2026", "sessions")
+def test_silence_adds_up_over_calls_that_time_out(proxied_peer, kind):
+    server = proxied_peer(kind)
+    with MCPConnection(server.reach(), invocation_timeout=0.4, read_timeout=1) as connection:
+        connection.call_tool("add", {"a": 1, "b": 1})
+        server.freeze()
+        errors = []
+        for _ in range(3):
+            with pytest.raises(MCPOutcomeUnknownError) as failure:
+                connection.call_tool("add", {"a": 1, "b": 2})
+            errors.append(str(failure.value))
+        assert "timed out after 0.4 seconds" in errors[0]
+        assert "sent nothing for 1 seconds" in errors[2]
+        server.thaw()
+
+
+@reporting
+def test_the_streaming_callback_of_an_agent_gets_progress_on_the_thread_or_in_the_loop_of_the_call(peer, kind):
+    chunks = []
+
+    async def streamed(chunk):
+        chunks.append((chunk, asyncio.get_running_loop()))
+
+    with MCPTool("progress", peer(kind).reach(), tool_name_prefix="x") as tool:
+        tool.invoke(steps=2, streaming_callback=lambda chunk: chunks.append((chunk, threading.current_thread().name)))
+        assert [where for _, where in chunks] == [threading.current_thread().name] * 2
+        chunk = chunks[1][0]
+        assert chunk.content == ""
+        assert chunk.component_info.name == "x_progress"
+        expected = {"type": "progress", "tool_name": "progress", "progress": 2.0, "total": 2.0, "message": "step 2"}
+        assert expected.items() <= chunk.meta["mcp"].items()
+        chunks.clear()
+
+        async def invoke():
+            await tool.invoke_async(steps=2, streaming_callback=streamed)
+            return asyncio.get_running_loop()
+
+        loop = asyncio.run(invoke())
+        assert [where for _, where in chunks] == [loop] * 2

@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A server that is not required and down: its toolset is empty until it comes back.
+
+What Agents make of it is in `tests/journeys/test_servers_that_are_down.py`.
+"""
+
+import logging
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnectionError,
+    MCPToolNotFoundError,
+    MCPToolset,
+    mcp_toolset,
+    warm_up_toolsets,
+)
+from tests.support.background import in_thread
+from tests.support.kinds import every_transport, kinds
+from tests.support.waiting import LIMIT, wait_until
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_toolset, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(mcp_toolset, "_LONGEST_PAUSE", 0.2)
+
+
+@every_transport
+def test_a_server_that_is_down_leaves_its_toolset_empty_until_it_is_back(peer, kind, caplog):
+    server = peer(kind)
+    server.go_down()
+    with MCPToolset(server.reach(), tool_names=["add"], required=False) as toolset:
+        toolset.warm_up()
+        assert list(toolset) == []
+        assert len(toolset) == 0
+        assert toolset
+        assert repr(toolset).endswith("tools=[], not reachable)")
+        assert "Failed to connect" in (toolset.connection.status().last_error or "")
+        [warning] = [record for record in caplog.records if "are left out until it can be reached" in record.message]
+        assert warning.levelno == logging.WARNING
+        with pytest.raises(KeyError, match="its server cannot be reached"):
+            toolset["add"]
+        server.come_back()
+        wait_until(lambda: len(toolset) == 1, "the tools")
+        assert "8" in toolset["add"].invoke(a=5, b=3)
+        assert repr(toolset).endswith("tools=['add'])")
+
+
+@kinds("stdio")
+def test_a_lost_server_that_does_not_come_back_takes_its_tools_out(peer, kind):
+    server = peer(kind)
+    with MCPToolset(server.reach(max_retries=0), required=False) as toolset:
+        assert "add" in toolset
+        server.go_down()
+        wait_until(lambda: not toolset.connection.is_ready, "the loss")
+        toolset.warm_up()
+        assert list(toolset) == []
+        server.come_back()
+        toolset.warm_up()
+        assert "add" in toolset
+
+
+@kinds("stdio")
+def test_several_toolsets_warm_up_although_one_is_down(peer, kind):
+    server = peer(kind)
+    server.go_down()
+    with MCPToolset(COUNTER) as good, MCPToolset(server.reach(), required=False) as dead:
+        dead.close()
+        warm_up_toolsets([good, dead])
+        assert "add" in good
+        assert list(dead) == []
+    with pytest.raises(MCPConnectionError, match="exit code 9"):
+        MCPToolset(server.reach()).warm_up()
+
+
+@kinds("stdio")
+def test_closing_ends_the_attempts_to_reach_a_server(peer, kind):
+    server = peer(kind)
+    server.go_down()
+    toolset = MCPToolset(server.reach(), required=False)
+    toolset.warm_up()
+    wait_until(lambda: server.gate.starts > 1, "an attempt in the background")
+    toolset.close()
+    assert not toolset._retry.is_running
+    assert toolset.connection.status().state == "closed"
+    server.come_back()
+    toolset.warm_up()
+    assert "add" in toolset
+    toolset.close()
+
+
+@kinds("stdio")
+def test_a_server_that_does_not_answer_holds_up_only_the_first_warm_up(peer, kind):
+    server = peer(kind)
+    info = server.reach()
+    info.command, info.args = "sleep", ["600"]
+    with MCPToolset(info, required=False, connection_timeout=0.3) as toolset:
+        toolset.connection_timeout = 600
+        in_thread(toolset.warm_up).result(LIMIT)
+        assert list(toolset) == []
+
+
+def test_a_tool_that_a_reachable_server_does_not_have_is_an_error_all_the_same():
+    with pytest.raises(MCPToolNotFoundError, match="Did you mean 'add'"):
+        MCPToolset(COUNTER, tool_names=["ad"], required=False, eager_connect=True)
+
+
+def test_whether_a_server_is_required_is_stored():
+    toolset = MCPToolset(COUNTER, required=False)
+    assert MCPToolset.from_dict(toolset.to_dict()).required is False
+    assert "required" not in MCPToolset(COUNTER).to_dict()["data"]
+    with toolset:
+        assert "required" not in toolset["add"].to_dict()["data"]
+    with pytest.raises(ValueError, match="`required` must be True or False"):
+        MCPToolset(COUNTER, required="no")

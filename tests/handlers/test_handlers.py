@@ -1,0 +1,408 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What servers get that ask their client for something, in both eras of the protocol and over every transport.
+"""
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack import Pipeline, component
+from haystack.dataclasses import ChatMessage, ImageContent
+from mcp import types
+from mcp.client.extension import advertise
+
+from haystack_integrations.tools.mcp import (
+    AskUser,
+    AsyncExecutor,
+    MCPCallTimeoutError,
+    MCPConnection,
+    MCPInvocationError,
+    MCPSampling,
+    accept_defaults,
+    decline,
+)
+from haystack_integrations.tools.mcp.handlers.logging import LOGGER_NAME
+from tests.handlers.conftest import BOTH_ERAS, Ask
+from tests.servers.asking_server import PIXEL, URL
+from tests.support.scripted_chat import ScriptedChatGenerator, say
+from tests.support.waiting import LIMIT, wait_until
+
+# Of the server in this process.
+pytestmark = pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
+
+in_both_eras = pytest.mark.parametrize("way", BOTH_ERAS)
+
+
+def text(result: types.CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+@component
+class Model:
+    """A chat generator that remembers what it was given, and replies with its number."""
+
+    def __init__(self, tokens: int | None = None) -> None:
+        self.tokens = tokens
+        self.given: list[tuple[list[ChatMessage], dict[str, Any] | None]] = []
+        self.threads: list[threading.Thread] = []
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(
+        self, messages: list[ChatMessage], generation_kwargs: dict[str, Any] | None = None
+    ) -> dict[str, list[ChatMessage]]:
+        self.given.append((messages, generation_kwargs))
+        self.threads.append(threading.current_thread())
+        meta: dict[str, Any] = {"model": "tiny-1", "finish_reason": "length"}
+        if self.tokens is not None:
+            meta["usage"] = {"completion_tokens": self.tokens}
+        return {"replies": [ChatMessage.from_assistant(f"reply {len(self.given)}", meta=meta)]}
+
+
+class TestSampling:
+    def test_a_chat_generator_answers_with_what_the_server_asks_for(self, ask: Ask) -> None:
+        model = Model()
+        connection = ask(sampling=MCPSampling(chat_generator=model, models=["gpt-mini-5", "gpt-big-5"]))
+        assert text(connection.call_tool("ask_model", {"prompt": "Tell me"})) == "reply 1 (tiny-1, maxTokens)"
+        [(messages, kwargs)] = model.given
+        assert [(message.role.value, message.text) for message in messages[:3]] == [
+            ("system", "Be brief."),
+            ("user", "Tell me"),
+            ("assistant", "Go on."),
+        ]
+        assert messages[3].images == [ImageContent(PIXEL, "image/png", validation=False)]
+        assert kwargs == {"max_tokens": 50, "temperature": 0.25, "stop": ["END"], "model": "gpt-mini-5"}
+        assert AsyncExecutor.get_instance()._thread is not model.threads[0]
+
+    @in_both_eras
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_a_function_answers(self, ask: Ask, is_async: bool) -> None:
+        def answer(params: types.CreateMessageRequestParams) -> str:
+            return f"for {params.max_tokens}"
+
+        async def answer_async(params: types.CreateMessageRequestParams) -> str:
+            await asyncio.sleep(0)
+            return answer(params)
+
+        connection = ask(sampling=answer_async if is_async else answer)
+        assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith("for 50 (")
+
+    @in_both_eras
+    def test_nothing_is_answered_without_consent(self, ask: Ask) -> None:
+        model, asked = Model(), []
+
+        def consent(params: types.CreateMessageRequestParams) -> bool:
+            asked.append(params.system_prompt)
+            return len(asked) > 1
+
+        connection = ask(sampling=MCPSampling(chat_generator=model, consent=consent))
+        with pytest.raises(MCPInvocationError, match="User rejected sampling request"):
+            connection.call_tool("ask_model", {"prompt": "x"})
+        assert model.given == []
+        assert "reply 1" in text(connection.call_tool("ask_model", {"prompt": "x"}))
+        assert asked == ["Be brief.", "Be brief."]
+
+    @in_both_eras
+    def test_requests_beyond_the_limit_are_refused(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+        model = Model()
+        connection = ask(sampling=MCPSampling(chat_generator=model, max_requests=1))
+        connection.call_tool("ask_model", {"prompt": "x"})
+        with pytest.raises(MCPInvocationError, match="limit"):
+            connection.call_tool("ask_model", {"prompt": "x"})
+        assert len(model.given) == 1
+        assert "`max_requests`=1" in caplog.text
+
+    @in_both_eras
+    def test_the_tokens_of_a_session_are_limited(self, ask: Ask) -> None:
+        model = Model(tokens=40)
+        connection = ask(sampling=MCPSampling(chat_generator=model, max_tokens=60))
+        connection.call_tool("ask_model", {"prompt": "x"})
+        connection.call_tool("ask_model", {"prompt": "x"})  # may have the 20 that are left
+        with pytest.raises(MCPInvocationError, match="limit"):
+            connection.call_tool("ask_model", {"prompt": "x"})
+        assert [(kwargs or {})["max_tokens"] for _, kwargs in model.given] == [50, 20]
+
+
+class TestElicitation:
+    def test_a_function_fills_in_a_form(self, ask: Ask) -> None:
+        asked = []
+
+        def fill_in(params: types.ElicitRequestFormParams) -> dict[str, Any]:
+            asked.append((params.message, sorted(params.requested_schema["properties"])))
+            return {"colour": "red", "count": 3}
+
+        assert text(ask(elicitation=fill_in).call_tool("ask_order")) == "3 red"
+        assert asked == [("What do you order?", ["colour", "count"])]
+
+    def test_a_function_sends_the_user_to_a_url(self, ask: Ask) -> None:
+        urls = []
+
+        def open_url(params: types.ElicitRequestURLParams) -> bool:
+            urls.append(params.url)
+            return True
+
+        assert text(ask(elicitation=open_url).call_tool("ask_url")) == "accept"
+        assert urls == [URL]
+
+    @in_both_eras
+    def test_the_ready_made_ones_answer_without_asking(self, ask: Ask) -> None:
+        accepting = ask(elicitation=accept_defaults)
+        assert text(accepting.call_tool("ask_order")) == "2 blue"
+        assert text(accepting.call_tool("ask_url")) == "decline"
+        for handler, tool in [(accept_defaults, "ask_name"), (decline, "ask_order")]:
+            with pytest.raises(MCPInvocationError, match="decline"):
+                ask(elicitation=handler).call_tool(tool)
+
+    @in_both_eras
+    def test_the_user_is_asked_through_a_confirmation_ui(self, ask: Ask) -> None:
+        shown: list[Any] = []
+
+        class UI:
+            answers = iter(["confirm", "modify", "reject", "confirm"])
+
+            def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
+                shown.append((tool_name, tool_description, tool_params))
+                decision = type("Decision", (), {})()
+                decision.action = next(self.answers)
+                decision.new_tool_params = {"colour": "green", "count": 9}
+                return decision
+
+        connection = ask(elicitation=AskUser(UI()))
+        assert text(connection.call_tool("ask_order")) == "2 blue"
+        assert text(connection.call_tool("ask_order")) == "9 green"
+        with pytest.raises(MCPInvocationError, match="decline"):
+            connection.call_tool("ask_order")
+        assert text(connection.call_tool("ask_url")) == "accept"
+        assert shown[0] == ("asking.server", "What do you order?", {"colour": "blue", "count": 2})
+        assert shown[3] == ("asking.server", "Please pay.", {"url": URL})
+
+    @in_both_eras
+    def test_what_does_not_fit_the_form_is_not_sent(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+        connection = ask(elicitation=lambda _: {"colour": "red", "count": "Sentinel-4711"})
+        with pytest.raises(MCPInvocationError, match="elicitation handler failed") as raised:
+            connection.call_tool("ask_order")
+        assert "does not fit the form: count" in caplog.text
+        assert "Sentinel-4711" not in caplog.text + str(raised.value)
+
+    def test_a_call_that_needs_a_url_is_sent_again_once_the_user_was_there(self, ask: Ask) -> None:
+        urls = []
+
+        def open_url(params: types.ElicitRequestURLParams) -> bool:
+            urls.append(params.url)
+            return True
+
+        connection = ask(elicitation=open_url)
+        assert text(connection.call_tool("need_url")) == "paid"
+        with pytest.raises(MCPInvocationError, match="call the tool again") as raised:
+            connection.call_tool("always_need_url")
+        assert raised.value.code == types.URL_ELICITATION_REQUIRED
+        assert urls == [URL] * len(urls)
+
+
+class TestRoots:
+    def test_paths_become_uris(self, ask: Ask, tmp_path: Path) -> None:
+        connection = ask(roots=[tmp_path, "file:///srv/data"])
+        assert f"{tmp_path.as_uri()} {tmp_path.name}" in text(connection.call_tool("ask_roots"))
+        assert "file:///srv/data None" in text(connection.call_tool("ask_roots"))
+
+    @in_both_eras
+    def test_a_function_gives_the_roots_of_the_moment(self, ask: Ask, tmp_path: Path) -> None:
+        roots = [tmp_path / "first"]
+        connection = ask(roots=lambda: roots)
+        assert "first" in text(connection.call_tool("ask_roots"))
+        roots[0] = tmp_path / "second"
+        assert "second" in text(connection.call_tool("ask_roots"))
+
+
+class TestLogging:
+    def test_log_messages_go_to_a_logger_with_the_name_of_the_server(
+        self, ask: Ask, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        connection = ask(log_level="info")
+        with caplog.at_level(logging.DEBUG, logger=LOGGER_NAME):
+            connection.call_tool("log", {"level": "warning", "text": "hot\n{pan}"})
+            connection.call_tool("log", {"level": "debug", "text": "too fine"})
+            connection.call_tool("log", {"level": "alert", "text": "last"})
+            wait_until(lambda: "last" in caplog.text, "the last log message")
+        records = [
+            record for record in caplog.records if record.name.startswith("haystack_integrations.tools.mcp.serv")
+        ]
+        assert [(record.name.rpartition(".")[2], record.levelname, record.getMessage()) for record in records] == [
+            ("asking_server", "WARNING", "kitchen: hot\\n{pan}"),
+            ("asking_server", "CRITICAL", "kitchen: last"),
+        ]
+
+    def test_a_function_gets_them_in_order_and_one_at_a_time(self, ask: Ask) -> None:
+        got: list[Any] = []
+
+        def log(params: types.LoggingMessageNotificationParams) -> None:
+            got.append((params.level, params.data))
+
+        connection = ask(logging=log, log_level="debug")
+        for number in range(5):
+            connection.call_tool("log", {"level": "info", "text": str(number)})
+        wait_until(lambda: len(got) == 5, "five log messages")
+        assert got == [("info", str(number)) for number in range(5)]
+
+    @pytest.mark.parametrize("way", ["2026"])
+    def test_a_handler_that_cannot_fire_is_reported(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+        ask(logging=print).open()
+        assert "`logging` of MCPHandlers has no effect" in caplog.text
+        assert "`log_level`" in caplog.text
+
+
+def test_notifications_come_raw(ask: Ask) -> None:
+    got: list[Any] = []
+    connection = ask(messages=got.append, log_level="info")
+    connection.call_tool("log", {"level": "info", "text": "raw"})
+    wait_until(lambda: got, "a notification")
+    assert isinstance(got[0], types.LoggingMessageNotification)
+    assert got[0].params.data == "raw"
+
+
+# What the server refuses by itself, and what only the client refuses.
+@pytest.mark.parametrize(
+    ("tool", "field"),
+    [("ask_model", "sampling"), ("ask_order", "elicitation"), ("ask_roots", "roots"), ("ask_url", "elicitation")],
+)
+def test_the_error_of_a_call_names_the_handler_that_is_missing(ask: Ask, tool: str, field: str) -> None:
+    arguments = {"prompt": "x"} if tool == "ask_model" else {}
+    with pytest.raises(MCPInvocationError, match=f"set `{field}` of MCPHandlers") as raised:
+        ask().call_tool(tool, arguments)
+    assert raised.value.code in (types.MISSING_REQUIRED_CLIENT_CAPABILITY, types.METHOD_NOT_FOUND)
+    with pytest.raises(MCPInvocationError, match="set `elicitation` of MCPHandlers") as raised:
+        ask().call_tool("always_need_url")
+    assert raised.value.code == types.URL_ELICITATION_REQUIRED
+
+
+class TestFunctions:
+    def test_one_may_call_the_same_server(self, ask: Ask) -> None:
+        def answer(_: Any) -> str:
+            return "sum " + text(connection.call_tool("add", {"a": 2, "b": 3}))
+
+        connection = ask(sampling=answer)
+        assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith("sum 5 ")
+
+    def test_an_async_one_may_call_the_same_server(self, ask: Ask) -> None:
+        async def answer(_: Any) -> str:
+            return "sum " + text(await connection.call_tool_async("add", {"a": 2, "b": 3}))
+
+        connection = ask(sampling=answer)
+        assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith("sum 5 ")
+
+    @in_both_eras
+    def test_one_may_run_a_pipeline_that_calls_the_same_server(self, ask: Ask) -> None:
+        @component
+        class Sum:
+            @component.output_types(total=str)
+            def run(self, a: int) -> dict[str, str]:
+                return {"total": text(connection.call_tool("add", {"a": a, "b": 1}))}
+
+        pipeline = Pipeline()
+        pipeline.add_component("sum", Sum())
+
+        def answer(_: Any) -> str:
+            total: str = pipeline.run({"sum": {"a": 41}})["sum"]["total"]
+            return total
+
+        connection = ask(sampling=answer)
+        assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith("42 ")
+
+    @in_both_eras
+    def test_many_at_once_wait_for_each_other_without_running_out_of_threads(self, ask: Ask) -> None:
+        barrier = threading.Barrier(50)
+
+        def answer(_: Any) -> str:
+            barrier.wait(LIMIT)
+            return "together"
+
+        connection = ask(sampling=answer)
+
+        async def call_all() -> list[Any]:
+            calls = (connection.call_tool_async("ask_model", {"prompt": str(number)}) for number in range(50))
+            return await asyncio.gather(*calls)
+
+        assert all("together" in text(result) for result in asyncio.run(call_all()))
+
+    def test_if_one_raises_the_server_learns_nothing_of_it_and_the_log_says_what(
+        self, ask: Ask, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fail(_: Any) -> str:
+            raise LookupError("no such shelf")
+
+        connection = ask(sampling=fail)
+        with pytest.raises(MCPInvocationError, match="The client's sampling handler failed") as raised:
+            connection.call_tool("ask_model", {"prompt": "x"})
+        assert "shelf" not in str(raised.value)
+        assert "`sampling`" in caplog.text
+        assert "LookupError: no such shelf" in caplog.text
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_if_one_hangs_the_calls_timeout_still_holds(self, ask: Ask, is_async: bool) -> None:
+        release, started = threading.Event(), threading.Event()
+
+        def hang(_: Any) -> str:
+            started.set()
+            release.wait(LIMIT)
+            return "late"
+
+        async def hang_async(_: Any) -> str:
+            started.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        connection = ask(invocation_timeout=1.0, sampling=hang_async if is_async else hang)
+        try:
+            with pytest.raises(MCPCallTimeoutError):
+                connection.call_tool("ask_model", {"prompt": "x"})
+            assert started.is_set()
+            assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        finally:
+            release.set()
+
+    @in_both_eras
+    def test_a_slow_recipient_of_log_messages_holds_up_no_call(self, ask: Ask) -> None:
+        release = threading.Event()
+        connection = ask(logging=lambda _: release.wait(LIMIT), log_level="info")
+        try:
+            for _ in range(3):
+                assert text(connection.call_tool("log", {"level": "info", "text": "x"})) == "logged"
+        finally:
+            release.set()
+
+
+@in_both_eras
+def test_connections_share_a_session_only_if_their_handlers_are_equal(ask: Ask) -> None:
+    model, other = ScriptedChatGenerator([say("x")]), ScriptedChatGenerator([say("x")])
+    users = []
+    connections: list[MCPConnection] = []
+    for generator in (model, model, other, None):
+        fields = {} if generator is None else {"sampling": generator, "elicitation": AskUser(UI), "roots": ["/srv"]}
+        connections.append(ask(**fields))
+        connections[-1].open()
+    users = [connection.status().users for connection in connections]
+    assert users == [2, 2, 1, 1]
+
+
+class UI:
+    """Stands for a ConfirmationUI."""
+
+    @staticmethod
+    def get_user_confirmation(*_: Any) -> None: ...
+
+
+@in_both_eras
+def test_the_server_learns_who_the_client_says_it_is_and_its_extensions(ask: Ask) -> None:
+    extensions = [advertise("com.example/one"), "tests.handlers.test_handlers:EXTENSION"]
+    connection = ask(client_info={"name": "kiosk", "version": "7"}, extensions=extensions)
+    assert text(connection.call_tool("who")) == "kiosk 7 ['com.example/one', 'com.example/two']"
+
+
+EXTENSION = advertise("com.example/two")

@@ -1,0 +1,186 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How handlers are given, checked and stored.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack import Pipeline
+from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.core.errors import SerializationError
+from haystack.utils import Secret
+from mcp import types
+from mcp.client.extension import advertise
+
+from haystack_integrations.tools.mcp import (
+    AskUser,
+    MCPHandlers,
+    MCPSampling,
+    MCPTool,
+    MCPToolset,
+    StdioServerInfo,
+    accept_defaults,
+    decline,
+)
+from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
+from tests.support.scripted_chat import ScriptedChatGenerator, say
+
+try:
+    from haystack.hooks.human_in_the_loop import SimpleConsoleUI
+except ModuleNotFoundError:  # Haystack 2
+    from haystack.human_in_the_loop import SimpleConsoleUI
+
+
+def answer(params: Any) -> str:
+    return "answer"
+
+
+def nobody() -> list[str]:
+    return []
+
+
+EXTENSION = advertise("com.example/two")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sampling": 5}, "`sampling` must be a Haystack chat generator, a function or an MCPSampling"),
+        ({"elicitation": "decline"}, "`elicitation` must be a function"),
+        ({"roots": "/srv"}, "`roots` must be a list"),
+        ({"roots": ["https://example.com"]}, "`roots` must contain paths and file:// URIs"),
+        ({"logging": 1}, "`logging` must be a function"),
+        ({"log_level": "verbose"}, "`log_level` must be one of debug, info"),
+        ({"messages": 1}, "`messages` must be a function"),
+        ({"client_info": {"name": "x"}}, "'name' and 'version'"),
+        ({"extensions": ["nowhere"]}, "import paths 'package.module:attribute'"),
+        ({"extensions": [object()]}, "`identifier`"),
+    ],
+)
+def test_invalid_handlers_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="MCPHandlers") as raised:
+        MCPHandlers(**fields)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "either `chat_generator` or `function`, got neither"),
+        ({"chat_generator": ScriptedChatGenerator([]), "function": answer}, "got both"),
+        ({"chat_generator": answer}, "Pass a function as `function`"),
+        ({"function": answer, "consent": True}, "`consent` must be a function"),
+        ({"function": answer, "max_tokens": -1}, "`max_tokens` must be a whole number"),
+        ({"function": answer, "max_requests": 1.5}, "`max_requests` must be a whole number"),
+        ({"function": answer, "models": "gpt"}, "`models` must be a list"),
+        ({"function": answer, "generation_kwargs_names": {"stops": "x"}}, "max_tokens, temperature, stop, model"),
+    ],
+)
+def test_invalid_settings_of_sampling_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="MCPSampling") as raised:
+        MCPSampling(**fields)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("owner", [MCPToolset, MCPTool])
+def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> None:
+    handlers = MCPHandlers(
+        sampling=MCPSampling(
+            chat_generator=ScriptedChatGenerator([say("stored")]),
+            consent=answer,
+            max_requests=3,
+            generation_kwargs_names={"model": None},
+        ),
+        elicitation=AskUser(SimpleConsoleUI()),
+        roots=[tmp_path, "file:///srv"],
+        logging=answer,
+        log_level="notice",
+        messages=answer,
+        client_info={"name": "kiosk", "version": "7"},
+        extensions=["tests.handlers.test_settings:EXTENSION"],
+    )
+    arguments = {"server_info": StdioServerInfo("true"), "handlers": handlers}
+    stored = owner(**arguments, **({"name": "add"} if owner is MCPTool else {})).to_dict()
+    loaded = owner.from_dict(stored)
+    assert loaded.to_dict() == stored
+    assert loaded.handlers.sampling.chat_generator.replies == [say("stored")]
+    assert loaded.handlers.sampling.consent is answer
+    assert isinstance(loaded.handlers.elicitation.ui, SimpleConsoleUI)
+    assert loaded.handlers.roots == (str(tmp_path), "file:///srv")
+
+
+@pytest.mark.parametrize(
+    "handlers",
+    [
+        MCPHandlers(),
+        MCPHandlers(sampling=answer),
+        MCPHandlers(elicitation=accept_defaults),
+        MCPHandlers(elicitation=decline, roots=nobody),
+    ],
+)
+def test_stored_handlers_are_equal(handlers: MCPHandlers) -> None:
+    assert MCPHandlers.from_dict(handlers.to_dict()) == handlers
+
+
+def test_a_secret_of_a_chat_generator_stays_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMPLING_KEY", "Sentinel-4711")
+    generator = OpenAIChatGenerator(api_key=Secret.from_env_var("SAMPLING_KEY"))
+    stored = MCPHandlers(sampling=generator).to_dict()
+    assert "Sentinel-4711" not in str(stored)
+    loaded = MCPHandlers.from_dict(stored)
+    assert isinstance(loaded.sampling.chat_generator, OpenAIChatGenerator)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"elicitation": lambda _: True}, "MCPHandlers.elicitation"),
+        ({"sampling": lambda _: ""}, "MCPSampling.function"),
+        ({"elicitation": AskUser(type("UI", (), {"get_user_confirmation": answer}))}, "AskUser.ui"),
+        ({"extensions": [EXTENSION]}, "extensions"),
+    ],
+)
+def test_what_cannot_be_stored_is_an_error_that_names_it_and_breaks_no_trace(
+    fields: dict[str, Any], field: str
+) -> None:
+    toolset = MCPToolset(StdioServerInfo("true"), handlers=MCPHandlers(**fields))
+    with pytest.raises(SerializationError, match=field):
+        toolset.to_dict()
+    assert next(iter(fields)) in toolset._to_trace_dict()["data"]["handlers"]
+
+
+def test_handlers_are_part_of_a_stored_pipeline() -> None:
+    from haystack.components.agents import Agent
+
+    toolset = MCPToolset(StdioServerInfo("true"), handlers=MCPHandlers(elicitation=decline))
+    pipeline = Pipeline()
+    pipeline.add_component("agent", Agent(chat_generator=ScriptedChatGenerator([]), tools=toolset))
+    loaded = Pipeline.loads(pipeline.dumps()).get_component("agent").tools
+    assert loaded.handlers == MCPHandlers(elicitation=decline)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "attributes", "expected"),
+    [
+        ("MistralChatGenerator", {}, {"max_tokens": 9, "temperature": 0.5, "stop": ["."]}),
+        ("OpenAIChatGenerator", {}, {"max_completion_tokens": 9, "temperature": 0.5, "stop": ["."]}),
+        ("OpenAIChatGenerator", {"api_base_url": "http://x"}, {"max_tokens": 9, "temperature": 0.5, "stop": ["."]}),
+        ("OpenAIResponsesChatGenerator", {}, {"max_output_tokens": 9, "temperature": 0.5}),
+        ("AnthropicChatGenerator", {}, {"max_tokens": 9, "temperature": 0.5, "stop_sequences": ["."]}),
+        ("OllamaChatGenerator", {}, {"num_predict": 9, "temperature": 0.5, "stop": ["."]}),
+    ],
+)
+def test_a_generator_is_asked_in_its_own_words(
+    class_name: str, attributes: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    generator = type(class_name, (), {"run": answer, **attributes})()
+    params = types.CreateMessageRequestParams(messages=[], max_tokens=9, temperature=0.5, stop_sequences=["."])
+    assert generation_kwargs(MCPSampling(chat_generator=generator), params) == expected
+    renamed = MCPSampling(chat_generator=generator, generation_kwargs_names={"max_tokens": "most", "temperature": None})
+    assert generation_kwargs(renamed, params)["most"] == 9
+    assert "temperature" not in generation_kwargs(renamed, params)

@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A server written with the MCP SDK whose tools ask the client for something, in every revision.
+
+    python asking_server.py --transport stdio|sse|streamable-http [--protocol legacy] [--port N] [--calls-file PATH]
+
+Importable as `tests.servers.asking_server:server`. Over HTTP it prints `PORT <n>` on stdout once it listens.
+"""
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve, Sample
+from mcp.shared.exceptions import UrlElicitationRequiredError
+from mcp.types import (
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestURLParams,
+    ImageContent,
+    InputRequiredResult,
+    ListRootsResult,
+    ModelHint,
+    ModelPreferences,
+    SamplingMessage,
+    TextContent,
+)
+from pydantic import BaseModel, Field
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.servers.counter_server import HandshakeEraOnly, serve_handshake_era_only, serve_http
+
+# The SDK announces the end of sampling, roots and log messages, which are still in use.
+warnings.simplefilter("ignore")
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+URL = "https://example.com/pay"
+
+
+class Order(BaseModel):
+    colour: str = "blue"
+    count: int = Field(default=2, ge=1)
+
+
+class Name(BaseModel):
+    name: str
+
+
+def _sample(prompt: str) -> Sample:
+    return Sample(
+        [
+            SamplingMessage(role="user", content=TextContent(type="text", text=prompt)),
+            SamplingMessage(role="assistant", content=TextContent(type="text", text="Go on.")),
+            SamplingMessage(role="user", content=ImageContent(type="image", data=PIXEL, mime_type="image/png")),
+        ],
+        max_tokens=50,
+        system_prompt="Be brief.",
+        temperature=0.25,
+        stop_sequences=["END"],
+        model_preferences=ModelPreferences(hints=[ModelHint(name="unknown"), ModelHint(name="mini")]),
+    )
+
+
+def _order() -> Elicit[Order]:
+    return Elicit("What do you order?", Order)
+
+
+def _name() -> Elicit[Name]:
+    return Elicit("Who are you?", Name)
+
+
+def _roots() -> ListRoots:
+    return ListRoots()
+
+
+def build_server() -> MCPServer[Any]:
+    server: MCPServer[Any] = MCPServer("asking.server", log_level="WARNING")
+    failed_for_url: list[bool] = []
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool()
+    def ask_model(prompt: str, reply: Annotated[CreateMessageResult, Resolve(_sample)]) -> str:
+        text = reply.content.text if isinstance(reply.content, TextContent) else reply.content.type
+        return f"{text} ({reply.model}, {reply.stop_reason})"
+
+    @server.tool()
+    def ask_order(order: Annotated[Order, Resolve(_order)]) -> str:
+        return f"{order.count} {order.colour}"
+
+    @server.tool()
+    def ask_name(name: Annotated[Name, Resolve(_name)]) -> str:
+        return name.name
+
+    @server.tool()
+    def ask_roots(roots: Annotated[ListRootsResult, Resolve(_roots)]) -> list[str]:
+        return [f"{root.uri} {root.name}" for root in roots.roots]
+
+    @server.tool()
+    async def ask_url(ctx: Context[Any, Any]) -> str | InputRequiredResult:
+        if (ctx.protocol_version or "") < "2026":
+            return (await ctx.elicit_url("Please pay.", URL, "pay-1")).action
+        if ctx.input_responses is None:
+            params = ElicitRequestURLParams(message="Please pay.", url=URL)
+            return InputRequiredResult(input_requests={"pay": ElicitRequest(params=params)}, request_state="paying")
+        return ctx.input_responses["pay"].action  # type: ignore[union-attr]
+
+    @server.tool()
+    async def ask_blindly(ctx: Context[Any, Any]) -> str:
+        """Ask without a look at the client's capabilities."""
+        return (await ctx.elicit("Who are you?", Name)).action
+
+    @server.tool()
+    def need_url() -> str:
+        if not failed_for_url:
+            failed_for_url.append(True)
+            raise UrlElicitationRequiredError(
+                [ElicitRequestURLParams(message="Please pay.", url=URL, elicitation_id="pay-2")]
+            )
+        return "paid"
+
+    @server.tool()
+    async def always_need_url() -> str:
+        raise UrlElicitationRequiredError(
+            [ElicitRequestURLParams(message="Please pay.", url=URL, elicitation_id="pay-3")]
+        )
+
+    @server.tool()
+    async def who(ctx: Context[Any, Any]) -> str:
+        """Say who the client is."""
+        params = ctx.session.client_params
+        assert params is not None
+        extensions = params.capabilities.extensions or {}
+        return f"{params.client_info.name} {params.client_info.version} {sorted(extensions)}"
+
+    @server.tool()
+    async def log(level: str, text: str, ctx: Context[Any, Any]) -> str:
+        await ctx.log(level, text, logger_name="kitchen")  # type: ignore[arg-type]
+        return "logged"
+
+    return server
+
+
+server = build_server()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
+    parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--calls-file")
+    options = parser.parse_args()
+    if options.protocol == "legacy":
+        serve_handshake_era_only(server)
+    if options.transport == "stdio":
+        server.run("stdio")
+        return
+    app: Any = server.sse_app() if options.transport == "sse" else server.streamable_http_app()
+    serve_http(HandshakeEraOnly(app) if options.protocol == "legacy" else app, options.port)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,468 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What the model sees of a server: which tools, with which names, descriptions and parameters, and how much of a result.
+"""
+
+import logging
+import pickle
+import re
+from typing import Any
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.core.errors import SerializationError
+from haystack.dataclasses import ChatMessage, ImageContent, TextContent
+from haystack.utils import Secret
+from mcp import types
+
+from haystack_integrations.tools.mcp import (
+    FromState,
+    InProcessServerInfo,
+    MCPInvocationError,
+    MCPTool,
+    MCPToolset,
+    ToolOverride,
+)
+from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
+from haystack_integrations.tools.mcp.shaping import ToolSelection, limit_result
+from tests.support.executors import every_executor
+from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+SECRET = "s3ntinel-of-a-binding"
+
+
+def schema(*names: str, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": [*names], **more}
+
+
+SEARCH = schema("query", "tenant", "api_key")
+
+
+def is_short(tool: types.Tool) -> bool:
+    return len(tool.name) < 6
+
+
+def breaks(tool: types.Tool) -> bool:
+    raise KeyError(tool.name)
+
+
+async def is_never_awaited(_tool: types.Tool) -> bool:
+    return True
+
+
+def shout(result: Any) -> str:
+    return f"{result}!" * 1000
+
+
+def names(toolset: MCPToolset) -> list[str]:
+    return [tool.name for tool in toolset]
+
+
+def hints(**values: bool) -> dict[str, Any]:
+    return {"annotations": types.ToolAnnotations(**values)}
+
+
+@pytest.fixture
+def api_key(monkeypatch: pytest.MonkeyPatch) -> Secret:
+    monkeypatch.setenv("SHAPING_KEY", SECRET)
+    return Secret.from_env_var("SHAPING_KEY")
+
+
+class TestWhichTools:
+    def test_the_order_is_the_same_whatever_order_the_server_lists_them_in(self):
+        server = ForeignServer(*map(definition, ["b", "c", "a"]))
+        with MCPToolset(server.info) as toolset:
+            assert names(toolset) == ["a", "b", "c"]
+            toolset.close()
+            server.tools = [*map(definition, ["c", "a", "b"])]
+            toolset.warm_up()
+            assert names(toolset) == ["a", "b", "c"]
+
+    @pytest.mark.parametrize(
+        ("parameters", "left"),
+        [
+            ({"exclude_tools": ["delete_*", "drop"]}, ["list", "look", "update"]),
+            ({"tool_filter": is_short}, ["drop", "list", "look"]),
+            ({"required_hints": {"read_only_hint": True}}, ["look"]),
+            ({"required_hints": {"destructive_hint": False}}, ["look", "update"]),
+            ({"required_hints": {"idempotent_hint": True, "open_world_hint": True}}, ["look"]),
+            ({"tool_filter": is_short, "exclude_tools": ["l*"]}, ["drop"]),
+        ],
+    )
+    def test_tools_are_chosen_and_each_that_is_left_out_is_logged_once(self, parameters, left, caplog):
+        caplog.set_level(logging.INFO)
+        server = ForeignServer(
+            *map(definition, ["list", "drop", "delete_all"]),
+            definition("look", **hints(read_only_hint=True, destructive_hint=True)),
+            definition("update", **hints(destructive_hint=False)),
+        )
+        with MCPToolset(server.info, **parameters) as toolset:
+            assert names(toolset) == left
+            toolset.close()
+            toolset.warm_up()
+            for name in {"list", "drop", "delete_all", "look", "update"} - set(left):
+                assert caplog.text.count(f"Tool '{name}' is left out: `{next(iter(parameters))}`") <= 1
+                assert caplog.text.count(f"Tool '{name}' is left out: ") == 1
+                with pytest.raises(KeyError, match=f"no tool '{name}': the server has it, but `"):
+                    toolset[name]
+
+    def test_tools_that_are_not_for_a_model_stay_out(self, caplog):
+        caplog.set_level(logging.INFO)
+        reason = "only an app may use it"
+        both = {"_meta": {"ui": {"visibility": ["model", "app"], "resourceUri": "ui://x"}}}
+        server = ForeignServer(
+            definition("hidden", _meta={"ui": {"visibility": ["app"]}}),
+            definition("seen", **both),
+            definition("odd", _meta={"ui": 5}),
+        )
+        with MCPToolset(server.info) as toolset:
+            assert names(toolset) == ["odd", "seen"]
+            assert "Tool 'hidden' is left out: " in caplog.text and reason in caplog.text
+        with pytest.raises(ValueError, match=f"'hidden' of .* is in `tool_names`, but cannot be loaded: .*{reason}"):
+            MCPToolset(server.info, tool_names=["hidden"], eager_connect=True)
+
+    def test_tools_that_can_only_be_called_as_tasks_stay_out(self):
+        # The field is only in one revision of the protocol, which a server in process does not speak by default.
+        long = {"name": "long", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
+        page = read_page({"tools": [long]}, "2025-11-25").result
+        (listed,) = types.ListToolsResult.model_validate(page, by_name=False).tools
+        assert "only be called as a task" in str(ToolSelection().reason_against(listed))
+        tool = MCPTool("long", COUNTER)
+        with pytest.raises(ValueError, match=r"'long' of .* cannot be used: it can only be called as a task"):
+            tool._load(1, [listed])
+
+    def test_your_own_code_may_call_a_tool_that_is_for_apps(self, caplog):
+        server = ForeignServer(definition("hidden", _meta={"ui": {"visibility": ["app"]}}))
+        with MCPTool("hidden", server.info) as tool:
+            assert tool.call().text == "fine"
+        assert "'hidden' is not for a model" in caplog.text
+
+    def test_a_tool_that_is_named_and_left_out_is_an_error(self):
+        server = ForeignServer(definition("delete"))
+        toolset = MCPToolset(server.info, tool_names=["delete"], required_hints={"read_only_hint": True})
+        with pytest.raises(ValueError, match=r"'delete' .* is in `tool_names`, .*its read_only_hint is False"):
+            toolset.warm_up()
+        with pytest.raises(MCPInvocationError, match="read_only_hint is False"):
+            toolset[0].invoke()
+        assert server.calls == []
+
+    def test_a_filter_that_fails_lets_nothing_through(self):
+        toolset = MCPToolset(ForeignServer(definition("add")).info, tool_filter=breaks)
+        with pytest.raises(ValueError, match="`tool_filter` failed for tool 'add': KeyError"):
+            toolset.warm_up()
+        assert names(toolset) == []
+
+    def test_a_filter_may_use_the_toolset(self):
+        toolset: MCPToolset
+        server = ForeignServer(definition("add"))
+
+        def adds(_tool: types.Tool) -> bool:
+            toolset.add(MCPTool("other", server.info))
+            return True
+
+        toolset = MCPToolset(server.info, tool_filter=adds)
+        with toolset:
+            assert sorted(names(toolset)) == ["add", "other"]
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"exclude_tools": "add"}, "`exclude_tools` must be a list of names or patterns"),
+            ({"tool_names": ["add", "del_x"], "exclude_tools": ["del_*"]}, "`exclude_tools` leaves out: del_x"),
+            ({"tool_filter": "is_short"}, "`tool_filter` must be a function .* not str"),
+            ({"tool_filter": is_never_awaited}, "`tool_filter` must be .* not a coroutine function"),
+            ({"required_hints": {"readOnly": True}}, "`required_hints` .* read_only_hint, destructive_hint"),
+            ({"required_hints": {"read_only_hint": "yes"}}, "`required_hints`"),
+            ({"tool_overrides": ["add"]}, "`tool_overrides` must be a dict"),
+            (
+                {"tool_overrides": {"add": {"nam": "x"}}},
+                "tool 'add': ToolOverride has no field 'nam'. It has: name, desc",
+            ),
+            ({"tool_overrides": {"add": {"name": "a b"}}}, "tool 'add': ToolOverride: `name` must be 1 to 64"),
+            ({"tool_overrides": {"a": {"name": "x"}, "b": {"name": "x"}}}, "the tools 'a' and 'b' the name 'x'"),
+            ({"tool_overrides": {"add": {"invocation_timeout": 0}}}, "`invocation_timeout` must be a positive"),
+            ({"tool_overrides": {"add": {"result_format": "html"}}}, "result_format must be one of"),
+            ({"tool_overrides": {"add": {"max_result_size": 5}}}, "`max_result_size` must be .* at least 200"),
+            ({"tool_overrides": {"add": {"retry_idempotent": "x"}}}, "`retry_idempotent` must be True, False"),
+            ({"bound_arguments": {"add": 5}}, "`bound_arguments` must be a dict"),
+            (
+                {"bound_arguments": {"add": {"a": object()}}},
+                "the value of 'a' must be a Secret, a FromState or .* object",
+            ),
+            ({"bound_arguments": {"add": {"a": [Secret.from_token("t")]}}}, "without Secrets inside"),
+            ({"max_result_size": 100}, "`max_result_size` must be .* at least 200.* got 100"),
+            ({"include_output_schema": 1}, "`include_output_schema` must be True or False"),
+        ],
+    )
+    def test_a_wrong_parameter_is_refused_at_construction(self, parameters, message):
+        with pytest.raises(ValueError, match=message):
+            MCPToolset(COUNTER, **parameters)
+
+    @pytest.mark.parametrize("parameter", ["tool_overrides", "bound_arguments", "exclude_tools"])
+    def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, parameter, caplog):
+        value = ["serch"] if parameter == "exclude_tools" else {"serch": {}}
+        server = ForeignServer(definition("search"))
+        with MCPToolset(server.info, **{parameter: value}) as toolset:
+            toolset.close()
+            toolset.warm_up()
+        told = [record.getMessage() for record in caplog.records if parameter in record.getMessage()]
+        assert len(told) == 1 and "'serch'" in told[0] and "Did you mean 'search'?" in told[0]
+
+    def test_an_unknown_bound_parameter_is_an_error_with_the_valid_ones(self):
+        toolset = MCPToolset(ForeignServer(definition("search", SEARCH)).info, bound_arguments={"search": {"key": "x"}})
+        with pytest.raises(ValueError, match=r"unknown parameter 'key'.*Valid parameters are: api_key, query, tenant"):
+            toolset.warm_up()
+
+    def test_an_argument_has_one_source(self):
+        with pytest.raises(
+            ValueError, match="`bound_arguments` and `inputs_from_state` of tool 'search' both have: tenant"
+        ):
+            MCPTool("search", COUNTER, inputs_from_state={"t": "tenant"}, bound_arguments={"tenant": "x"})
+
+    def test_two_tools_cannot_get_one_name(self):
+        server = ForeignServer(definition("a"), definition("b"))
+        toolset = MCPToolset(server.info, tool_overrides={"a": {"name": "b"}})
+        with pytest.raises(ValueError, match=r"'a' and 'b' would both be called 'b'.*tool_overrides"):
+            toolset.warm_up()
+
+
+class TestNamesAndDescriptions:
+    def test_an_agent_sees_exactly_the_shaped_tools_and_calls_the_servers(self, api_key):
+        output = {"type": "object", "properties": {"hits": {"type": "integer"}}}
+        server = ForeignServer(
+            definition("search", SEARCH, description="Search.", output_schema=output),
+            definition("drop"),
+            definition("zap", description="Zap.", _meta={"ui": {"visibility": ["app"]}}),
+            definition("list", description="List."),
+        )
+        server.answer = text_result("found", structured_content={"hits": 1})
+        toolset = MCPToolset(
+            server.info,
+            tool_name_prefix="kb",
+            exclude_tools=["dr*"],
+            tool_overrides={"search": ToolOverride(name="find_docs", description="Find documents.")},
+            bound_arguments={"search": {"api_key": api_key, "tenant": FromState("tenant")}},
+            include_output_schema=True,
+        )
+        generator = ScriptedChatGenerator([call("find_docs", query="x", api_key="mine", tenant="other"), say("done")])
+        agent = Agent(chat_generator=generator, tools=toolset, state_schema={"tenant": {"type": str}})
+        with toolset:
+            agent.run(messages=[ChatMessage.from_user("go")], tenant="acme")
+        described = (
+            'Find documents.\n\nThe result has this JSON schema: {"type":"object",'
+            '"properties":{"hits":{"type":"integer"}}}'
+        )
+        assert generator.turns[0].tool_specs == [
+            {"name": "kb_list", "description": "List.", "parameters": {"type": "object", "properties": {}}},
+            {"name": "find_docs", "description": described, "parameters": schema("query")},
+        ]
+        assert generator.turns[1].tool_results == ["found"]
+        assert server.calls == [("search", {"query": "x", "api_key": SECRET, "tenant": "acme"})]
+
+    def test_the_options_of_one_tool_are_its_own(self):
+        server = ForeignServer(definition("slow", **hints(idempotent_hint=True)), definition("other"))
+        override = ToolOverride(
+            invocation_timeout=120, result_format="json", retry_idempotent=True, max_result_size=500
+        )
+        with MCPToolset(server.info, tool_overrides={"slow": override}) as toolset:
+            slow, other = toolset["slow"], toolset["other"]
+            assert (slow.invocation_timeout, other.invocation_timeout, toolset.invocation_timeout) == (120, 30, 30)
+            assert (slow.result_format, other.result_format) == ("json", "text")
+            assert (slow.retry_idempotent, other.retry_idempotent) == (True, False)
+            assert (slow.max_result_size, other.max_result_size) == (500, None)
+            slow.invocation_timeout = 60
+            assert (slow.invocation_timeout, toolset.invocation_timeout) == (60, 30)
+
+    def test_the_timeout_of_one_tool_is_kept(self):
+        overrides = {"sleep": {"invocation_timeout": 0.2}}
+        with MCPToolset(
+            COUNTER, tool_names=["sleep", "echo"], tool_overrides=overrides, invocation_timeout=60
+        ) as toolset:
+            with pytest.raises(TimeoutError, match=r"after 0.2 seconds"):
+                toolset["sleep"].invoke(seconds=120)
+            assert toolset["echo"].call(text="well").text == "well"
+
+
+class TestBoundArguments:
+    @every_executor
+    def test_the_bound_value_wins_over_the_models(self, execute, api_key, caplog):
+        server = ForeignServer(definition("search", SEARCH))
+        bound = {"search": {"api_key": api_key, "tenant": FromState("tenant")}}
+        with MCPToolset(server.info, bound_arguments=bound) as toolset:
+            outcome = execute(
+                toolset,
+                ("search", {"query": "x", "tenant": "evil", "api_key": "evil"}),
+                state_schema={"tenant": {"type": str}},
+                state={"tenant": "acme"},
+            )
+        assert outcome.result == "fine"
+        assert server.calls == [("search", {"query": "x", "tenant": "acme", "api_key": SECRET})]
+        assert "The argument 'tenant' of tool 'search' is bound" in caplog.text
+        assert "evil" not in caplog.text and SECRET not in caplog.text
+
+    @every_executor
+    def test_without_the_value_nothing_is_sent(self, execute, monkeypatch):
+        monkeypatch.delenv("SHAPING_KEY", raising=False)
+        server = ForeignServer(definition("search", SEARCH))
+        schema_of_state = {"tenant": {"type": str}}
+        for value, missing in (
+            (FromState("tenant"), "'tenant' is bound to the State's 'tenant', which has no value"),
+            (Secret.from_env_var("SHAPING_KEY"), "'tenant' is bound to a Secret that has no value"),
+            (Secret.from_env_var("SHAPING_KEY", strict=False), "'tenant' is bound to a Secret that has no value"),
+        ):
+            with MCPToolset(server.info, bound_arguments={"search": {"tenant": value}}) as toolset:
+                outcome = execute(toolset, ("search", {"query": "x", "tenant": "evil"}), state_schema=schema_of_state)
+            assert missing in outcome.error and "did not run" in outcome.error
+        assert server.calls == []
+
+    @every_executor
+    def test_one_state_key_may_be_bound_twice_and_be_an_input_that_the_model_overrides(self, execute):
+        server = ForeignServer(definition("search", schema("a", "b", "c")))
+        with MCPTool(
+            "search",
+            server.info,
+            inputs_from_state={"tenant": "c"},
+            bound_arguments={
+                "a": FromState("tenant"),
+                "b": FromState("tenant"),
+            },
+        ) as tool:
+            for given, c in (({"a": "evil"}, "acme"), ({"c": "mine"}, "mine")):
+                execute([tool], ("search", given), state_schema={"tenant": {"type": str}}, state={"tenant": "acme"})
+                assert server.calls.pop() == ("search", {"a": "acme", "b": "acme", "c": c})
+
+    def test_a_secret_is_resolved_at_every_call(self, api_key, monkeypatch):
+        server = ForeignServer(definition("search", SEARCH))
+        with MCPTool("search", server.info, bound_arguments={"api_key": api_key}) as tool:
+            tool.invoke(query="x", tenant="y")
+            monkeypatch.setenv("SHAPING_KEY", "rotated")
+            tool.call(query="x", tenant="y")
+        assert [arguments["api_key"] for _, arguments in server.calls] == [SECRET, "rotated"]
+
+    @pytest.mark.parametrize(
+        "annotated",
+        [
+            {"type": "string", "x-mcp-header": "Api-Key"},
+            {"type": "object", "properties": {"inner": {"type": "string", "x-mcp-header": "Api-Key"}}},
+        ],
+    )
+    def test_a_secret_is_never_sent_as_a_header(self, api_key, annotated):
+        search = schema("query")
+        search["properties"]["api_key"] = annotated
+        server = ForeignServer(definition("search", search))
+        toolset = MCPToolset(server.info, bound_arguments={"search": {"api_key": api_key}})
+        with pytest.raises(ValueError, match=r"binds 'api_key' to a Secret, but the server wants .*x-mcp-header"):
+            toolset.warm_up()
+        with MCPToolset(server.info, bound_arguments={"search": {"query": api_key}}) as other:
+            other[0].invoke(api_key="public")
+        assert server.calls == [("search", {"query": SECRET, "api_key": "public"})]
+
+
+class TestStoring:
+    def test_everything_survives_storing_and_pickling(self, api_key):
+        parameters = {
+            "exclude_tools": ["delete_*"],
+            "tool_filter": is_short,
+            "required_hints": {"read_only_hint": True},
+            "tool_overrides": {"search": {"name": "find", "invocation_timeout": 5}},
+            "bound_arguments": {
+                "search": {"a": api_key, "b": FromState("key"), "c": 5, "d": {"type": "env_var", "x": [1, None]}}
+            },
+            "max_result_size": 500,
+            "include_output_schema": True,
+        }
+        toolset = MCPToolset(COUNTER, **parameters)
+        stored = toolset.to_dict()
+        assert SECRET not in str(stored)
+        assert stored["data"]["tool_filter"].endswith("test_shaping.is_short")
+        for copy in (MCPToolset.from_dict(stored), pickle.loads(pickle.dumps(toolset))):  # noqa: S301
+            assert copy.to_dict() == stored
+            assert copy.tool_filter is is_short
+            assert copy.tool_overrides == {"search": ToolOverride(name="find", invocation_timeout=5)}
+            assert copy.bound_arguments == parameters["bound_arguments"]
+        assert SECRET not in str(toolset._to_trace_dict()) + repr(toolset)
+
+    def test_a_tool_of_a_toolset_is_stored_with_its_shape(self, api_key):
+        overrides = {
+            "search": ToolOverride(name="find", description="Find.", invocation_timeout=5, max_result_size=300)
+        }
+        toolset = MCPToolset(
+            COUNTER,
+            ["search"],
+            tool_overrides=overrides,
+            bound_arguments={"search": {"t": FromState("t"), "k": api_key}},
+        )
+        stored = toolset["find"].to_dict()
+        tool = MCPTool.from_dict(stored)
+        assert tool.to_dict() == stored
+        assert (tool.name, tool.remote_name, tool.description) == ("find", "search", "Find.")
+        assert (tool.invocation_timeout, tool.max_result_size) == (5, 300)
+        assert tool.bound_arguments == {"t": FromState("t"), "k": api_key}
+        assert "inputs_from_state" not in stored["data"] or stored["data"]["inputs_from_state"] is None
+
+    def test_what_is_not_used_is_not_stored(self):
+        unused = {"exclude_tools", "tool_filter", "required_hints", "tool_overrides", "bound_arguments", "exposed_name"}
+        unused |= {"max_result_size", "include_output_schema"}
+        assert not unused & MCPToolset(COUNTER).to_dict()["data"].keys()
+        assert not unused & MCPTool("add", COUNTER).to_dict()["data"].keys()
+
+    def test_what_cannot_be_stored_is_an_error_but_traced_by_name(self):
+        toolset = MCPToolset(COUNTER, tool_filter=lambda _tool: True)
+        with pytest.raises(SerializationError, match="lambda"):
+            toolset.to_dict()
+        assert "lambda" in toolset._to_trace_dict()["data"]["tool_filter"]
+        with pytest.raises(ValueError, match=r"[Tt]oken"):
+            MCPTool("add", COUNTER, bound_arguments={"a": Secret.from_token(SECRET)}).to_dict()
+
+
+class TestTheSizeOfResults:
+    def test_the_model_sees_the_beginning_and_the_end_and_everybody_else_all(self):
+        server = ForeignServer(definition("read"))
+        server.answer = text_result("a" * 5000 + "z" * 5000)
+        generator = ScriptedChatGenerator([call("read"), say("done")])
+        with MCPTool("read", server.info, max_result_size=400, outputs_to_state={"all": {"source": "result"}}) as tool:
+            agent = Agent(chat_generator=generator, tools=[tool], state_schema={"all": {"type": str}})
+            result = agent.run(messages=[ChatMessage.from_user("go")])
+            assert len(tool.call().text) == 10_000
+        (seen,) = generator.turns[1].tool_results
+        assert len(seen) <= 400
+        left_out = re.fullmatch(r"(a+)\n\[… (\d+) of 10000 characters left out …\]\n(z+)", seen)
+        assert left_out and len(left_out[1]) + int(left_out[2]) + len(left_out[3]) == 10_000
+        assert result["all"] == "a" * 5000 + "z" * 5000
+
+    @pytest.mark.parametrize(
+        "outputs_to_string",
+        [
+            {"handler": shout},
+            {"source": "result"},
+            {"source": "result", "raw_result": True},
+            {"one": {"source": "result", "handler": shout}},
+        ],
+    )
+    @every_executor
+    def test_your_own_handlers_are_limited_too(self, execute, outputs_to_string):
+        server = ForeignServer(definition("read"))
+        server.answer = text_result("a" * 5000)
+        with MCPTool("read", server.info, max_result_size=400, outputs_to_string=outputs_to_string) as tool:
+            outcome = execute([tool], ("read", {}))
+            assert "characters left out" in outcome.result
+            assert len(outcome.result) < 500
+            assert tool._init_parameters()["outputs_to_string"] == outputs_to_string
+
+    @pytest.mark.parametrize("size", [200, 201, 333, 1000])
+    def test_of_several_parts_the_text_is_limited_and_the_rest_kept(self, size):
+        image = ImageContent(base64_image="aGVsbG8=", mime_type="image/png")
+        parts = [TextContent("a" * 90), TextContent("b" * 5000), image, TextContent("c" * 5000), TextContent("d" * 90)]
+        limited = limit_result(parts, size)
+        text = "".join(part.text for part in limited if isinstance(part, TextContent))
+        assert len(text) <= size
+        assert text.startswith("a" * 60) and text.endswith("d" * 60) and text.count("left out") == 1
+        assert image in limited
+        assert limit_result(parts, 20_000) is parts
