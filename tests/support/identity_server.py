@@ -10,18 +10,32 @@ import asyncio
 import contextlib
 import socket
 import threading
-from typing import Any, Self
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Self
 
 import uvicorn
-from mcp.server.mcpserver import Context, MCPServer
+from mcp import MCPError
+from mcp.server.caching import CacheHint
+from mcp.server.mcpserver import Context, MCPServer, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.shared.exceptions import UrlElicitationRequiredError
+from mcp.types import Completion, CreateMessageResult, ElicitRequestURLParams, SamplingMessage, TextContent
 
 from tests.servers.counter_server import HandshakeEraOnly, serve_handshake_era_only
 
 
+def _sample() -> Sample:
+    return Sample([SamplingMessage(role="user", content=TextContent(type="text", text="Hello?"))], max_tokens=5)
+
+
+def _token(context: Any) -> str:
+    # Without "Bearer", after which everything is redacted by its shape.
+    return str(context.request_context.request.headers["authorization"].removeprefix("Bearer "))
+
+
 class IdentityServer:
     """
-    `whoami(delay)` tells the identity of the message, and the one that opened the session.
+    `whoami(name)` and the resource `who://…` tell the identity of the message, and the one that opened the session.
 
     `anonymous` counts messages without a token, which are refused; `open_sessions` has the sessions that live.
     """
@@ -31,7 +45,10 @@ class IdentityServer:
         self.messages = 0
         self.most_sessions = 0
         self.openers: dict[str, str] = {}
-        server = MCPServer("identities")
+        # Method, token and `_meta` of each request.
+        self.requests: list[tuple[str, str, dict[str, Any]]] = []
+        # Clients may keep what they read.
+        server = MCPServer("identities", cache_hints={"resources/read": CacheHint(ttl_ms=600_000)})
         owner = self
         self.gathering = 0
         self._arrived = 0
@@ -54,9 +71,64 @@ class IdentityServer:
 
         @server.tool()
         def leak(context: Context) -> str:
-            msg = f"no access for {context.request_context.request.headers['authorization']}"
+            msg = f"no access for {_token(context)}"
             raise ToolError(msg)
 
+        @server.tool()
+        async def steps(count: int, context: Context) -> str:
+            for step in range(count):
+                await context.report_progress(step, count)
+            return "done"
+
+        @server.tool()
+        async def sleep(seconds: float) -> str:
+            await asyncio.sleep(seconds)
+            return "slept"
+
+        @server.tool()
+        def ask_model(reply: Annotated[CreateMessageResult, Resolve(_sample)]) -> str:
+            return reply.content.text
+
+        @server.tool()
+        async def log_token(context: Context) -> str:
+            await context.log("error", f"asked by {_token(context)}")
+            return "logged"
+
+        refused: list[bool] = []
+
+        @server.tool()
+        def need_url() -> str:
+            if not refused:
+                refused.append(True)
+                params = ElicitRequestURLParams(message="Please pay.", url="https://example.com", elicitation_id="1")
+                raise UrlElicitationRequiredError([params])
+            return "paid"
+
+        @server.resource("who://{name}")
+        def who(name: str, context: Context) -> str:
+            return context.request_context.request.headers.get("authorization", "")
+
+        @server.resource("leak://{name}")
+        def leaked(name: str, context: Context) -> str:
+            raise MCPError(
+                -32050,
+                f"no access for {_token(context)}",
+            )
+
+        @server.prompt()
+        def greet(name: str) -> str:
+            return f"Greet {name}."
+
+        @server.completion()
+        async def complete(ref: Any, argument: Any, context: Any) -> Completion:
+            return Completion(values=["Ada"])
+
+        async def note_requests(context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+            token = context.request.headers.get("authorization", "") if context.request is not None else ""
+            owner.requests.append((context.method, token, dict(context.meta or {})))
+            return await call_next(context)
+
+        server.middleware.append(note_requests)
         if handshake:
             serve_handshake_era_only(server)
         app: Any = server.sse_app() if transport == "sse" else server.streamable_http_app()

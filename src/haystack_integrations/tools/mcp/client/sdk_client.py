@@ -63,7 +63,8 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.redaction import Redactor
+from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -122,6 +123,8 @@ class SDKClient(ReadingClient):
         self._validation = ResultValidation(self._describe)
         self._unusable_tools: dict[str | int, str] = {}
         self._callbacks: Callbacks | None = None
+        # For whom requests are under way. A server may quote their secrets in any message.
+        self._callers: list[Identity | None] = []
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -194,6 +197,7 @@ class SDKClient(ReadingClient):
         error: Exception
         try:
             self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
+            self._callbacks.redactor = self._redactor_of_all
             await self._callbacks.load()
             sdk = await self._open_transport()
             stack: AsyncExitStack[bool | None] = AsyncExitStack()
@@ -321,6 +325,11 @@ class SDKClient(ReadingClient):
             self._sdk = None
             self._release()
 
+    def _redactor_of_all(self) -> Redactor:
+        headers = (caller.headers for caller in self._callers if caller is not None)
+        secrets = [secret for sent in headers for secret in secrets_in({"headers": sent})]
+        return self.redactor.knowing(secrets) if secrets else self.redactor
+
     async def _list_all(self) -> list[types.Tool]:
         if self._sdk is None:
             raise not_connected()
@@ -386,6 +395,8 @@ class SDKClient(ReadingClient):
         redactor = self._redactor_now()
         outcome = RequestOutcome(redactor=redactor)
         token = current_outcome.set(outcome)
+        caller = current_identity.get()
+        self._callers.append(caller)
         try:
             return await read(sdk)
         except asyncio.CancelledError:
@@ -401,6 +412,7 @@ class SDKClient(ReadingClient):
             raise
         finally:
             current_outcome.reset(token)
+            self._callers.remove(caller)
         try:
             raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
         finally:
@@ -456,6 +468,8 @@ class SDKClient(ReadingClient):
         redactor = self._redactor_now()
         outcome = RequestOutcome(redactor=redactor)
         token = current_outcome.set(outcome)
+        caller = current_identity.get()
+        self._callers.append(caller)
         try:
             result = await self._call_sdk(sdk, tool_name, tool_args, call_extras(meta, on_progress))
             return redacted_result(result, redactor) if result.is_error else result
@@ -470,6 +484,7 @@ class SDKClient(ReadingClient):
             failure = redactor.error(failure)
         finally:
             current_outcome.reset(token)
+            self._callers.remove(caller)
         try:
             raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
         finally:
