@@ -99,7 +99,9 @@ def mcp_request_context(
     meta: Mapping[str, Any] | None = None,
 ) -> Iterator[MCPRequestContext]:
     """
-    Make all calls of tools in this block on behalf of somebody, concurrently with the calls of others.
+    Make all calls of tools in this block, and all else that is read of servers, on behalf of somebody.
+
+    Others may do so for somebody else at the same time.
 
     It concerns everything that runs in the block, e.g. `pipeline.run` or `await agent.run_async`, in all threads and
     tasks that Haystack starts for it. A block within a block replaces the outer one entirely.

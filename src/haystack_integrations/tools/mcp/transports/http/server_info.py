@@ -353,9 +353,9 @@ class SSEServerInfo(HttpServerInfo):
         credentials, then better as a Secret. It is used for all requests; the proxies in the environment and its
         `NO_PROXY` are not.
     :param http_transport: Makes the transport of the HTTP client: a function, or its import path. It is called in a
-        thread, once for each session, with the keyword arguments for `httpx2.AsyncHTTPTransport` that follow from the
-        parameters above (`verify`, `limits`, `socket_options`, `proxy`), and returns an `httpx2.AsyncBaseTransport`.
-        The proxies in the environment are not used then.
+        thread for each attempt to open a session, and to find out why one failed, with the keyword arguments for
+        `httpx2.AsyncHTTPTransport` that follow from the parameters above (`verify`, `limits`, `socket_options`,
+        `proxy`), and returns a new `httpx2.AsyncBaseTransport`. The proxies in the environment are not used then.
     :param token_provider: Gives the token of each call: a function, or its import path. It gets the
         `MCPRequestContext` of the call, which is empty outside of `mcp_request_context`, and returns a string. A sync
         one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
@@ -464,9 +464,9 @@ class StreamableHttpServerInfo(HttpServerInfo):
         credentials, then better as a Secret. It is used for all requests; the proxies in the environment and its
         `NO_PROXY` are not.
     :param http_transport: Makes the transport of the HTTP client: a function, or its import path. It is called in a
-        thread, once for each session, with the keyword arguments for `httpx2.AsyncHTTPTransport` that follow from the
-        parameters above (`verify`, `limits`, `socket_options`, `proxy`), and returns an `httpx2.AsyncBaseTransport`.
-        The proxies in the environment are not used then.
+        thread for each attempt to open a session, and to find out why one failed, with the keyword arguments for
+        `httpx2.AsyncHTTPTransport` that follow from the parameters above (`verify`, `limits`, `socket_options`,
+        `proxy`), and returns a new `httpx2.AsyncBaseTransport`. The proxies in the environment are not used then.
     :param token_provider: Gives the token of each call: a function, or its import path. It gets the
         `MCPRequestContext` of the call, which is empty outside of `mcp_request_context`, and returns a string. A sync
         one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
