@@ -16,7 +16,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from haystack_integrations.tools.mcp import MCPToolset, StreamableHttpServerInfo, prompt_messages, resource_contents
+from haystack_integrations.tools.mcp import (
+    MCPHandlers,
+    MCPToolset,
+    StreamableHttpServerInfo,
+    accept_defaults,
+    prompt_messages,
+    resource_contents,
+)
 
 # What the tools of the suite are called with, where they want something.
 ARGUMENTS = {"add_numbers": {"a": 5, "b": 3}}
@@ -70,7 +77,8 @@ SCENARIOS: dict[str, Callable[[MCPToolset], Any]] = {
 
 def main() -> None:
     [url] = sys.argv[1:]
-    with MCPToolset(StreamableHttpServerInfo(url)) as toolset:
+    handlers = MCPHandlers(elicitation=accept_defaults)
+    with MCPToolset(StreamableHttpServerInfo(url), handlers=handlers) as toolset:
         SCENARIOS.get(os.environ["MCP_CONFORMANCE_SCENARIO"], call_every_tool)(toolset)
 
 

@@ -46,7 +46,6 @@ SCENARIOS: list[tuple[str, str | None]] = [
 
 # What cannot pass yet, and why. The test fails when it does, so that the entry goes.
 EXPECTED_FAILURES = {
-    "elicitation-sep1034-client-defaults": "the client has no handler for elicitations",
     "sep-2322-client-request-state": "the client does not resume calls that want input",
 }
 

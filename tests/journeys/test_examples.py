@@ -33,7 +33,7 @@ CONVERSATION = [
 OUTPUT: dict[str, list[str]] = {
     "demo.py": [
         "in-process server 'servers.calculator:server'",
-        "Tools of the server: add, multiply, divide",
+        "Tools of the server: add, divide, multiply",
         *CONVERSATION,
         "Connection: ready, protocol ",
         "server calculator 1.0.0, 2 calls, 0 failed",
@@ -96,7 +96,7 @@ OUTPUT: dict[str, list[str]] = {
     ],
     "config_file.py": [
         "shop: ready",
-        "tools: ['shop_search', 'shop_list_orders']",
+        "tools: ['shop_list_orders', 'shop_search']",
         "library: ready",
         "tools: ['library_search']",
         "archive: Failed to connect to stdio server `no-such-command`",
