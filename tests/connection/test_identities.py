@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPHandlers,
     MCPInvocationError,
+    MCPOutcomeUnknownError,
     MCPProgress,
     MCPRequestContext,
     MCPServerInfo,
@@ -280,6 +281,23 @@ def test_pings_have_the_identity_of_their_session(server: IdentityServer) -> Non
     assert pings.count("Bearer alice-token") > 1
     assert pings.count("Bearer bob-token") > 1
     assert server.anonymous == 0
+
+
+@pytest.mark.parametrize("era", ["sessions"])
+def test_a_silent_session_of_one_user_is_given_up_and_those_of_others_go_on(server: IdentityServer) -> None:
+    connection = MCPConnection(info_of(server), read_timeout=1, invocation_timeout=None)
+    try:
+        with mcp_request_context(token="bob-token"):
+            assert_own(who(connection, "bob"), "bob")
+        with mcp_request_context(token="alice-token"):
+            with pytest.raises(MCPOutcomeUnknownError, match="sent nothing for 1 seconds"):
+                connection.call_tool("sleep", {"seconds": 30})
+            assert_own(who(connection, "alice"), "alice")
+        with mcp_request_context(token="bob-token"):
+            assert_own(who(connection, "bob"), "bob")
+        assert connection.status().sessions == 3
+    finally:
+        connection.close()
 
 
 @pytest.mark.parametrize("era", ["sse"])
