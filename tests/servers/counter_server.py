@@ -21,6 +21,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -454,8 +455,11 @@ def listen(port: int) -> socket.socket:
     return listener
 
 
-def serve_http(app: Any, port: int) -> None:
-    config = uvicorn.Config(app, log_level="warning", timeout_keep_alive=60, timeout_graceful_shutdown=1)
+def serve_http(app: Any, port: int, tls: Sequence[str] = ()) -> None:
+    options: dict[str, Any] = dict(zip(("ssl_certfile", "ssl_keyfile", "ssl_ca_certs"), tls, strict=False))
+    if "ssl_ca_certs" in options:
+        options["ssl_cert_reqs"] = ssl.CERT_REQUIRED
+    config = uvicorn.Config(app, log_level="warning", timeout_keep_alive=60, timeout_graceful_shutdown=1, **options)
     listener = listen(port)
     asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
 
@@ -483,6 +487,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--token", help="over HTTP, answer 401 without this bearer token")
     parser.add_argument(
         "--mounted", action="store_true", help="over HTTP, redirect to the path with a slash at its end"
+    )
+    parser.add_argument(
+        "--tls", nargs="+", default=[], metavar="FILE", help="certificate, key, and the CA of client certificates"
     )
     parser.add_argument("--hang-at-start", action="store_true", help="be there and never answer")
     parser.add_argument("--stubborn", action="store_true", help="ignore SIGTERM")
@@ -525,7 +532,7 @@ def main() -> None:
         app = Mounted(app)
     if options.token:
         app = TokenRequired(app, options.token)
-    serve_http(app, options.port)
+    serve_http(app, options.port, options.tls)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPProgress,
+    MCPRequestContext,
     MCPSampling,
     MCPServerInfo,
     MCPSkill,
@@ -64,6 +65,7 @@ from haystack_integrations.tools.mcp import (
     accept_defaults,
     decline,
     load_mcp_toolsets,
+    mcp_request_context,
     preload,
     prompt_messages,
     resource_contents,
@@ -131,6 +133,30 @@ def use(info: MCPServerInfo) -> None:
     warm_up_toolsets([toolset, tool])
     several: ToolsType = [tool, toolset]
     assert several
+
+
+def token_of(context: MCPRequestContext) -> str:
+    return f"token of {context.user}"
+
+
+async def headers_of(context: MCPRequestContext) -> dict[str, str]:
+    return {"X-User": context.user or ""}
+
+
+def on_behalf_of(user: str, tool: MCPTool) -> None:
+    info = StreamableHttpServerInfo(
+        "https://127.0.0.1:8000/mcp",
+        timeout={"connect": 5, "read": None},
+        verify="ca.pem",
+        client_cert=("client.pem", "client.key", Secret.from_env_var("PASSWORD")),
+        proxy=Secret.from_env_var("PROXY"),
+        token_provider=token_of,
+        headers_provider=headers_of,
+    )
+    assert_type(info, StreamableHttpServerInfo)
+    with mcp_request_context(user=user, token=Secret.from_env_var("TOKEN"), meta={"a": 1}) as context:
+        assert_type(context, MCPRequestContext)
+        tool.invoke(a=1)
 
 
 def configured() -> ToolsType:

@@ -666,7 +666,7 @@ class TestTLS:
             said = await examine(f"https://{place}/mcp", "sse")
         assert said == (
             f"The TLS handshake with {place} fails (sslv3 alert handshake failure): "
-            "the server refuses this client, perhaps for the lack of a client certificate."
+            "the server refuses this client, perhaps for the lack of a client certificate (client_cert=)."
         )
 
     @pytest.mark.usefixtures("trusted")

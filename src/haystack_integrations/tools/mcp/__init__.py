@@ -31,6 +31,7 @@ __all__ = [
     "MCPInvocationError",
     "MCPOutcomeUnknownError",
     "MCPProgress",
+    "MCPRequestContext",
     "MCPSampling",
     "MCPServerInfo",
     "MCPSkill",
@@ -52,6 +53,7 @@ __all__ = [
     "accept_defaults",
     "decline",
     "load_mcp_toolsets",
+    "mcp_request_context",
     "preload",
     "prompt_messages",
     "resource_contents",
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     from .handlers.progress import MCPProgress
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .request_context import MCPRequestContext, mcp_request_context
     from .secret_template import SecretTemplate
     from .shaping import FromState, ToolOverride
     from .transports.http.client import SSEClient, StreamableHttpClient
@@ -132,6 +135,7 @@ else:
         "handlers.progress": ["MCPProgress"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "request_context": ["MCPRequestContext", "mcp_request_context"],
         "secret_template": ["SecretTemplate"],
         "shaping": ["FromState", "ToolOverride"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],

@@ -28,7 +28,8 @@ from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRun
 from haystack_integrations.tools.mcp.convert.skills import MCPSkill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.redaction import Redactor
+from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
+from haystack_integrations.tools.mcp.request_context import current_identity
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -79,6 +80,16 @@ class MCPClient(ABC):
     # Redacts what comes back from the server in errors and logs. Whoever opens the session tells it the secrets of the
     # server info.
     redactor: Redactor = Redactor()
+
+    # Whether requests carry headers of their own.
+    _takes_headers: bool = False
+
+    @property
+    def _is_stateless(self) -> bool:
+        """
+        Whether the server keeps nothing for a session, so that different identities may share this one.
+        """
+        return False
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         """
@@ -144,7 +155,7 @@ class MCPClient(ABC):
             if type(self).call_tool is MCPClient.call_tool:
                 extras = call_extras(meta, on_progress)
                 result = await self._send_call(tool_name, tool_args, **extras)
-                return redacted_result(result, self.redactor) if result.is_error else result
+                return redacted_result(result, self._redactor_now()) if result.is_error else result
             if meta is not None:
                 msg = f"Failed to invoke Tool `{tool_name}`: {type(self).__name__} cannot send `meta`"
                 raise MCPInvocationError(msg, tool_name, tool_args)
@@ -170,7 +181,14 @@ class MCPClient(ABC):
             result = types.CallToolResult.model_validate_json(answer, by_name=False)
         except ValidationError:  # a custom client may answer in plain words
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
-        return redacted_result(result, self.redactor) if result.is_error else result
+        return redacted_result(result, self._redactor_now()) if result.is_error else result
+
+    def _redactor_now(self) -> Redactor:
+        """
+        Give the redactor that knows the secrets of the caller, too.
+        """
+        identity = current_identity.get()
+        return self.redactor.knowing(secrets_in({"headers": identity.headers})) if identity else self.redactor
 
     async def _send_call(self, tool_name: str, tool_args: dict[str, Any], **extras: Any) -> types.CallToolResult:
         if self.session is None:

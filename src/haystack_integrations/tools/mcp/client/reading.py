@@ -18,9 +18,11 @@ from haystack_integrations.tools.mcp.client.base import MCPClient
 from haystack_integrations.tools.mcp.client.error_texts import failed_to
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:
     import mcp
+    from mcp.client.caching import CacheMode
 
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
@@ -155,7 +157,9 @@ class ReadingClient(MCPClient):
         :param meta: The `_meta` of the request.
         :returns: Its contents.
         """
-        return await self._read("read_resource", lambda sdk: sdk.read_resource(uri, meta=_meta(meta)))
+        # What the SDK keeps is kept for a session, which several identities may share.
+        cache: CacheMode = "use" if current_identity.get() is None else "bypass"
+        return await self._read("read_resource", lambda sdk: sdk.read_resource(uri, meta=_meta(meta), cache_mode=cache))
 
     async def list_prompts(self, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
         """

@@ -63,7 +63,8 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.redaction import Redactor
+from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -122,6 +123,8 @@ class SDKClient(ReadingClient):
         self._validation = ResultValidation(self._describe)
         self._unusable_tools: dict[str | int, str] = {}
         self._callbacks: Callbacks | None = None
+        # For whom requests are under way. A server may quote their secrets in any message.
+        self._callers: list[Identity | None] = []
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -176,7 +179,7 @@ class SDKClient(ReadingClient):
             self.life = SessionLife()
         info = self._server_info()
         if info is not None:
-            self.redactor: Redactor = self.redactor.knowing(info._secrets())
+            self.redactor: Redactor = self._redactor_now().knowing(info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         outcome = RequestOutcome(redactor=self.redactor)
@@ -194,6 +197,7 @@ class SDKClient(ReadingClient):
         error: Exception
         try:
             self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
+            self._callbacks.redactor = self._redactor_of_all
             await self._callbacks.load()
             sdk = await self._open_transport()
             stack: AsyncExitStack[bool | None] = AsyncExitStack()
@@ -321,6 +325,11 @@ class SDKClient(ReadingClient):
             self._sdk = None
             self._release()
 
+    def _redactor_of_all(self) -> Redactor:
+        headers = (caller.headers for caller in self._callers if caller is not None)
+        secrets = [secret for sent in headers for secret in secrets_in({"headers": sent})]
+        return self.redactor.knowing(secrets) if secrets else self.redactor
+
     async def _list_all(self) -> list[types.Tool]:
         if self._sdk is None:
             raise not_connected()
@@ -383,8 +392,11 @@ class SDKClient(ReadingClient):
             raise not_connected()
         if not self.life.is_open or self._has_died():
             raise await self._not_read(operation)
-        outcome = RequestOutcome(redactor=self.redactor)
+        redactor = self._redactor_now()
+        outcome = RequestOutcome(redactor=redactor)
         token = current_outcome.set(outcome)
+        caller = current_identity.get()
+        self._callers.append(caller)
         try:
             return await read(sdk)
         except asyncio.CancelledError:
@@ -394,12 +406,13 @@ class SDKClient(ReadingClient):
             failure = await self._read_error(error, outcome, operation)
             if not isinstance(error, (PydanticSerializationError, UnicodeError)):  # it quotes a parameter
                 failure.__cause__ = error
-            failure = self.redactor.error(failure)
+            failure = redactor.error(failure)
         except Exception as error:
-            self.redactor.error(error)
+            redactor.error(error)
             raise
         finally:
             current_outcome.reset(token)
+            self._callers.remove(caller)
         try:
             raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
         finally:
@@ -452,11 +465,14 @@ class SDKClient(ReadingClient):
         if sdk is None or not life.is_open or self._has_died():
             # What is not written to a dead server's pipe has not run for sure.
             raise await self._session_ended()
-        outcome = RequestOutcome(redactor=self.redactor)
+        redactor = self._redactor_now()
+        outcome = RequestOutcome(redactor=redactor)
         token = current_outcome.set(outcome)
+        caller = current_identity.get()
+        self._callers.append(caller)
         try:
             result = await self._call_sdk(sdk, tool_name, tool_args, call_extras(meta, on_progress))
-            return redacted_result(result, self.redactor) if result.is_error else result
+            return redacted_result(result, redactor) if result.is_error else result
         except asyncio.CancelledError:
             outcome.give_up()
             raise
@@ -465,9 +481,10 @@ class SDKClient(ReadingClient):
             if failure is not error:
                 is_unsendable = isinstance(error, (PydanticSerializationError, UnicodeError))
                 failure.__cause__ = None if is_unsendable else error  # it quotes an argument
-            failure = self.redactor.error(failure)
+            failure = redactor.error(failure)
         finally:
             current_outcome.reset(token)
+            self._callers.remove(caller)
         try:
             raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
         finally:
@@ -530,7 +547,7 @@ class SDKClient(ReadingClient):
             logger.debug(
                 "A ping of {server} was answered: {error}",
                 server=self._describe(),
-                error=self.redactor.text(describe_error(error)),
+                error=self._redactor_now().text(describe_error(error)),
             )
         return True
 

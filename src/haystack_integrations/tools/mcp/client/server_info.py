@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp.secret_template import stored_template
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 
 InfoT = TypeVar("InfoT", bound="MCPServerInfo")
 
@@ -72,6 +73,19 @@ class MCPServerInfo(ABC):
 
         :returns: An instance of MCPClient configured with this server info.
         """
+
+    @property
+    def _has_providers(self) -> bool:
+        """
+        Whether functions of the user give headers of requests.
+        """
+        return False
+
+    async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:  # noqa: ARG002 - for subclasses
+        """
+        Ask these functions.
+        """
+        return {}
 
     def describe(self) -> str:
         """

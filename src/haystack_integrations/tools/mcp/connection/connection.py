@@ -38,6 +38,7 @@ from haystack_integrations.tools.mcp.handlers.progress import (
     WaitingReports,
     is_asynchronous,
 )
+from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
     from mcp import types
@@ -188,15 +189,24 @@ class MCPConnection(Reading, ContextManaged):
         """
         Whether there is an open session now.
         """
-        supervisor = self._supervisor
+        supervisor = self._newest
         return supervisor is not None and supervisor.is_ready()
+
+    @property
+    def _newest(self) -> Supervisor | None:
+        """
+        The session of the server info, or that of the identity that made a call last if that is newer.
+        """
+        supervisor = self._supervisor
+        newest = supervisor.identities.newest if supervisor is not None else None
+        return newest if newest is not None and supervisor is not None and not supervisor.is_ready() else supervisor
 
     @property
     def generation(self) -> int:
         """
         The number of the session that was opened last, greater than that of every earlier one; 0 before the first.
         """
-        supervisor = self._supervisor
+        supervisor = self._newest
         return supervisor.generation if supervisor is not None else 0
 
     def _start(self) -> tuple[AsyncExecutor, Supervisor]:
@@ -236,9 +246,8 @@ class MCPConnection(Reading, ContextManaged):
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
 
-    async def _opened_tools(self, supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
-        session = await supervisor.ready_session(self.connection_timeout)
-        return supervisor.generation, session.tools
+    def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, tuple[int, list[types.Tool]]]:
+        return supervisor.identities.open(self.connection_timeout)
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
@@ -271,7 +280,7 @@ class MCPConnection(Reading, ContextManaged):
         return await self._run_async(self._listed_tools, self._listing_timeout())
 
     def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, list[types.Tool]]:
-        return supervisor.list_tools(self.connection_timeout)
+        return supervisor.identities.list_tools(self.connection_timeout)
 
     def _listing_timeout(self) -> float:
         # A listing that loses its session is begun again.
@@ -286,7 +295,7 @@ class MCPConnection(Reading, ContextManaged):
     def _reader(
         self, operation: str, read: Read[T], may_repeat: bool
     ) -> Callable[[Supervisor], Coroutine[Any, Any, T]]:
-        return lambda supervisor: supervisor.read(
+        return lambda supervisor: supervisor.identities.read(
             operation,
             read,
             connection_timeout=self.connection_timeout,
@@ -304,14 +313,16 @@ class MCPConnection(Reading, ContextManaged):
         return (2 * self.connection_timeout + self._read_limit) * attempts
 
     def _details(self) -> ServerDetails | None:
-        session = self._supervisor.session if self._supervisor is not None else None
+        supervisor = self._newest
+        session = supervisor.session if supervisor is not None else None
         return session.details if session is not None else None
 
     def _why_unusable(self, tool_name: str) -> str | None:
         """
         Say why the server's listing was read without a tool, if it was.
         """
-        session = self._supervisor.session if self._supervisor is not None else None
+        supervisor = self._newest
+        session = supervisor.session if supervisor is not None else None
         return session.why_unusable(tool_name) if session is not None else None
 
     def call_tool(
@@ -419,7 +430,7 @@ class MCPConnection(Reading, ContextManaged):
         meta: dict[str, Any] | None,
         on_progress: Callable[[MCPProgress], None] | None,
     ) -> Coroutine[Any, Any, types.CallToolResult]:
-        return (self._supervisor or self._acquire()).call(
+        return (self._supervisor or self._acquire()).identities.call(
             tool_name,
             tool_args if tool_args is not None else {},
             display_name=display_name or tool_name,
@@ -427,7 +438,7 @@ class MCPConnection(Reading, ContextManaged):
             limits=limits,
             may_repeat=may_repeat,
             secrets=secrets,
-            meta=meta,
+            meta=meta_of_call(meta),
             on_progress=on_progress,
         )
 
@@ -440,9 +451,11 @@ class MCPConnection(Reading, ContextManaged):
         supervisor = self._supervisor
         if supervisor is None:
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
-        session, details = supervisor.session, self._details()
+        newest = self._newest or supervisor
+        details = self._details()
+        sessions = (user.session for user in (supervisor, *supervisor.identities.all()))
         return MCPConnectionStatus(
-            state=supervisor.state,
+            state=newest.state,
             protocol_version=details.protocol_version if details else None,
             server_name=details.name if details else None,
             server_version=details.version if details else None,
@@ -451,7 +464,7 @@ class MCPConnection(Reading, ContextManaged):
             sessions=supervisor.sessions,
             calls=supervisor.calls,
             failed_calls=supervisor.failed_calls,
-            in_flight=session.in_flight if session is not None else 0,
+            in_flight=sum(session.in_flight for session in sessions if session is not None),
             last_error=supervisor.last_error,
         )
 

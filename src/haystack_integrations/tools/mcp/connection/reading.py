@@ -16,6 +16,7 @@ from haystack_integrations.tools.mcp.convert.skills import (
     checked_instructions,
     file_uri,
 )
+from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
     from mcp import types
@@ -86,14 +87,14 @@ class Reading:
         :returns: The resources; none of a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         return self._read("list_resources", lambda client: client.list_resources(meta))
 
     async def list_resources_async(self, *, meta: dict[str, Any] | None = None) -> list[types.Resource]:
         """
         Do the same as `list_resources` without blocking the event loop.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         return await self._read_async("list_resources", lambda client: client.list_resources(meta))
 
     def list_resource_templates(self, *, meta: dict[str, Any] | None = None) -> list[types.ResourceTemplate]:
@@ -104,7 +105,7 @@ class Reading:
         :returns: The templates; none of a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         return self._read("list_resource_templates", lambda client: client.list_resource_templates(meta))
 
     async def list_resource_templates_async(
@@ -113,7 +114,7 @@ class Reading:
         """
         Do the same as `list_resource_templates` without blocking the event loop.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         return await self._read_async("list_resource_templates", lambda client: client.list_resource_templates(meta))
 
     def read_resource(
@@ -130,7 +131,7 @@ class Reading:
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If `resource` is neither.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         uri = _uri(resource)
         return self._read("read_resource", lambda client: client.read_resource(uri, meta))
 
@@ -140,7 +141,7 @@ class Reading:
         """
         Do the same as `read_resource` without blocking the event loop.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         uri = _uri(resource)
         return await self._read_async("read_resource", lambda client: client.read_resource(uri, meta))
 
@@ -152,14 +153,14 @@ class Reading:
         :returns: The prompts; none of a server without prompts.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         return self._read("list_prompts", lambda client: client.list_prompts(meta))
 
     async def list_prompts_async(self, *, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
         """
         Do the same as `list_prompts` without blocking the event loop.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         return await self._read_async("list_prompts", lambda client: client.list_prompts(meta))
 
     def get_prompt(
@@ -175,7 +176,7 @@ class Reading:
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If an argument is no string.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         _check_strings("arguments", arguments)
         return self._read("get_prompt", lambda client: client.get_prompt(name, arguments, meta))
 
@@ -185,7 +186,7 @@ class Reading:
         """
         Do the same as `get_prompt` without blocking the event loop.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         _check_strings("arguments", arguments)
         return await self._read_async("get_prompt", lambda client: client.get_prompt(name, arguments, meta))
 
@@ -197,14 +198,14 @@ class Reading:
         :returns: The skills; none of a server without the extension for skills. A server need not list all.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         return self._read("list_skills", lambda client: client.list_skills(meta))
 
     async def list_skills_async(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
         """
         Do the same as `list_skills` without blocking the event loop.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         return await self._read_async("list_skills", lambda client: client.list_skills(meta))
 
     def get_skill(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
@@ -216,7 +217,7 @@ class Reading:
         :returns: The skill.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         uri = _uri(uri)
         return self._read("get_skill", lambda client: client.get_skill(uri, meta))
 
@@ -224,7 +225,7 @@ class Reading:
         """
         Do the same as `get_skill` without blocking the event loop.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         uri = _uri(uri)
         return await self._read_async("get_skill", lambda client: client.get_skill(uri, meta))
 
@@ -239,7 +240,7 @@ class Reading:
         :raises MCPConnectionError: If the file cannot be read.
         """
         _check_skill(skill)
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         result = self._read("read_resource", lambda client: client.read_resource(skill.uri, _fresh(meta)))
         return checked_instructions(skill, result)
 
@@ -248,7 +249,7 @@ class Reading:
         Do the same as `load_skill` without blocking the event loop.
         """
         _check_skill(skill)
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         result = await self._read_async("read_resource", lambda client: client.read_resource(skill.uri, _fresh(meta)))
         return checked_instructions(skill, result)
 
@@ -264,7 +265,7 @@ class Reading:
         :raises MCPConnectionError: If the file cannot be read.
         """
         _check_skill(skill)
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         uri = file_uri(skill, path)
         result = self._read("read_resource", lambda client: client.read_resource(uri, _fresh(meta)))
         return checked_file(skill, uri, result)
@@ -276,7 +277,7 @@ class Reading:
         Do the same as `read_skill_file` without blocking the event loop.
         """
         _check_skill(skill)
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         uri = file_uri(skill, path)
         result = await self._read_async("read_resource", lambda client: client.read_resource(uri, _fresh(meta)))
         return checked_file(skill, uri, result)
@@ -300,7 +301,7 @@ class Reading:
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If a parameter is not of this form.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         reference = _reference(ref)
         _check_argument(argument)
         _check_strings("context", context)
@@ -317,7 +318,7 @@ class Reading:
         """
         Do the same as `complete` without blocking the event loop.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         reference = _reference(ref)
         _check_argument(argument)
         _check_strings("context", context)
@@ -343,7 +344,7 @@ class Reading:
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If a parameter is of another type.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         _check_request(method, params)
         return self._read(method, lambda client: client.request(method, params, meta), may_repeat=may_repeat)
 
@@ -358,7 +359,7 @@ class Reading:
         """
         Do the same as `request` without blocking the event loop.
         """
-        _check_meta(meta)
+        meta = _checked_meta(meta)
         _check_request(method, params)
         return await self._read_async(
             method, lambda client: client.request(method, params, meta), may_repeat=may_repeat
@@ -376,10 +377,11 @@ def _check_skill(skill: object) -> None:
         raise ValueError(msg)
 
 
-def _check_meta(meta: object) -> None:
+def _checked_meta(meta: dict[str, Any] | None) -> dict[str, Any] | None:
     if meta is not None and not isinstance(meta, dict):
         msg = f"`meta` must be a dictionary or None, got {type(meta).__name__}"
         raise ValueError(msg)
+    return meta_of_call(meta)
 
 
 def _check_strings(parameter: str, values: object) -> None:

@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import ReadInterrupt
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 
 if TYPE_CHECKING:
     from mcp import types
@@ -75,7 +76,7 @@ def _redacted(
         try:
             return await method(self, *args, **kwargs)
         except Exception as error:
-            failure = self._client.redactor.error(error)
+            failure = self._client._redactor_now().error(error)
             if failure is error:
                 del failure  # its traceback holds this frame
                 raise
@@ -113,10 +114,16 @@ class Session:
         # When it was opened, in the seconds of its loop.
         self.opened_at: float | None = None
         self.tools: list[types.Tool] = []
+        # The identity whose tools they are.
+        self.listed_by: Any = None
         self.details: ServerDetails = ServerDetails()
+        # Whether the server keeps nothing for it, so that different identities may share it.
+        self.is_stateless: bool = False
+        # Who made a request last.
+        self._user: Identity | None = None
         self._life = client.life = SessionLife(self._lost)
         self._life.redact = client.redactor.text
-        self._silence = SilenceWatch(self._life, client.ping)
+        self._silence = SilenceWatch(self._life, self._ping)
 
     @property
     def is_open(self) -> bool:
@@ -155,8 +162,10 @@ class Session:
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             self._life.opening()
+            self.listed_by = _caller()
             self.tools = await self._client.connect()
             self.details = self._client.details()
+            self.is_stateless = self._client._is_stateless
             self._life.opened()
             self.opened_at = asyncio.get_running_loop().time()
             if not opened.done():
@@ -264,7 +273,7 @@ class Session:
             msg = f"Failed to list the tools of {self._owner.description}: {_raised_by_server(error)}"
             raise MCPConnectionError(msg, operation="list_tools") from error
         if tools is not None:
-            self.tools = tools
+            self.tools, self.listed_by = tools, _caller()
         return self.tools
 
     def why_unusable(self, tool_name: str) -> str | None:
@@ -349,6 +358,7 @@ class Session:
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._calls.add(task)
+        self._user = current_identity.get()
         self._silence.begin(task, longest_silence, ping_interval)
         try:
             yield
@@ -370,6 +380,11 @@ class Session:
                 task.uncancel()
             if self._life.state is SessionState.DRAINING and not self._calls:
                 self._life.end()
+
+    async def _ping(self) -> bool:
+        # It is part of nobody's call, but the server wants to know whose session it is.
+        current_identity.set(self._user)
+        return await self._client.ping()
 
     def heard(self) -> None:
         """
@@ -433,6 +448,11 @@ class Session:
         :returns: A clause, or the empty string.
         """
         return self._client.redactor.text(self._client.progress())
+
+
+def _caller() -> Any:
+    identity = current_identity.get()
+    return identity.key if identity is not None else None
 
 
 def _raised_by_server(error: BaseException) -> str:

@@ -136,7 +136,7 @@ class SilenceWatch:
             return interval - quiet
         if self._ping is None:
             self._pinged_at = now
-            self._ping = asyncio.get_running_loop().create_task(self._send_ping(), context=_no_context)
+            self._ping = asyncio.get_running_loop().create_task(self._send_ping(), context=_no_context.copy())
             self._ping.add_done_callback(self._pinged)
         return interval
 

@@ -37,6 +37,12 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
     ReadInterruptedError,
 )
+from haystack_integrations.tools.mcp.connection.identities import (
+    Identities,
+    NotForCallerError,
+    in_own_context,
+    may_use,
+)
 from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
 from haystack_integrations.tools.mcp.connection.replay import back_off, may_be_sent_again
 from haystack_integrations.tools.mcp.connection.session import Session
@@ -52,6 +58,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
+from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:
     from mcp import types
@@ -73,8 +80,14 @@ class _SharedTask(Generic[T]):
     A task that several callers wait for, each with its own timeout. It is cancelled when the last one gives up.
     """
 
-    def __init__(self, coro: Coroutine[Any, Any, T], *, forget: Callable[[_SharedTask[T]], None]) -> None:
-        self._task = asyncio.create_task(coro)
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        forget: Callable[[_SharedTask[T]], None],
+        start: Callable[[Coroutine[Any, Any, T]], asyncio.Task[T]] = asyncio.create_task,
+    ) -> None:
+        self._task = start(coro)
         self._task.add_done_callback(_retrieve)
         # Its error holds the frames of all who waited for it, so nobody keeps it.
         self._task.add_done_callback(lambda _: forget(self))
@@ -116,6 +129,11 @@ class Supervisor:
         :param handlers: What is done for the server.
         """
         self.server_info = server_info
+        # Whoever uses the sessions: the key of an identity, or None for that of the server info.
+        self.serves: Any = None
+        # Who counts for all identities.
+        self._base: Supervisor = self
+        self.identities: Identities = Identities(self)
         self._handlers = handlers
         self.description: str = server_info.describe()
         self.max_retries: int = 3
@@ -125,7 +143,8 @@ class Supervisor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._opening: _SharedTask[Session] | None = None
-        self._listing: _SharedTask[list[types.Tool]] | None = None
+        # By the key of the identity that asks.
+        self._listings: dict[Any, _SharedTask[list[types.Tool]]] = {}
         self._newest: Session | None = None
         self._last_attempt: str | None = None
         self._closed = False
@@ -179,7 +198,7 @@ class Supervisor:
         """
         if self.session is session:
             self.session = None
-        self.last_error = reason
+        self.last_error = self._base.last_error = reason
         logger.warning(
             "Lost the session with {server} after {seconds:.1f} s: {reason}",
             server=self.description,
@@ -206,7 +225,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._pid = loop, os.getpid()
-            self._opening = self._listing = self.session = self._newest = None
+            self._opening = self.session = self._newest = None
+            self._listings = {}
 
     async def ready_session(self, timeout: float) -> Session:
         """
@@ -218,13 +238,15 @@ class Supervisor:
         """
         self._bind()
         if self.session is not None and self.session.is_open:
-            return self.session
+            return self._checked(self.session)
         if self._closed:
             raise self._connect_error(_CLOSED)
         if self._opening is None or not self._opening.joinable:
-            self._opening = _SharedTask(self._open(), forget=self._forget)
+            # The session of the server info is nobody else's, whoever needs it first.
+            start = in_own_context if self._base is self else asyncio.create_task
+            self._opening = _SharedTask(self._open(), forget=self._forget, start=start)
         try:
-            return await self._opening.result(timeout)
+            return self._checked(await self._opening.result(timeout))
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
@@ -235,11 +257,34 @@ class Supervisor:
             msg += " If the server needs longer, raise `connection_timeout`."
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None
 
+    def _checked(self, session: Session) -> Session:
+        if not may_use(self.serves, is_stateless=session.is_stateless):
+            raise NotForCallerError(_SOMEBODY_ELSES)
+        return session
+
+    @property
+    def is_closed(self) -> bool:
+        """
+        Whether it was closed, for good.
+        """
+        return self._closed
+
+    def for_identity(self, key: Any) -> Supervisor:
+        """
+        Make a supervisor of sessions for one identity.
+
+        :param key: Its key.
+        :returns: The supervisor. Who closes this one closes it, too.
+        """
+        supervisor = Supervisor(self.server_info, self._handlers)
+        supervisor.serves = key
+        supervisor._base = self
+        return supervisor
+
     def _forget(self, ended: _SharedTask[Any]) -> None:
         if self._opening is ended:
             self._opening = None
-        if self._listing is ended:
-            self._listing = None
+        self._listings = {key: listing for key, listing in self._listings.items() if listing is not ended}
 
     def _connect_error(self, text: str, kind: type[MCPConnectionError] = MCPConnectionError) -> MCPConnectionError:
         self.last_error = f"Failed to connect to {self.description}: {text}"
@@ -275,7 +320,10 @@ class Supervisor:
                     "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
                     server=self.description,
                 )
-            client.redactor = client.redactor.knowing([*self.server_info._secrets(), *self._call_secrets])
+            client.redactor = client.redactor.knowing([*self.server_info._secrets(), *self._base._call_secrets])
+            identity = current_identity.get()
+            if identity is not None and identity.headers and not client._takes_headers:
+                raise self._connect_error(_NO_HEADERS)
             # A custom server info may leave the retries to its client.
             self._set_retries(client)
             self._set_retries(self.server_info)
@@ -298,18 +346,20 @@ class Supervisor:
             seconds=asyncio.get_running_loop().time() - started,
         )
         self.session = session
-        self.sessions += 1
+        self._base.sessions += 1
         self.generation = next(_generations)
         return session
 
     def _learn(self, secrets: Iterable[str]) -> None:
-        new = frozenset(secrets) - self._call_secrets
+        base = self._base
+        new = frozenset(secrets) - base._call_secrets
         if not new:
             return
-        self._call_secrets |= new
-        for session in {self.session, self._newest}:
-            if session is not None:
-                session.learn(new)
+        base._call_secrets |= new
+        for supervisor in (base, *base.identities.all()):
+            for session in {supervisor.session, supervisor._newest}:
+                if session is not None:
+                    session.learn(new)
 
     async def list_tools(self, timeout: float) -> list[types.Tool]:
         """
@@ -321,9 +371,12 @@ class Supervisor:
         """
 
         async def listed(session: Session) -> list[types.Tool]:
-            if self._listing is None or not self._listing.joinable:
-                self._listing = _SharedTask(session.list_tools(), forget=self._forget)
-            return list(await self._listing.result(timeout))
+            identity = current_identity.get()
+            key = identity.key if identity is not None else None
+            listing = self._listings.get(key)
+            if listing is None or not listing.joinable:
+                listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
+            return list(await listing.result(timeout))
 
         return await self._repeat("list_tools", listed, timeout, timeout)
 
@@ -417,7 +470,7 @@ class Supervisor:
         """
         self._bind()
         self._learn(secrets)
-        self.calls += 1
+        self._base.calls += 1
         now = asyncio.get_running_loop().time
         started, calling, pause = now(), 0.0, 0.0
         may_have_run = False
@@ -453,7 +506,9 @@ class Supervisor:
                 if pause:
                     await asyncio.sleep(pause)
                 session = self.session
-                if session is None or not session.is_open:
+                if session is not None and session.is_open:
+                    self._checked(session)
+                else:
                     waited = now() - started - calling
                     session = await self.ready_session(max(connection_timeout - waited, 0.0))
                 sent = now()
@@ -493,6 +548,9 @@ class Supervisor:
                         reason=str(error),
                     )
             raise AssertionError  # the loop returns or raises
+        except NotForCallerError:
+            self._base.calls -= 1  # it is made in another session
+            raise
         except Exception as error:
             if deadline is not None and deadline.expired() and isinstance(error, TimeoutError):
                 what, advice = clock.describe(now() - sent)
@@ -503,8 +561,8 @@ class Supervisor:
                 failure: MCPInvocationError = MCPCallTimeoutError(msg, display_name, tool_args)
             else:
                 failure = invocation_error(error, display_name, tool_args, may_have_run=may_have_run)
-            self.failed_calls += 1
-            self.last_error = str(failure)
+            self._base.failed_calls += 1
+            self.last_error = self._base.last_error = str(failure)
             raise failure from failure.__cause__
         finally:
             if reports is not None:
@@ -528,10 +586,16 @@ class Supervisor:
         self.session = None
         if self._opening is not None:
             self._opening.cancel()
-        await asyncio.gather(*(session.close() for session in Session.of_running_loop() if session.belongs_to(self)))
+        own = (session.close() for session in Session.of_running_loop() if session.belongs_to(self))
+        await asyncio.gather(self.identities.close(), *own)
 
 
 _CLOSED = "the connection was closed"
+_SOMEBODY_ELSES = "the server's session belongs to another identity"
+_NO_HEADERS = (
+    "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context. Pass it `meta` "
+    "instead, or call it outside of the block."
+)
 
 
 def _left(deadline: asyncio.Timeout) -> float | None:

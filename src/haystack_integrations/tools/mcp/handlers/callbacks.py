@@ -54,7 +54,8 @@ class Callbacks:
         self._handlers = handlers
         self._server = server
         self._server_name = server
-        self._redactor = redactor
+        # Asked each time: later calls have other secrets.
+        self.redactor: Callable[[], Redactor] = lambda: redactor
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
         self._logged = InOrder(self._deliver_log, lambda: self._overflowed("logging"))
         self._noted = InOrder(self._deliver_message, lambda: self._overflowed("messages"))
@@ -171,7 +172,7 @@ class Callbacks:
         logger.info(
             "{server} does not set the level of its log messages: {error}",
             server=self._server,
-            error=self._redactor.text(str(error)),
+            error=self.redactor().text(str(error)),
         )
 
     def advice(self, before: dict[str, int], code: int | None = None, data: Any = None) -> str | None:
@@ -236,7 +237,7 @@ class Callbacks:
         :param field: The field of MCPHandlers.
         :param error: What it raised.
         """
-        error = self._redactor.error(error)
+        error = self.redactor().error(error)
         logger.error(
             "The handler `{field}` for {server} failed: {kind}: {error}",
             field=field,
@@ -290,7 +291,7 @@ class Callbacks:
         if self._handlers.log_level is not None and _severity(params.level) < _severity(self._handlers.log_level):
             return
         if self._handlers.logging is None:
-            log_message(self._server_name, params, self._redactor)
+            log_message(self._server_name, params, self.redactor())
         else:
             self._logged.put(params)
 
@@ -298,7 +299,7 @@ class Callbacks:
         await self._deliver("logging", params)
 
     async def _note(self, message: Any) -> None:
-        self._noted.put(self._redactor.error(message) if isinstance(message, Exception) else message)
+        self._noted.put(self.redactor().error(message) if isinstance(message, Exception) else message)
 
     async def _deliver_message(self, message: Any) -> None:
         await self._deliver("messages", message)

@@ -14,17 +14,21 @@ import mcp
 from haystack import logging
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.client.error_texts import leaves
 from haystack_integrations.tools.mcp.client.request_outcome import RequestOutcome, current_outcome
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
+from haystack_integrations.tools.mcp.transports.http.options import find_route
 from haystack_integrations.tools.mcp.transports.http.server_info import (
     HttpServerInfo,
     StreamableHttpServerInfo,
+    phase_timeouts,
     resolve_headers,
     resolve_url,
 )
@@ -57,6 +61,7 @@ class _HttpClient(SDKClient):
     What the clients of the two HTTP transports share.
     """
 
+    _takes_headers = True
     _hears_messages: ClassVar[bool] = False
 
     def __init__(
@@ -74,7 +79,7 @@ class _HttpClient(SDKClient):
         self._info = server_info
         # With the values of its variables once `connect` is called.
         self.url: str = shown(server_info.url)
-        self.timeout: int = server_info.timeout
+        self.timeout: float | dict[str, float | None] = server_info.timeout
         self._headers: dict[str, str] = {}
 
     def _server_info(self) -> MCPServerInfo:
@@ -109,9 +114,13 @@ class _HttpClient(SDKClient):
         return super().progress() or "the server has not answered"
 
     async def _advice(self) -> str | None:
-        return await diagnose(
-            self.url, self._headers, transport=self._info._transport, timeout=min(5.0, float(self.timeout))
-        )
+        timeout = min(5.0, phase_timeouts(self._info)["connect"] or 5.0)
+        route = await find_route(self._info)
+        identity = current_identity.get()
+        own = dict(identity.headers) if identity is not None else {}
+        replaced = {name.lower() for name in own}
+        headers = {name: value for name, value in self._headers.items() if name.lower() not in replaced} | own
+        return await diagnose(self.url, headers, transport=self._info._transport, timeout=timeout, route=route)
 
     def _explain(self, error: BaseException) -> str:
         # What the SSE transport of the SDK raises itself, in the words for all other requests.
@@ -130,10 +139,16 @@ class _HttpClient(SDKClient):
             return super()._combine(what, advice)
         return f"it answers {advice[answer.end() :]}" if answer else advice
 
-    def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
+    async def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
+        try:
+            route = await find_route(self._info)
+        except (ValueError, ImportError) as error:
+            msg = f"Failed to connect to {self._describe()}: {error}"
+            raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
         return WatchedHttpClient(
             headers=self._headers,
-            timeout=float(self.timeout),
+            timeout=phase_timeouts(self._info),
+            route=route,
             over_sse=over_sse,
             lose_session=self.life.end,
             heard=self.life.heard,
@@ -153,7 +168,7 @@ class SSEClient(_HttpClient):
 
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
-        http = self._http_client(over_sse=True)
+        http = await self._http_client(over_sse=True)
         limit = self._info.max_message_size
         return self._client(sse_transport(http, self.url, max_message_size=limit, lose_session=self.life.end))
 
@@ -194,13 +209,17 @@ class StreamableHttpClient(_HttpClient):
     def _may_fall_back(self) -> bool:
         return isinstance(self._info, StreamableHttpServerInfo) and self._info.sse_fallback
 
+    @property
+    def _is_stateless(self) -> bool:
+        return not self._over_sse and self.details().protocol_version in MODERN_PROTOCOL_VERSIONS
+
     async def _open_transport(self) -> mcp.Client:
         self._prepare()
         if self._over_sse:
-            over_sse = self._http_client(over_sse=True)
+            over_sse = await self._http_client(over_sse=True)
             limit = self._info.max_message_size
             return self._client(sse_transport(over_sse, self.url, max_message_size=limit, lose_session=self.life.end))
-        http = self._http_client(over_sse=False)
+        http = await self._http_client(over_sse=False)
         transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=self._info.max_message_size)
         return self._client(_with_http_client(http, transport))
 

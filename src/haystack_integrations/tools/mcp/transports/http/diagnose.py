@@ -26,7 +26,7 @@ import httpx2
 from httpx_sse import EventSource
 
 from haystack_integrations.tools.mcp.redaction import REDACTED, Redactor
-from haystack_integrations.tools.mcp.transports.http.options import client_options
+from haystack_integrations.tools.mcp.transports.http.options import Route, client_options
 
 Transport = Literal["sse", "streamable-http"]
 
@@ -87,7 +87,14 @@ class _Answer:
         return self.response.is_success and _media_type(self.response) == "text/html"
 
 
-async def diagnose(url: str, headers: Mapping[str, str], *, transport: Transport, timeout: float = 5.0) -> str | None:
+async def diagnose(
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    transport: Transport,
+    timeout: float = 5.0,
+    route: Route | None = None,
+) -> str | None:
     """
     Say what is wrong with a URL that did not connect.
 
@@ -98,6 +105,7 @@ async def diagnose(url: str, headers: Mapping[str, str], *, transport: Transport
     :param headers: The headers to send along, credentials included.
     :param transport: The transport that is configured for the URL.
     :param timeout: Seconds that the whole diagnosis may take.
+    :param route: Certificates, proxy and transport, for this diagnosis alone.
     :returns: One or two sentences with the finding and what to do about it, or None if nothing is wrong.
     """
     try:
@@ -106,7 +114,7 @@ async def diagnose(url: str, headers: Mapping[str, str], *, transport: Transport
         return "The URL is not valid."
     if target.scheme not in {"http", "https"} or not target.host:
         return "The URL must start with http:// or https://, followed by a host."
-    diagnosis = _Diagnosis(target, headers, transport, timeout)
+    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route())
     with anyio.move_on_after(timeout):
         await diagnosis.run()
     return diagnosis.finding
@@ -119,8 +127,11 @@ class _Diagnosis:
     `finding` is true at every moment: it is refined as responses come in, so running out of time loses nothing.
     """
 
-    def __init__(self, url: httpx2.URL, headers: Mapping[str, str], transport: Transport, timeout: float) -> None:
+    def __init__(
+        self, url: httpx2.URL, headers: Mapping[str, str], transport: Transport, timeout: float, route: Route
+    ) -> None:
         self._url = url
+        self._route = route
         self._headers = headers
         self._transport: Transport = transport
         self._timeout = timeout
@@ -134,7 +145,7 @@ class _Diagnosis:
             async with httpx2.AsyncClient(
                 follow_redirects=False,
                 # Less than the time for a request, to tell an unreachable host from a silent server.
-                **client_options(self._headers, httpx2.Timeout(None, connect=self._timeout * 0.4)),
+                **client_options(self._headers, httpx2.Timeout(None, connect=self._timeout * 0.4), self._route),
             ) as client:
                 answer = await self._ask(client, self._url, self._transport, self._timeout * 0.5)
                 if answer is None:
@@ -241,9 +252,8 @@ class _Diagnosis:
 
     async def _explain_failure(self, error: Exception) -> str:
         # The text of these exceptions is never shown, because it quotes an illegal header.
-        proxied = urllib.request.getproxies().keys() & {self._url.scheme, "all"}
-        proxied_here = proxied and not urllib.request.proxy_bypass(self._url.host)
-        place = f"{self._address} (or at the proxy that the environment names)" if proxied_here else self._address
+        proxy = self._proxy()
+        place = f"{self._address} (or at {proxy})" if proxy else self._address
         causes = list(_causes(error))
         tls_error = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
         if isinstance(error, httpx2.ConnectTimeout):
@@ -252,7 +262,10 @@ class _Diagnosis:
         if isinstance(error, (httpx2.LocalProtocolError, UnicodeEncodeError)):
             return "The request cannot be sent: a header has a line break or another character that HTTP forbids."
         if isinstance(error, httpx2.ProxyError):
-            return f"The proxy that the environment names does not let the request through to {self._address}."
+            the_proxy = f"T{(proxy or 'the proxy')[1:]}"
+            if str(error).startswith("407"):
+                return f"{the_proxy} refuses this client: {_ADVICE[407]}."
+            return f"{the_proxy} does not let the request through to {self._address}."
         if any(isinstance(cause, socket.gaierror) for cause in causes):
             return f"The host name {self._url.host} does not resolve: check the URL and the DNS of this machine."
         if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
@@ -265,19 +278,29 @@ class _Diagnosis:
         if isinstance(error, (httpx2.NetworkError, httpx2.RemoteProtocolError)):
             closes = f"{self._address} closes the connection without a valid HTTP answer"
             if self._url.scheme == "https":
-                return f"{closes}: it is no HTTP server, or demands a client certificate."
+                return f"{closes}: it is no HTTP server, or demands a client certificate (client_cert=)."
             return self._plain_http_to_tls() if await self._is_tls() else f"{closes}: is it an HTTP server?"
         return f"{self._address} could not be examined ({type(error).__name__})."
 
+    def _proxy(self) -> str | None:
+        if self._route.proxy is not None:
+            return f"the proxy {self._route.proxy.url.host}"
+        if self._route.transport is not None:
+            return None
+        proxied = urllib.request.getproxies().keys() & {self._url.scheme, "all"}
+        named = "the proxy that the environment names"
+        return named if proxied and not urllib.request.proxy_bypass(self._url.host) else None
+
     def _explain_tls(self, error: ssl.SSLError) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
-            advice = "Let SSL_CERT_FILE name the authority that signed it, or repair the certificate"
+            advice = "Let verify= or SSL_CERT_FILE name the authority that signed it, or repair the certificate"
             return f"The TLS certificate of {self._address} is not trusted: {error.verify_message}. {advice}."
         reason = error.reason or "connection closed"
         failed = f"The TLS handshake with {self._address} fails ({reason.replace('_', ' ').lower()})"
         # Only a server that speaks TLS sends an alert.
         if "ALERT" in reason:
-            return f"{failed}: the server refuses this client, perhaps for the lack of a client certificate."
+            lack = "perhaps for the lack of a client certificate (client_cert=)"
+            return f"{failed}: the server refuses this client, {lack}."
         return f"{failed}: if the server speaks plain HTTP there, use http://{self._address}{_path(self._url)}."
 
     def _plain_http_to_tls(self) -> str:
@@ -287,6 +310,8 @@ class _Diagnosis:
         """
         Whether the port completes a TLS handshake; no request is sent.
         """
+        if self._proxy() is not None:  # this would go around it
+            return False
         with anyio.move_on_after(self._timeout * 0.2):
             try:
                 async with await anyio.connect_tcp(self._url.host, self._port, tls=True, tls_standard_compatible=False):

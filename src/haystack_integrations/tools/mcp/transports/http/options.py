@@ -13,15 +13,25 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import TypedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
 
+import anyio.to_thread
 import httpx2
+from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.sdk_workarounds import RedactedRecords
 from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.transports.fields import import_object, is_import_path
+from haystack_integrations.tools.mcp.transports.http.server_info import check_proxy_url
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo
 
 # A request that is sent just as the server closes an idle connection fails, and its fate is unknown. Servers close idle
 # connections after 5 s (uvicorn, Node), so connections are not reused for that long.
@@ -43,30 +53,153 @@ class ClientOptions(TypedDict):
     headers: Mapping[str, str]
     timeout: httpx2.Timeout
     limits: httpx2.Limits
+    verify: ssl.SSLContext | bool
     transport: httpx2.AsyncBaseTransport | None
     event_hooks: Mapping[str, list[Callable[[httpx2.Request], Awaitable[None]]]]
 
 
-def client_options(headers: Mapping[str, str], timeout: httpx2.Timeout) -> ClientOptions:
+@dataclass(frozen=True)
+class Route:
+    """
+    How one HTTP client reaches its server.
+
+    :param verify: The trusted certificates, and the client's own.
+    :param proxy: The configured proxy.
+    :param transport: What a custom function made. It is for one client only.
+    """
+
+    verify: ssl.SSLContext | bool = True
+    proxy: httpx2.Proxy | None = None
+    transport: httpx2.AsyncBaseTransport | None = None
+
+
+async def find_route(info: HttpServerInfo) -> Route:
+    """
+    Load certificates, resolve the proxy, and let a custom function make the transport.
+
+    :param info: The server info.
+    :returns: The route for one HTTP client.
+    :raises ValueError: If one of its parameters does not work. The message names it.
+    """
+    # In a thread: it reads files, and runs functions of the user.
+    return await anyio.to_thread.run_sync(_find_route, info, abandon_on_cancel=True)
+
+
+def _find_route(info: HttpServerInfo) -> Route:
+    verify = _verify(info.verify)
+    if info.client_cert is not None:
+        verify = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify)
+        _load_client_cert(verify, info.client_cert)
+    proxy = _proxy(info.proxy, verify)
+    if info.http_transport is None:
+        return Route(verify, proxy)
+    arguments = _transport_arguments(verify, proxy)
+    transport = _result("http_transport", info.http_transport, **arguments)
+    if not isinstance(transport, httpx2.AsyncBaseTransport):
+        msg = f"`http_transport` must give an httpx2.AsyncBaseTransport, it gave {type(transport).__name__}"
+        raise ValueError(msg)
+    return Route(verify, proxy, transport)
+
+
+def _verify(verify: Any) -> ssl.SSLContext | bool:
+    if isinstance(verify, (bool, ssl.SSLContext)):
+        return verify
+    if isinstance(verify, str) and not is_import_path(verify):
+        try:
+            is_folder = Path(verify).is_dir()
+            return ssl.create_default_context(
+                cafile=None if is_folder else verify, capath=verify if is_folder else None
+            )
+        except OSError as error:
+            msg = f"`verify`: the CA bundle '{verify}' cannot be read ({error.strerror or error})"
+            raise ValueError(msg) from error
+    context = _result("verify", verify)
+    if not isinstance(context, ssl.SSLContext):
+        msg = f"`verify` must give an ssl.SSLContext, it gave {type(context).__name__}"
+        raise ValueError(msg)
+    return context
+
+
+def _result(parameter: str, function: Any, **arguments: Any) -> Any:
+    """
+    Import what a parameter names, and call it if it is a function.
+    """
+    try:
+        function = import_object(function) if isinstance(function, str) else function
+        return function(**arguments) if callable(function) else function
+    except Exception as error:
+        name = getattr(function, "__qualname__", function)
+        msg = f"`{parameter}`: '{name}' failed ({type(error).__name__}: {error})"
+        raise ValueError(msg) from error
+
+
+def _load_client_cert(context: ssl.SSLContext, client_cert: Any) -> None:
+    certificate, key, *secret = client_cert if isinstance(client_cert, tuple) else (client_cert, None)
+    was_asked = False
+
+    def password() -> str:  # without it, OpenSSL would ask in the terminal
+        nonlocal was_asked
+        was_asked = True
+        return str((secret[0].resolve_value() if secret else None) or "")
+
+    try:
+        context.load_cert_chain(certificate, key, password)
+    except OSError as error:
+        if was_asked:
+            what = "the password of the key is wrong" if secret else "the key is encrypted, and there is no password"
+            advice = "pass (certificate, key, password as a Secret)"
+            msg = f"`client_cert`: {what}; {advice}"
+        else:
+            what = error.strerror or getattr(error, "reason", None) or type(error).__name__
+            msg = (
+                f"`client_cert`: {' and '.join(map(repr, filter(None, (certificate, key))))} cannot be loaded ({what})"
+            )
+        raise ValueError(msg) from error
+
+
+def _proxy(proxy: str | Secret | None, verify: ssl.SSLContext | bool) -> httpx2.Proxy | None:
+    url = proxy.resolve_value() if isinstance(proxy, Secret) else proxy
+    if url is None:
+        return None
+    check_proxy_url(url, "the server info")
+    # A proxy with TLS is trusted as the servers behind it are.
+    context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify)
+    return httpx2.Proxy(url, ssl_context=context if url.startswith("https:") else None)
+
+
+def _transport_arguments(verify: ssl.SSLContext | bool, proxy: httpx2.Proxy | None) -> dict[str, Any]:
+    return {"verify": verify, "proxy": proxy, "limits": _limits(), "socket_options": _tcp_keepalive()}
+
+
+def _limits() -> httpx2.Limits:
+    return httpx2.Limits(
+        max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS, keepalive_expiry=_KEEPALIVE_EXPIRY
+    )
+
+
+def client_options(headers: Mapping[str, str], timeout: httpx2.Timeout, route: Route | None = None) -> ClientOptions:
     """
     Build the options of an HTTP client for a server.
 
-    Proxies come from the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`), and so do trusted
-    certificates (`SSL_CERT_FILE`, `SSL_CERT_DIR`; by default those of the system).
+    Unless the route says otherwise, proxies come from the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`,
+    `NO_PROXY`), and so do trusted certificates (`SSL_CERT_FILE`, `SSL_CERT_DIR`; by default those of the system).
 
     :param headers: Headers of every request.
     :param timeout: Timeouts of every request.
+    :param route: Certificates, proxy and transport.
     :returns: Keyword arguments for `httpx2.AsyncClient`. They hold connections, so they are for one client only.
     """
-    limits = httpx2.Limits(
-        max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS, keepalive_expiry=_KEEPALIVE_EXPIRY
-    )
+    route = route or Route()
+    transport = route.transport
+    # httpx2 uses the proxies of the environment only if it creates the transports itself.
+    if transport is None and (route.proxy is not None or not uses_environment_proxies()):
+        transport = _Transport(**_transport_arguments(route.verify, route.proxy))
     return ClientOptions(
         headers=headers,
         timeout=timeout,
-        limits=limits,
-        # httpx2 uses the proxies of the environment only if it creates the transports itself.
-        transport=None if uses_environment_proxies() else _Transport(limits=limits, socket_options=_tcp_keepalive()),
+        limits=_limits(),
+        verify=route.verify,
+        transport=transport,
         event_hooks={"request": [_mark_for_redaction]},
     )
 

@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
+import math
+import ssl
 import warnings
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 from urllib.parse import SplitResult, urlsplit
 
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
-from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
+from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
@@ -21,12 +25,26 @@ from haystack_integrations.tools.mcp.transports.fields import (
     check_number,
     check_retries,
     check_secrets,
+    import_path_of,
+    is_import_path,
+    provide,
     resolve_secret,
     resolve_secrets,
 )
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.request_context import MCPRequestContext
+
+# The phases of a request that may have a timeout, and those for a phase that a dictionary leaves out.
+_PHASES: dict[str, float | None] = {"connect": 30, "write": 30, "pool": 30, "read": None}
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+TokenProvider = Callable[["MCPRequestContext"], str | Awaitable[str]]
+HeadersProvider = Callable[["MCPRequestContext"], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+
+# `cert`, `(cert, key)` or `(cert, key, password)`.
+ClientCert = str | tuple[str, str] | tuple[str, str, Secret]
 
 
 def _split(url: object) -> SplitResult | None:
@@ -62,13 +80,27 @@ class HttpServerInfo(MCPServerInfo):
     url: Any
     token: str | Secret | None
     headers: dict[str, str | Secret] | None
-    timeout: int
+    timeout: float | dict[str, float | None]
     max_retries: int
     base_delay: float
     max_delay: float
     max_message_size: int
+    verify: bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext]
+    client_cert: ClientCert | None
+    proxy: str | Secret | None
+    http_transport: str | Callable[..., Any] | None
+    token_provider: str | TokenProvider | None
+    headers_provider: str | HeadersProvider | None
 
-    _optional_fields: ClassVar[Mapping[str, Any]] = {"max_message_size": DEFAULT_MAX_MESSAGE_SIZE}
+    _optional_fields: ClassVar[Mapping[str, Any]] = {
+        "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
+        "verify": True,
+        "client_cert": None,
+        "proxy": None,
+        "http_transport": None,
+        "token_provider": None,
+        "headers_provider": None,
+    }
 
     def __post_init__(self) -> None:
         """
@@ -82,9 +114,130 @@ class HttpServerInfo(MCPServerInfo):
             msg = f"{type(self).__name__}: `token` must be a string, a Secret or None, got {type(self.token).__name__}"
             raise ValueError(msg)
         check_secrets(self, "headers")
-        check_number(self, "timeout", minimum=0, exclusive=True)
+        self._check_timeout()
         check_retries(self)
         check_message_size(self)
+        self._check_tls()
+        self._check_proxy()
+        for parameter in ("http_transport", "token_provider", "headers_provider"):
+            self._check_function(parameter)
+        if self.token is not None and self.token_provider is not None:
+            self._refuse("`token` and `token_provider` exclude each other")
+
+    @property
+    def _has_providers(self) -> bool:
+        return self.token_provider is not None or self.headers_provider is not None
+
+    async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        if self.headers_provider is not None:
+            provided = await provide(self.headers_provider, context)
+            if not isinstance(provided, Mapping) or not all(
+                isinstance(text, str) for pair in provided.items() for text in pair
+            ):
+                msg = "`headers_provider` must give a dict of strings"
+                raise TypeError(msg)
+            headers.update(provided)
+        has_authorization = any(name.lower() == "authorization" for name in headers)
+        if self.token_provider is not None and not has_authorization:
+            token = await provide(self.token_provider, context)
+            if not isinstance(token, str) or not token:
+                msg = "`token_provider` must give a string that is not empty"
+                raise TypeError(msg)
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    def _refuse(self, text: str) -> NoReturn:
+        msg = f"{type(self).__name__}: {text}"
+        raise ValueError(msg)
+
+    def _check_timeout(self) -> None:
+        if not isinstance(self.timeout, Mapping):
+            check_number(self, "timeout", minimum=0, exclusive=True)
+            return
+        if unknown := [phase for phase in self.timeout if phase not in _PHASES]:
+            known = ", ".join(map(repr, _PHASES))
+            self._refuse(f"`timeout` has no phase {', '.join(map(repr, unknown))}; the phases are {known}")
+        for phase, seconds in self.timeout.items():
+            is_number = isinstance(seconds, Real) and not isinstance(seconds, bool) and 0 < seconds < math.inf
+            if not is_number and not (phase == "read" and seconds is None):
+                choices = "a number greater than 0" + (" or None" if phase == "read" else "")
+                self._refuse(f"`timeout['{phase}']` must be {choices}, got {seconds!r}")
+
+    def _check_tls(self) -> None:
+        verify = self.verify
+        is_context = isinstance(verify, ssl.SSLContext) or callable(verify) or is_import_path(verify)
+        if (not isinstance(verify, (bool, str)) and not is_context) or verify == "":
+            self._refuse(
+                "`verify` must be True, False, the path of a CA bundle, an ssl.SSLContext, or a function that makes "
+                f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}"
+            )
+        cert: Any = self.client_cert
+        if cert is None:
+            return
+        if isinstance(cert, list):  # from YAML
+            cert = self.client_cert = tuple(cert)
+        files, password = (cert[:2], cert[2:]) if isinstance(cert, tuple) else ((cert,), ())
+        is_valid = all(isinstance(file, str) and file for file in files) and len(password) <= 1
+        if not is_valid or len(files) + isinstance(cert, tuple) not in (1, 3):
+            self._refuse(
+                "`client_cert` must be the path of a PEM file with certificate and key, a pair (certificate, key), or "
+                "(certificate, key, password of the key as a Secret)"
+            )
+        if password and not isinstance(password[0], Secret):
+            self._refuse(
+                "the password in `client_cert` must be a Secret, e.g. Secret.from_env_var('KEY_PASSWORD'), got "
+                f"{type(password[0]).__name__}"
+            )
+        if is_context:
+            self._refuse(
+                "`client_cert` and an ssl.SSLContext as `verify` exclude each other; load the certificate into the "
+                "context (`load_cert_chain`)"
+            )
+
+    def _check_proxy(self) -> None:
+        if self.proxy is None or isinstance(self.proxy, Secret):
+            return
+        if not isinstance(self.proxy, str):
+            self._refuse(f"`proxy` must be a URL, a Secret with a URL, or None, got {type(self.proxy).__name__}")
+        check_proxy_url(self.proxy, type(self).__name__)
+
+    def _check_function(self, parameter: str) -> None:
+        value = getattr(self, parameter)
+        if value is not None and not callable(value) and not is_import_path(value):
+            self._refuse(
+                f"`{parameter}` must be a function, its import path 'package.module:name', or None, got "
+                f"{value if isinstance(value, str) else type(value).__name__!r}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize this server info to a dictionary, functions as import paths.
+
+        :returns: Dictionary representation of this server info.
+        :raises ValueError: If it holds a token-based `Secret`, an `ssl.SSLContext`, or a function without import path.
+        """
+        data = super().to_dict()
+        for parameter in _OBJECTS & data.keys():
+            if not isinstance(data[parameter], bool):
+                data[parameter] = import_path_of(self, parameter, data[parameter])
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize server info from a dictionary.
+
+        :param data: Dictionary containing serialized server info.
+        :returns: The server info.
+        :raises DeserializationError: If the module in an import path is not on Haystack 3's allowlist.
+        """
+        info = super().from_dict(data)
+        for parameter in _OBJECTS:
+            value = getattr(info, parameter)
+            if is_import_path(value):
+                check_module_may_be_imported(value.partition(":")[0])
+        return info
 
     def create_client(self) -> MCPClient:
         """
@@ -111,8 +264,41 @@ class HttpServerInfo(MCPServerInfo):
         name = "SSE" if self._transport == "sse" else "streamable HTTP"
         return f"{name} server at {redact_url(shown(self.url))}"
 
+    def _secrets(self) -> set[str]:
+        *_, password = self.client_cert if isinstance(self.client_cert, tuple) else [None]
+        return super()._secrets() | secrets_in({"password": password if isinstance(password, Secret) else None})
+
     def _redacted_fields(self) -> dict[str, Any]:
-        return {**super()._redacted_fields(), "url": redact_url(shown(self.url))}
+        fields = {**super()._redacted_fields(), "url": redact_url(shown(self.url))}
+        if isinstance(self.proxy, str):
+            fields["proxy"] = redact_url(self.proxy)
+        if isinstance(self.client_cert, tuple):
+            fields["client_cert"] = [part if isinstance(part, str) else REDACTED for part in self.client_cert]
+        for parameter in _OBJECTS & fields.keys():
+            if not isinstance(fields[parameter], (bool, str)):
+                fields[parameter] = f"<{getattr(fields[parameter], '__qualname__', type(fields[parameter]).__name__)}>"
+        return fields
+
+
+# The fields that may hold an object, which is stored by its import path.
+_OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider"}
+
+
+def check_proxy_url(url: str, owner: str) -> None:
+    """
+    Check the URL of a proxy.
+
+    :param url: The URL.
+    :param owner: Whose parameter it is, for the message.
+    :raises ValueError: If it is no such URL. The message contains no credentials.
+    """
+    parts = _split(url)
+    if parts is None or parts.scheme not in _PROXY_SCHEMES or not parts.hostname or not _has_valid_port(parts):
+        msg = (
+            f"{owner}: `proxy` must be a URL like http://user:password@host:3128 with the scheme "
+            f"{', '.join(_PROXY_SCHEMES[:-1])} or {_PROXY_SCHEMES[-1]}, got {redact_url(url)!r}"
+        )
+        raise ValueError(msg)
 
 
 @dataclass(repr=False)
@@ -147,13 +333,34 @@ class SSEServerInfo(HttpServerInfo):
     :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
     :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
         `Authorization` of their own, which takes precedence.
-    :param timeout: Connection timeout in seconds.
+    :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
+        connection. Or a dictionary with an own number for `"connect"`, `"write"` and `"pool"` (default: 30), and one
+        for `"read"`: how long the server may be silent after a message was posted (default: None, no limit, because
+        the calls have `invocation_timeout`).
     :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
     :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
     :param max_delay: Longest delay between these attempts, in seconds.
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
         decompressed. Default: 64 MiB. A larger one ends the session; calls under way fail with an
         MCPOutcomeUnknownError.
+    :param verify: Which certificates of servers to trust: True for those that the system and the environment
+        (`SSL_CERT_FILE`, `SSL_CERT_DIR`) trust, the path of a CA bundle or of a folder with certificates, False for
+        any; or an `ssl.SSLContext` or a function that makes one. Of these two, only an import path
+        (`"package.module:name"`) or a function with one can be saved to YAML.
+    :param client_cert: Certificate of this client: the path of a PEM file with certificate and key, a pair of paths
+        (certificate, key), or (certificate, key, password of the key as a Secret).
+    :param proxy: URL of a proxy, `http://`, `https://`, or with the package `socksio` `socks5://`; perhaps with
+        credentials, then better as a Secret. It is used for all requests; the proxies in the environment and its
+        `NO_PROXY` are not.
+    :param http_transport: Makes the transport of the HTTP client: a function, or its import path. It is called in a
+        thread for each attempt to open a session, and to find out why one failed, with the keyword arguments for
+        `httpx2.AsyncHTTPTransport` that follow from the parameters above (`verify`, `limits`, `socket_options`,
+        `proxy`), and returns a new `httpx2.AsyncBaseTransport`. The proxies in the environment are not used then.
+    :param token_provider: Gives the token of each call: a function, or its import path. It gets the
+        `MCPRequestContext` of the call, which is empty outside of `mcp_request_context`, and returns a string. A sync
+        one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
+        it fails, so does the call, and nothing is sent.
+    :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` precedes the token.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -164,11 +371,17 @@ class SSEServerInfo(HttpServerInfo):
     base_url: str | None = None
     token: str | Secret | None = None
     headers: dict[str, str | Secret] | None = None
-    timeout: int = 30
+    timeout: float | dict[str, float | None] = 30
     max_retries: int = 3
     base_delay: float = 1.0
     max_delay: float = 30.0
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    verify: bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext] = True
+    client_cert: ClientCert | None = None
+    proxy: str | Secret | None = None
+    http_transport: str | Callable[..., Any] | None = None
+    token_provider: str | TokenProvider | None = None
+    headers_provider: str | HeadersProvider | None = None
 
     def __post_init__(self) -> None:
         """
@@ -229,7 +442,10 @@ class StreamableHttpServerInfo(HttpServerInfo):
     :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
     :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
         `Authorization` of their own, which takes precedence.
-    :param timeout: Connection timeout in seconds.
+    :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
+        connection. Or a dictionary with an own number for `"connect"`, `"write"` and `"pool"` (default: 30), and one
+        for `"read"`: how long the server may be silent after a message was posted (default: None, no limit, because
+        the calls have `invocation_timeout`).
     :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
     :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
     :param max_delay: Longest delay between these attempts, in seconds.
@@ -238,6 +454,24 @@ class StreamableHttpServerInfo(HttpServerInfo):
         goes on.
     :param sse_fallback: Whether to try SSE if the server refuses Streamable HTTP with status 400, 404 or 405, as
         servers of the revision 2024-11-05 do. Default: False. A server info made from a URL alone has it.
+    :param verify: Which certificates of servers to trust: True for those that the system and the environment
+        (`SSL_CERT_FILE`, `SSL_CERT_DIR`) trust, the path of a CA bundle or of a folder with certificates, False for
+        any; or an `ssl.SSLContext` or a function that makes one. Of these two, only an import path
+        (`"package.module:name"`) or a function with one can be saved to YAML.
+    :param client_cert: Certificate of this client: the path of a PEM file with certificate and key, a pair of paths
+        (certificate, key), or (certificate, key, password of the key as a Secret).
+    :param proxy: URL of a proxy, `http://`, `https://`, or with the package `socksio` `socks5://`; perhaps with
+        credentials, then better as a Secret. It is used for all requests; the proxies in the environment and its
+        `NO_PROXY` are not.
+    :param http_transport: Makes the transport of the HTTP client: a function, or its import path. It is called in a
+        thread for each attempt to open a session, and to find out why one failed, with the keyword arguments for
+        `httpx2.AsyncHTTPTransport` that follow from the parameters above (`verify`, `limits`, `socket_options`,
+        `proxy`), and returns a new `httpx2.AsyncBaseTransport`. The proxies in the environment are not used then.
+    :param token_provider: Gives the token of each call: a function, or its import path. It gets the
+        `MCPRequestContext` of the call, which is empty outside of `mcp_request_context`, and returns a string. A sync
+        one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
+        it fails, so does the call, and nothing is sent.
+    :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` precedes the token.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -247,14 +481,32 @@ class StreamableHttpServerInfo(HttpServerInfo):
     url: str | Secret
     token: str | Secret | None = None
     headers: dict[str, str | Secret] | None = None
-    timeout: int = 30
+    timeout: float | dict[str, float | None] = 30
     max_retries: int = 3
     base_delay: float = 1.0
     max_delay: float = 30.0
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     sse_fallback: bool = False
+    verify: bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext] = True
+    client_cert: ClientCert | None = None
+    proxy: str | Secret | None = None
+    http_transport: str | Callable[..., Any] | None = None
+    token_provider: str | TokenProvider | None = None
+    headers_provider: str | HeadersProvider | None = None
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {**HttpServerInfo._optional_fields, "sse_fallback": False}
+
+
+def phase_timeouts(info: HttpServerInfo) -> dict[str, float | None]:
+    """
+    Give the timeout of each phase of a request, in seconds.
+
+    :param info: The server info.
+    :returns: Those of `connect`, `write`, `pool`, and `read`, which is None unless `timeout` has one.
+    """
+    if isinstance(info.timeout, Mapping):
+        return {**_PHASES, **info.timeout}
+    return {phase: None if phase == "read" else float(info.timeout) for phase in _PHASES}
 
 
 def resolve_url(info: HttpServerInfo) -> str:

@@ -22,8 +22,9 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     current_outcome,
 )
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, lacks_descriptors
+from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
-from haystack_integrations.tools.mcp.transports.http.options import client_options
+from haystack_integrations.tools.mcp.transports.http.options import Route, client_options
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     SessionFate,
     has_content_type,
@@ -136,11 +137,12 @@ class WatchedHttpClient(httpx2.AsyncClient):
         self,
         *,
         headers: Mapping[str, str],
-        timeout: float,
+        timeout: float | Mapping[str, float | None],
         over_sse: bool,
         lose_session: Callable[..., None],
         heard: Callable[[], None] = lambda: None,
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+        route: Route | None = None,
     ) -> None:
         """
         Initialize the WatchedHttpClient.
@@ -148,7 +150,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
         :param headers: Headers of every request.
         :param timeout: Seconds that connecting, writing, and waiting for a free connection may take. Reading has no
             limit, because a tool may take its time and the caller has a timeout; over the SSE transport, where messages
-            are only acknowledged, reading the acknowledgement has this limit, too.
+            are only acknowledged, reading the acknowledgement has this limit, too. Or the seconds for `connect`,
+            `write`, `pool`, and `read`, which is for what is posted: the event streams of a session are idle by nature.
         :param over_sse: Whether the transport is SSE: all answers come over one event stream, so a message that cannot
             be posted means the end of the session.
         :param lose_session: Called with the reason when the session turns out to be lost, and with
@@ -156,11 +159,16 @@ class WatchedHttpClient(httpx2.AsyncClient):
         :param heard: Called when something came from the server.
         :param max_message_size: How many bytes the body of a response may have after it was decompressed, unless it is
             an event stream, whose reader bounds its events.
+        :param route: Certificates, proxy and transport.
         """
-        super().__init__(**client_options(headers, httpx2.Timeout(timeout, read=None)))
+        phases = httpx2.Timeout(**timeout) if isinstance(timeout, Mapping) else httpx2.Timeout(timeout, read=None)
+        without_read = httpx2.Timeout(**{**phases.as_dict(), "read": None})
+        super().__init__(**client_options(headers, without_read, route))
         self._over_sse = over_sse
         self._max_message_size = max_message_size
-        self._acknowledgement_timeout = timeout
+        if over_sse and phases.read is None:
+            phases.read = phases.connect
+        self._post_timeout = phases if phases.read is not None else None
         self._lose_session = lose_session
         self._heard = heard
         self._cancellations: set[asyncio.Task[None]] = set()
@@ -188,6 +196,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
         :param kwargs: As in httpx2.
         :returns: The response, or one that describes the failure.
         """
+        identity = current_identity.get()
+        if identity is not None:
+            request.headers.update(identity.headers)
         if request.method == "DELETE":
             return await self._delete_session(request, **kwargs)
         if request.method != "POST":
@@ -196,8 +207,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
         head = request.content[:100]
         if _IS_NOT_A_REQUEST.match(head):
             _set_timeout(request, _NOTIFICATION_TIMEOUT)
-        elif self._over_sse:
-            _set_timeout(request, self._acknowledgement_timeout)
+        elif self._post_timeout is not None:
+            _set_timeout(request, self._post_timeout)
         if f'"method":"{CANCEL_METHOD}"'.encode() in head:
             task = asyncio.create_task(self._post_cancellation(request, **{**kwargs, "stream": True}))
             self._cancellations.add(task)
@@ -349,7 +360,7 @@ def _request_id(head: bytes) -> int | None:
     return int(match[1]) if match else None
 
 
-def _set_timeout(request: httpx2.Request, timeout: float) -> None:
+def _set_timeout(request: httpx2.Request, timeout: float | httpx2.Timeout) -> None:
     request.extensions = {**request.extensions, "timeout": httpx2.Timeout(timeout).as_dict()}
 
 

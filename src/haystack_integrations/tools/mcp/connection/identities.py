@@ -1,0 +1,357 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Which session an operation uses, on whose behalf it is made.
+
+.. code-block:: text
+
+    without an identity of its own                  the session of the server info
+    with one, and the server has no sessions        one session for all: headers and token go with each message
+    with one, and the server has sessions           a session for each identity, until it was idle for long enough
+
+Whether a server has sessions is known once one was opened: the protocol has none since 2026-07-28.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp.client.error_texts import invocation_error
+from haystack_integrations.tools.mcp.connection.release import close_in_background
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
+from haystack_integrations.tools.mcp.request_context import (
+    Identity,
+    MCPRequestContext,
+    current_context,
+    current_identity,
+)
+
+if TYPE_CHECKING:
+    from mcp import types
+
+    from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+
+T = TypeVar("T")
+
+# Seconds after which the session of an identity is closed if nobody used it.
+IDLE_LIMIT = 300.0
+
+# How many sessions of identities that nobody uses are kept. The one that was not used for longest is closed first.
+MOST_IDLE = 100
+
+
+class NotForCallerError(Exception):
+    """
+    Raised when a session turns out to be somebody else's. Nothing was sent.
+    """
+
+
+class Identities:
+    """
+    The sessions of all who use one server info. All state is touched in the executor's loop only.
+    """
+
+    def __init__(self, base: Supervisor) -> None:
+        """
+        Initialize the Identities.
+
+        :param base: The session of the server info itself.
+        """
+        self._base = base
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._is_stateless: bool | None = None
+        self._shared: Supervisor | None = None
+        # In the order of their last use.
+        self._own: dict[Any, Supervisor] = {}
+        self._users: dict[Any, int] = {}
+        self._timers: dict[Any, asyncio.TimerHandle] = {}
+        self._finding_out = asyncio.Lock()
+        # The one that was used last.
+        self.newest: Supervisor | None = None
+
+    def all(self) -> list[Supervisor]:
+        """
+        Give the supervisors of identities.
+
+        :returns: They are open, or may be.
+        """
+        return [*([self._shared] if self._shared is not None else []), *self._own.values()]
+
+    async def open(self, timeout: float) -> tuple[int, list[types.Tool]]:
+        """
+        Open the caller's session.
+
+        :param timeout: How long that may take, in seconds.
+        :returns: The number of the session and the tools that the caller has there.
+        :raises MCPConnectionError: If that fails.
+        """
+
+        async def opened(supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
+            session = await supervisor.ready_session(timeout)
+            # Another identity may have other tools.
+            is_own = session.listed_by == _key(current_identity.get())
+            return supervisor.generation, session.tools if is_own else await supervisor.list_tools(timeout)
+
+        return await self._run(opened, timeout)
+
+    async def list_tools(self, timeout: float) -> list[types.Tool]:
+        """
+        List the tools that the caller has.
+
+        :param timeout: How long opening a session may take, and how long the listing, in seconds.
+        :returns: The tools.
+        :raises MCPConnectionError: If that fails.
+        """
+        return await self._run(lambda supervisor: supervisor.list_tools(timeout), timeout)
+
+    async def read(
+        self, operation: str, read: Callable[[MCPClient], Awaitable[T]], *, connection_timeout: float, **options: Any
+    ) -> T:
+        """
+        Read something of the server on behalf of the caller.
+
+        :param operation: As in `Supervisor.read`.
+        :param read: Likewise.
+        :param connection_timeout: Likewise.
+        :param options: Likewise.
+        :returns: The result.
+        :raises MCPConnectionError: If there is none.
+        """
+        options = {**options, "connection_timeout": connection_timeout}
+        return await self._run(lambda to: to.read(operation, read, **options), connection_timeout)
+
+    async def call(
+        self, tool_name: str, tool_args: dict[str, Any], *, display_name: str, connection_timeout: float, **options: Any
+    ) -> types.CallToolResult:
+        """
+        Call a tool on behalf of the caller.
+
+        :param tool_name: As in `Supervisor.call`.
+        :param tool_args: Likewise.
+        :param display_name: Likewise.
+        :param connection_timeout: Likewise.
+        :param options: Likewise.
+        :returns: The result.
+        :raises MCPInvocationError: If there is none.
+        """
+        options = {**options, "display_name": display_name, "connection_timeout": connection_timeout}
+        try:
+            return await self._run(lambda to: to.call(tool_name, tool_args, **options), connection_timeout)
+        except MCPConnectionError as error:
+            failure = invocation_error(error, display_name, tool_args, may_have_run=False)
+            self._base.last_error = str(failure)
+            raise failure from failure.__cause__
+
+    async def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
+        now = asyncio.get_running_loop().time
+        started = now()
+        try:
+            identity = await self._identify(timeout)
+            current_identity.set(identity)  # the task is the operation's own
+            return await self._run_as(identity, operation, timeout + started)
+        except MCPConnectionError as error:
+            self._base.last_error = str(error)
+            raise
+
+    async def _run_as(
+        self, identity: Identity | None, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], deadline: float
+    ) -> T:
+        now = asyncio.get_running_loop().time
+        for is_last in (False, True):
+            try:
+                async with self._supervisor(identity, max(deadline - now(), 0.0)) as supervisor:
+                    return await operation(supervisor)
+            except NotForCallerError as error:
+                # A server that had no sessions has them now.
+                self._is_stateless = False
+                shared, self._shared = self._shared, None
+                if shared is not None:
+                    close_in_background(shared)
+                if is_last:
+                    msg = f"Nothing was sent to {self._base.description}: {error}"
+                    raise MCPConnectionError(msg, self._base.server_info) from None
+        raise AssertionError  # the loop returns or raises
+
+    async def _identify(self, timeout: float) -> Identity | None:
+        info = self._base.server_info
+        context = current_context.get()
+        if context is None and not info._has_providers:
+            return None
+        try:
+            async with asyncio.timeout(timeout):
+                headers = await info._provided_headers(context or MCPRequestContext())
+            if context is not None:
+                headers = _with(headers, context)
+            _check_headers(headers)
+        except TimeoutError:
+            msg = f"Nothing was sent to {info.describe()}: its headers were not provided within {timeout:g} seconds"
+            raise MCPConnectionTimeoutError(msg, info) from None
+        except Exception as error:
+            # Not the text of a provider's error, which may quote a credential.
+            what = str(error) if isinstance(error, _RefusedError) else f"a provider failed ({type(error).__name__})"
+            msg = f"Nothing was sent to {info.describe()}: {what}"
+            raise MCPConnectionError(msg, info) from error
+        key: Any = tuple(sorted(headers.items())) or None
+        if context is not None and context.user is not None:
+            key = context.user
+        return Identity(key=key, headers=headers)
+
+    @asynccontextmanager
+    async def _supervisor(self, identity: Identity | None, timeout: float) -> AsyncIterator[Supervisor]:
+        if identity is None or identity.key is None or self._base.is_closed:
+            yield self._base
+            return
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # after a fork, or a shutdown of the executor
+            self._loop = loop
+            self._reset()
+        try:
+            async with asyncio.timeout(timeout):
+                supervisor = await self._find(identity.key, timeout)
+        except TimeoutError as error:
+            if isinstance(error, MCPConnectionError):
+                raise
+            msg = f"Failed to connect to {self._base.description}: timed out after {timeout:g} seconds"
+            raise MCPConnectionTimeoutError(msg, self._base.server_info, "connect") from None
+        self.newest = supervisor
+        key = identity.key
+        if self._own.get(key) is not supervisor:
+            yield supervisor
+            return
+        self._own[key] = self._own.pop(key)
+        self._users[key] = self._users.get(key, 0) + 1
+        if key in self._timers:
+            self._timers.pop(key).cancel()
+        try:
+            yield supervisor
+        finally:
+            self._left(key, supervisor)
+
+    async def _find(self, key: Any, timeout: float) -> Supervisor:
+        session = self._base.session
+        if self._is_stateless is None and session is not None and session.is_open:
+            self._is_stateless = session.is_stateless
+        if self._is_stateless is None:
+            async with self._finding_out:
+                if self._is_stateless is None:
+                    supervisor = self._own_of(key)
+                    try:
+                        session = await supervisor.ready_session(timeout)
+                    except BaseException:
+                        self._close(key)
+                        raise
+                    self._is_stateless = session.is_stateless
+                    if not self._is_stateless:
+                        return supervisor
+                    self._shared = self._own.pop(key)
+                    self._shared.serves = None
+        return self._shared or self._base if self._is_stateless else self._own_of(key)
+
+    def _own_of(self, key: Any) -> Supervisor:
+        if key not in self._own:
+            self._own[key] = self._base.for_identity(key)
+        return self._own[key]
+
+    def _left(self, key: Any, supervisor: Supervisor) -> None:
+        if self._own.get(key) is not supervisor:
+            return
+        self._users[key] -= 1
+        if self._users[key]:
+            return
+        del self._users[key]
+        self._timers[key] = asyncio.get_running_loop().call_later(IDLE_LIMIT, self._close, key)
+        if len(self._timers) > MOST_IDLE:
+            self._close(next(iter(self._timers)))
+
+    def _close(self, key: Any) -> None:
+        if key in self._timers:
+            self._timers.pop(key).cancel()
+        supervisor = self._own.pop(key, None)
+        if supervisor is not None:
+            if self.newest is supervisor:
+                self.newest = None
+            close_in_background(supervisor)
+
+    async def close(self) -> None:
+        """
+        Close the sessions of all identities.
+        """
+        for timer in self._timers.values():
+            timer.cancel()
+        supervisors = self.all()
+        self._reset()
+        await asyncio.gather(*(close_in_background(supervisor) for supervisor in supervisors))
+
+
+class _RefusedError(ValueError):
+    pass
+
+
+def _key(identity: Identity | None) -> Any:
+    return identity.key if identity is not None else None
+
+
+def may_use(serves: Any, *, is_stateless: bool) -> bool:
+    """
+    Tell whether the running operation may use a session.
+
+    :param serves: The key of the identity that the session belongs to.
+    :param is_stateless: Whether the server keeps nothing for a session.
+    :returns: True if it may.
+    """
+    return is_stateless or serves == _key(current_identity.get())
+
+
+def in_own_context(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """
+    Start a task that is nobody's, although somebody waits for it first.
+
+    :param coro: What to run.
+    :returns: The task.
+    """
+    context = contextvars.copy_context()
+    context.run(current_identity.set, None)
+    context.run(current_context.set, None)
+    return asyncio.create_task(coro, context=context)
+
+
+def _with(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:
+    own = {name: _plain(f"the header '{name}'", value) for name, value in (context.headers or {}).items()}
+    if context.token is not None and not any(name.lower() == "authorization" for name in own):
+        own["Authorization"] = f"Bearer {_plain('the token', context.token)}"
+    replaced = {name.lower() for name in own}
+    return {**{name: value for name, value in headers.items() if name.lower() not in replaced}, **own}
+
+
+def _plain(what: str, value: str | Secret) -> str:
+    try:
+        plain = value.resolve_value() if isinstance(value, Secret) else value
+    except ValueError as error:
+        msg = f"{what} of mcp_request_context: {error}"
+        raise _RefusedError(msg) from None
+    if not plain:
+        msg = f"{what} of mcp_request_context has no value"
+        raise _RefusedError(msg)
+    return str(plain)
+
+
+def _check_headers(headers: dict[str, str]) -> None:
+    for name, value in headers.items():
+        if not value.isascii() or not value.isprintable() or value != value.strip():
+            msg = (
+                f"the value of the header '{name}' has a line break, leading or trailing white space, or a character "
+                "that is not ASCII"
+            )
+            raise _RefusedError(msg)

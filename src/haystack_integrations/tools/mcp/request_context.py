@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+On whose behalf calls are made.
+
+A context variable carries it: into the threads of an Agent's tools and into the tasks of the executor, which run in
+copies of their caller's context.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from haystack.utils import Secret
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCPRequestContext:
+    """
+    On whose behalf calls are made. `mcp_request_context` makes one; providers of headers and tokens get it.
+
+    :param user: A name for whoever it is. It is not sent.
+    :param token: Sent as `Authorization: Bearer <token>`.
+    :param headers: HTTP headers.
+    :param meta: The `_meta` of requests.
+    """
+
+    user: str | None = None
+    token: str | Secret | None = field(default=None, repr=False)
+    headers: Mapping[str, str | Secret] | None = field(default=None, repr=False)
+    meta: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """
+        Refuse invalid parameters.
+
+        :raises ValueError: Naming the parameter and what it takes.
+        """
+        for name, kinds, choices in (
+            ("user", str, "a string"),
+            ("token", (str, Secret), "a string or a Secret"),
+            ("headers", Mapping, "a dict"),
+            ("meta", Mapping, "a dict"),
+        ):
+            value = getattr(self, name)
+            # An empty token is a mistake that would send the call without one.
+            if value is not None and (not isinstance(value, kinds) or value == ""):
+                what = "an empty string" if value == "" else type(value).__name__
+                msg = f"mcp_request_context: `{name}` must be {choices}, or None, got {what}"
+                raise ValueError(msg)
+        for header, content in (self.headers or {}).items():
+            if not isinstance(header, str) or not isinstance(content, (str, Secret)):
+                msg = (
+                    "mcp_request_context: `headers` maps strings to strings or Secrets; the value of "
+                    f"{header!r} is of type {type(content).__name__}"
+                )
+                raise ValueError(msg)
+        try:
+            json.dumps(self.meta and dict(self.meta))
+            if not all(isinstance(key, str) for key in self.meta or ()):
+                raise TypeError
+        except (TypeError, ValueError) as error:
+            msg = f"mcp_request_context: `meta` must be JSON ({type(error).__name__})"
+            raise ValueError(msg) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """
+    What an operation sends of the identity of its caller, with the values of secrets.
+
+    :param key: What two callers have in common that may share a session of the eras with handshakes. None: they are the
+        identity of the server info.
+    """
+
+    key: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+current_context: ContextVar[MCPRequestContext | None] = ContextVar("haystack_mcp_request_context", default=None)
+
+# Of the running operation, set in its task.
+current_identity: ContextVar[Identity | None] = ContextVar("haystack_mcp_identity", default=None)
+
+
+@contextmanager
+def mcp_request_context(
+    *,
+    user: str | None = None,
+    token: str | Secret | None = None,
+    headers: Mapping[str, str | Secret] | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Iterator[MCPRequestContext]:
+    """
+    Make all calls of tools in this block, and all else that is read of servers, on behalf of somebody.
+
+    Others may do so for somebody else at the same time.
+
+    It concerns everything that runs in the block, e.g. `pipeline.run` or `await agent.run_async`, in all threads and
+    tasks that Haystack starts for it. A block within a block replaces the outer one entirely.
+
+    ### Usage example
+
+    ```python
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver import Context
+    from haystack_integrations.tools.mcp import InProcessServerInfo, MCPTool, mcp_request_context
+
+    server = MCPServer("greeter")
+
+    @server.tool()
+    def greet(context: Context) -> str:
+        return f"Hello, {context.request_context.meta['name']}!"
+
+    with MCPTool("greet", InProcessServerInfo(server)) as tool:
+        with mcp_request_context(meta={"name": "Alice"}):
+            print(tool.invoke())
+    ```
+
+    :param user: A name for whoever it is. It is not sent; where a server keeps sessions, each user has one.
+    :param token: Sent as `Authorization: Bearer <token>`. It replaces the token of the server info.
+    :param headers: HTTP headers. They replace those of the server info that have the same names.
+    :param meta: The `_meta` of tool calls, and of requests for resources, prompts and the like: JSON. What a call has
+        in its own `meta` precedes it.
+    :returns: A context manager. `token` and `headers` need a server over HTTP; other servers refuse the call.
+    :raises ValueError: If a parameter is invalid.
+    """
+    context = MCPRequestContext(user=user, token=token, headers=headers, meta=meta)
+    reset = current_context.set(context)
+    try:
+        yield context
+    finally:
+        current_context.reset(reset)
+
+
+def meta_of_call(meta: dict[str, Any] | None) -> dict[str, Any] | None:
+    """
+    Join the `_meta` of a request with that of the block in which it is made.
+
+    :param meta: The `meta` of the call itself, which precedes.
+    :returns: Both; None if there is neither.
+    """
+    context = current_context.get()
+    return {**context.meta, **(meta or {})} if context is not None and context.meta else meta

@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A private certificate authority, and what it signs.
+"""
+
+import datetime as dt
+import ipaddress
+from pathlib import Path
+
+import pytest
+
+
+class Authority:
+    """
+    A certificate authority of a test run; its certificate is in the file `bundle`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._x509 = pytest.importorskip("cryptography.x509")
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = self._named("private authority")
+        self.bundle = folder / "authority.pem"
+        self.bundle.write_bytes(self._pem(self._signed(self._name, self._key.public_key(), is_authority=True)))
+
+    def _named(self, name: str):
+        return self._x509.Name([self._x509.NameAttribute(self._x509.NameOID.COMMON_NAME, name)])
+
+    @staticmethod
+    def _pem(certificate) -> bytes:
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        return certificate.public_bytes(Encoding.PEM)
+
+    def _signed(self, subject, public_key, *, is_authority: bool):
+        from cryptography.hazmat.primitives import hashes
+
+        x509 = self._x509
+        now = dt.datetime.now(dt.UTC)
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        usage = dict.fromkeys(
+            ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+            + ("decipher_only",),
+            False,
+        )
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(address, critical=False)
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(
+                x509.KeyUsage(digital_signature=True, key_cert_sign=is_authority, crl_sign=is_authority, **usage),
+                critical=True,
+            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .add_extension(identifier, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+
+    def sign(self, name: str, *, password: str | None = None) -> tuple[str, str]:
+        """
+        Make a certificate for 127.0.0.1.
+
+        :param name: Whose.
+        :param password: What the key is encrypted with.
+        :returns: The files of the certificate and of its key.
+        """
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import (
+            BestAvailableEncryption,
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+        )
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate_file, key_file = self._folder / f"{name}.pem", self._folder / f"{name}.key"
+        certificate = self._signed(self._named(name), key.public_key(), is_authority=False)
+        certificate_file.write_bytes(self._pem(certificate))
+        encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+        key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+        return str(certificate_file), str(key_file)

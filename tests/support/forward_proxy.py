@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A forward proxy, as companies have them.
+"""
+
+import asyncio
+import base64
+import contextlib
+import threading
+from typing import Self
+from urllib.parse import urlsplit
+
+
+class ForwardProxy:
+    """
+    Forwards plain HTTP (absolute form) and tunnels TLS (CONNECT), for those who know the credentials, if there are any.
+
+    `requests` has the request lines that it let through, `refused` counts the others.
+    """
+
+    def __init__(self, credentials: str | None = None) -> None:
+        self._expected = base64.b64encode(credentials.encode()).decode() if credentials else None
+        self.requests: list[str] = []
+        self.refused = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        starting = asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result(30)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(30)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+        self._loop.close()
+
+    async def _stop(self) -> None:
+        self._server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError), contextlib.closing(writer):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            method, target, _ = head.partition("\r\n")[0].split()
+            if self._expected is not None and f"Basic {self._expected}" not in head:
+                self.refused += 1
+                writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+                await writer.drain()
+                return
+            self.requests.append(f"{method} {target}")
+            parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
+            upstream_reader, upstream = await asyncio.open_connection(parts.hostname, parts.port)
+            with contextlib.closing(upstream):
+                if method == "CONNECT":
+                    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                else:
+                    head = head.replace(target, parts._replace(scheme="", netloc="").geturl() or "/", 1).replace(
+                        "\r\n", "\r\nConnection: close\r\n", 1
+                    )
+                    upstream.write(head.encode())
+                pumps = [_pump(reader, upstream), _pump(upstream_reader, writer)]
+                await asyncio.wait(map(asyncio.ensure_future, pumps), return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()

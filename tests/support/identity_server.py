@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A server over HTTP in this process that knows who asks: by the headers of each message, and by who opened the session.
+"""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Self
+
+import uvicorn
+from mcp import MCPError
+from mcp.server.caching import CacheHint
+from mcp.server.mcpserver import Context, MCPServer, Resolve, Sample
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.shared.exceptions import UrlElicitationRequiredError
+from mcp.types import Completion, CreateMessageResult, ElicitRequestURLParams, SamplingMessage, TextContent
+
+from tests.servers.counter_server import HandshakeEraOnly, serve_handshake_era_only
+
+
+def _sample() -> Sample:
+    return Sample([SamplingMessage(role="user", content=TextContent(type="text", text="Hello?"))], max_tokens=5)
+
+
+def _token(context: Any) -> str:
+    # Without "Bearer", after which everything is redacted by its shape.
+    return str(context.request_context.request.headers["authorization"].removeprefix("Bearer "))
+
+
+class IdentityServer:
+    """
+    `whoami(name)` and the resource `who://…` tell the identity of the message, and the one that opened the session.
+
+    `anonymous` counts messages without a token, which are refused; `open_sessions` has the sessions that live.
+    """
+
+    def __init__(self, transport: str = "streamable-http", *, handshake: bool = False) -> None:
+        self.anonymous = 0
+        self.messages = 0
+        self.most_sessions = 0
+        self.openers: dict[str, str] = {}
+        # Method, token and `_meta` of each request.
+        self.requests: list[tuple[str, str, dict[str, Any]]] = []
+        # Clients may keep what they read.
+        server = MCPServer("identities", cache_hints={"resources/read": CacheHint(ttl_ms=600_000)})
+        owner = self
+        self.gathering = 0
+        self._arrived = 0
+        self._everybody: asyncio.Event | None = None
+
+        @server.tool()
+        async def whoami(name: str, context: Context) -> dict[str, Any]:
+            headers = context.request_context.request.headers
+            if owner.gathering:
+                await owner._gather()
+            opener = owner.openers.get(headers.get("mcp-session-id", ""))
+            meta = dict(context.request_context.meta or {})
+            return {
+                "name": name,
+                "token": headers.get("authorization", ""),
+                "tenant": headers.get("x-tenant", ""),
+                "opener": opener,
+                "marker": meta.get("marker"),
+            }
+
+        @server.tool()
+        def leak(context: Context) -> str:
+            msg = f"no access for {_token(context)}"
+            raise ToolError(msg)
+
+        @server.tool()
+        async def steps(count: int, context: Context) -> str:
+            for step in range(count):
+                await context.report_progress(step, count)
+            return "done"
+
+        @server.tool()
+        async def sleep(seconds: float) -> str:
+            await asyncio.sleep(seconds)
+            return "slept"
+
+        @server.tool()
+        def ask_model(reply: Annotated[CreateMessageResult, Resolve(_sample)]) -> str:
+            return reply.content.text
+
+        @server.tool()
+        async def log_token(context: Context) -> str:
+            await context.log("error", f"asked by {_token(context)}")
+            return "logged"
+
+        refused: list[bool] = []
+
+        @server.tool()
+        def need_url() -> str:
+            if not refused:
+                refused.append(True)
+                params = ElicitRequestURLParams(message="Please pay.", url="https://example.com", elicitation_id="1")
+                raise UrlElicitationRequiredError([params])
+            return "paid"
+
+        @server.resource("who://{name}")
+        def who(name: str, context: Context) -> str:
+            return context.request_context.request.headers.get("authorization", "")
+
+        @server.resource("leak://{name}")
+        def leaked(name: str, context: Context) -> str:
+            raise MCPError(
+                -32050,
+                f"no access for {_token(context)}",
+            )
+
+        @server.prompt()
+        def greet(name: str) -> str:
+            return f"Greet {name}."
+
+        @server.completion()
+        async def complete(ref: Any, argument: Any, context: Any) -> Completion:
+            return Completion(values=["Ada"])
+
+        async def note_requests(context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+            token = context.request.headers.get("authorization", "") if context.request is not None else ""
+            owner.requests.append((context.method, token, dict(context.meta or {})))
+            return await call_next(context)
+
+        server.middleware.append(note_requests)
+        if handshake:
+            serve_handshake_era_only(server)
+        app: Any = server.sse_app() if transport == "sse" else server.streamable_http_app()
+        app = HandshakeEraOnly(app) if handshake else app
+        self._app = app
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/{'sse' if transport == 'sse' else 'mcp'}"
+        config = uvicorn.Config(self._ask, interface="asgi3", log_level="error", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._server.serve(sockets=[self._listener])), name="identity-server"
+        )
+
+    @property
+    def open_sessions(self) -> dict[str, str]:
+        return dict(self.openers)
+
+    async def _gather(self) -> None:
+        self._everybody = self._everybody or asyncio.Event()
+        self._arrived += 1
+        if self._arrived >= self.gathering:
+            self._everybody.set()
+        await asyncio.wait_for(self._everybody.wait(), 60)
+
+    async def _ask(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        self.messages += 1
+        if "authorization" not in headers:
+            self.anonymous += 1
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body"})
+            return
+
+        async def note(message: Any) -> None:
+            for name, value in message.get("headers", ()):
+                if name == b"mcp-session-id" and "mcp-session-id" not in headers:
+                    self.openers[value.decode()] = headers["authorization"]
+                    self.most_sessions = max(self.most_sessions, len(self.openers))
+            await send(message)
+
+        await self._app(scope, receive, note)
+        if scope["method"] == "DELETE":
+            self.openers.pop(headers.get("mcp-session-id", ""), None)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(30)
+        with contextlib.suppress(OSError):
+            self._listener.close()

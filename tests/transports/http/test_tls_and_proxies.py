@@ -1,0 +1,263 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Private authorities, client certificates, proxies and custom transports, each against a real server of that kind.
+"""
+
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from haystack.core.errors import DeserializationError
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp import MCPConnection, MCPServerInfo, SSEServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.transports.http.server_info import phase_timeouts
+from tests.support.certificates import Authority
+from tests.support.forward_proxy import ForwardProxy
+
+PASSWORD = "proxy-pa55word"
+KEY_PASSWORD = "key-pa55word"
+HERE = "tests.transports.http.test_tls_and_proxies"
+
+pytestmark = pytest.mark.usefixtures("no_proxies")
+
+INFOS = {"streamable-http": StreamableHttpServerInfo, "sse": SSEServerInfo}
+both_transports = pytest.mark.parametrize("transport", INFOS)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def server_files(authority: Authority) -> tuple[str, str]:
+    return authority.sign("server")
+
+
+def describe(server: Any, *, tls: bool = True, **options: Any) -> Any:
+    transport = "sse" if server.path.startswith("/sse") else "streamable-http"
+    return INFOS[transport](server.url.replace("http:", "https:") if tls else server.url, **options)
+
+
+def sum_of(info: MCPServerInfo) -> int:
+    # What is stored works as well as what was given.
+    with MCPConnection(MCPServerInfo.from_dict(info.to_dict())) as connection:
+        return connection.call_tool("add", {"a": 5, "b": 3}).structured_content["result"]
+
+
+def failure(info: MCPServerInfo) -> str:
+    with pytest.raises(MCPConnectionError) as raised, MCPConnection(info):
+        pass
+    return str(raised.value)
+
+
+trusted_bundle: list[str] = []
+
+
+def make_context() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=trusted_bundle[0])
+
+
+transports_made: list[dict[str, Any]] = []
+
+
+def make_transport(**options: Any) -> httpx2.AsyncBaseTransport:
+    transports_made.append(options)
+    return httpx2.AsyncHTTPTransport(**options)
+
+
+@both_transports
+class TestPrivateAuthority:
+    @pytest.fixture
+    def server(self, http_server: Any, transport: str, server_files: tuple[str, str]) -> Any:
+        return http_server(transport, "--tls", *server_files)
+
+    def test_it_is_trusted_through_a_bundle_and_not_without(self, server: Any, authority: Authority) -> None:
+        assert "is not trusted" in (said := failure(describe(server))) and "verify=" in said
+        assert sum_of(describe(server, verify=str(authority.bundle))) == 8
+        assert sum_of(describe(server, verify=False)) == 8
+
+    def test_it_is_trusted_through_a_function_or_its_import_path(self, server: Any, authority: Authority) -> None:
+        trusted_bundle[:] = [str(authority.bundle)]
+        assert sum_of(describe(server, verify=make_context)) == 8
+        assert sum_of(describe(server, verify=f"{HERE}:make_context")) == 8
+
+    def test_a_context_works_and_cannot_be_stored(self, server: Any, authority: Authority) -> None:
+        info = describe(server, verify=ssl.create_default_context(cafile=str(authority.bundle)))
+        with MCPConnection(info) as connection:
+            assert connection.is_ready
+        with pytest.raises(ValueError, match="`verify` holds an object of type SSLContext that cannot be stored"):
+            info.to_dict()
+
+
+@both_transports
+class TestClientCertificate:
+    @pytest.fixture
+    def server(self, http_server: Any, transport: str, server_files: tuple[str, str], authority: Authority) -> Any:
+        return http_server(transport, "--tls", *server_files, str(authority.bundle))
+
+    def test_a_server_that_wants_one_gets_it(
+        self, server: Any, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bundle = str(authority.bundle)
+        assert "client certificate" in failure(describe(server, verify=bundle, timeout=5))
+        assert sum_of(describe(server, verify=bundle, client_cert=authority.sign("client"))) == 8
+        monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
+        certificate, key = authority.sign("locked", password=KEY_PASSWORD)
+        password = Secret.from_env_var("KEY_PASSWORD")
+        info = describe(server, verify=bundle, client_cert=(certificate, key, password))
+        assert sum_of(info) == 8
+        assert KEY_PASSWORD not in repr(info) and KEY_PASSWORD in info._secrets()
+
+
+class TestClientCertificateFaults:
+    """
+    What is wrong with the files is said before anything is sent.
+    """
+
+    URL = "https://127.0.0.1:9/mcp"
+
+    def test_an_encrypted_key_without_its_password(self, authority: Authority) -> None:
+        files = authority.sign("locked", password=KEY_PASSWORD)
+        assert "the key is encrypted, and there is no password" in failure(
+            StreamableHttpServerInfo(self.URL, client_cert=files)
+        )
+
+    def test_a_wrong_password(self, authority: Authority) -> None:
+        files = authority.sign("locked", password=KEY_PASSWORD)
+        said = failure(StreamableHttpServerInfo(self.URL, client_cert=(*files, Secret.from_token("wrong-pa55word"))))
+        assert "the password of the key is wrong" in said and "wrong-pa55word" not in said
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ({"client_cert": "/none.pem"}, "`client_cert`: '/none.pem' cannot be loaded (No such file or directory)"),
+            ({"verify": "/none.pem"}, "`verify`: the CA bundle '/none.pem' cannot be read (No such file or directory)"),
+            ({"verify": "no_such_module:x"}, "`verify`: 'no_such_module:x' failed (ModuleNotFoundError"),
+            ({"http_transport": dict}, "`http_transport` must give an httpx2.AsyncBaseTransport, it gave dict"),
+            ({"http_transport": f"{HERE}:none"}, "there is no 'none' in the module"),
+        ],
+    )
+    def test_what_cannot_be_used_is_named(self, options: dict[str, Any], expected: str) -> None:
+        assert expected in failure(StreamableHttpServerInfo(self.URL, **options))
+
+
+@both_transports
+class TestProxy:
+    @contextmanager
+    def _proxy(self) -> Iterator[ForwardProxy]:
+        with ForwardProxy(f"alice:{PASSWORD}") as proxy:
+            yield proxy
+
+    @pytest.mark.parametrize("tls", [False, True])
+    def test_all_requests_go_through_it(
+        self,
+        http_server: Any,
+        transport: str,
+        server_files: tuple[str, str],
+        authority: Authority,
+        monkeypatch: pytest.MonkeyPatch,
+        tls: bool,
+    ) -> None:
+        server = http_server(transport, *(("--tls", *server_files) if tls else ()))
+        monkeypatch.setenv("NO_PROXY", "*")  # is for proxies of the environment
+        with self._proxy() as proxy:
+            monkeypatch.setenv("PROXY_URL", f"http://alice:{PASSWORD}@127.0.0.1:{proxy.port}")
+            options = {"verify": str(authority.bundle), "proxy": Secret.from_env_var("PROXY_URL"), "tls": tls}
+            info = describe(server, **options)
+            assert sum_of(info) == 8
+            requests, place = list(proxy.requests), f"127.0.0.1:{server.port}"
+            assert proxy.refused == 0
+        assert all(request.startswith(f"CONNECT {place}" if tls else "") for request in requests)
+        assert requests[0].endswith(place if tls else f" http://{place}{server.path}")
+        assert PASSWORD not in repr(info) and PASSWORD in info._secrets()
+
+    def test_the_error_of_one_that_wants_credentials_says_so(self, http_server: Any, transport: str) -> None:
+        server = http_server(transport)
+        with self._proxy() as proxy:
+            url = f"http://alice:wr0ng-pa55@127.0.0.1:{proxy.port}"
+            said = failure(describe(server, tls=False, proxy=url))
+            assert "the proxy asks for credentials" in said
+            said += failure(describe(server, proxy=url))
+            assert "The proxy 127.0.0.1 refuses this client: the proxy asks for credentials" in said
+            assert proxy.requests == [] and "wr0ng" not in said
+
+    def test_a_custom_transport_gets_the_options_and_is_used_by_the_diagnosis_too(
+        self, http_server: Any, transport: str
+    ) -> None:
+        transports_made.clear()
+        server = http_server(transport)
+        assert sum_of(describe(server, tls=False, http_transport=make_transport)) == 8
+        assert set(transports_made[0]) == {"verify", "proxy", "limits", "socket_options"}
+        assert len(transports_made) == 1
+        failure(describe(server, verify=False, http_transport=f"{HERE}:make_transport"))
+        assert [made["verify"] for made in transports_made] == [True, False, False]
+
+
+class TestTimeouts:
+    def test_a_silent_server_is_given_up_after_the_read_timeout(self, http_server: Any) -> None:
+        server = http_server("streamable-http", "--hang-at-start")
+        info = StreamableHttpServerInfo(server.url, timeout={"connect": 5, "read": 0.2})
+        assert "ReadTimeout" in failure(info) or "does not answer" in failure(info)
+        assert info == MCPServerInfo.from_dict(info.to_dict())
+
+    def test_a_phase_that_is_left_out_has_its_default(self) -> None:
+        info = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", timeout={"connect": 5})
+        assert phase_timeouts(info) == {"connect": 5, "write": 30, "pool": 30, "read": None}
+
+
+@pytest.mark.parametrize("info_class", [StreamableHttpServerInfo, SSEServerInfo])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"verify": 1}, "`verify` must be True, False, the path of a CA bundle"),
+        ({"verify": ""}, "`verify` must be"),
+        ({"client_cert": ("a", "b", "plain")}, "the password in `client_cert` must be a Secret"),
+        ({"client_cert": ("a",)}, "`client_cert` must be the path"),
+        ({"client_cert": 5}, "`client_cert` must be the path"),
+        ({"client_cert": "a", "verify": make_context}, "exclude each other"),
+        ({"client_cert": "a", "verify": "module:make"}, "exclude each other"),
+        ({"proxy": "proxy:3128"}, "`proxy` must be a URL"),
+        ({"proxy": f"ftp://alice:{PASSWORD}@proxy"}, "`proxy` must be a URL"),
+        ({"proxy": 5}, "`proxy` must be a URL, a Secret"),
+        ({"http_transport": "not a path"}, "`http_transport` must be a function"),
+        ({"timeout": {"conect": 5}}, "`timeout` has no phase 'conect'"),
+        ({"timeout": {"connect": 0}}, r"`timeout\['connect'\]` must be a number greater than 0, got 0"),
+        ({"timeout": {"connect": None}}, r"`timeout\['connect'\]` must be"),
+        ({"timeout": {"read": True}}, r"`timeout\['read'\]` must be a number greater than 0 or None"),
+    ],
+)
+def test_invalid_options_are_refused_at_construction(
+    info_class: Callable[..., Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
+        info_class(url="https://127.0.0.1:9/mcp", **options)
+    assert PASSWORD not in str(raised.value)
+
+
+def test_a_function_without_an_import_path_cannot_be_stored() -> None:
+    info = StreamableHttpServerInfo("https://127.0.0.1:9/mcp", http_transport=lambda **_: None)
+    with pytest.raises(ValueError, match="`http_transport` holds an object of type function that cannot be stored"):
+        info.to_dict()
+
+
+def test_a_stored_function_of_a_module_that_is_not_allowed_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("haystack.core.serialization_security")
+    data = StreamableHttpServerInfo("https://127.0.0.1:9/mcp", verify="foreign_module:make").to_dict()
+    with pytest.raises(DeserializationError):
+        MCPServerInfo.from_dict(data)
+
+
+def test_equal_options_share_a_session_and_repr_shows_no_secret() -> None:
+    options = {"proxy": f"http://alice:{PASSWORD}@proxy:3128", "http_transport": make_transport, "verify": False}
+    info = SSEServerInfo("https://127.0.0.1:9/sse", **options)
+    assert info == SSEServerInfo("https://127.0.0.1:9/sse", **options)
+    assert PASSWORD not in repr(info) and "make_transport" in repr(info)
