@@ -319,9 +319,12 @@ class SDKClient(ReadingClient):
         self.life.end(_SERVER_CLOSED if crash is None else describe_error(crash))
 
     async def _close(self) -> Exception | None:
+        # Ending a session is a request, too, and what the server answers is logged.
+        token = current_outcome.set(RequestOutcome(redactor=self.redactor))
         try:
             return await self._close_stack()
         finally:
+            current_outcome.reset(token)
             self._sdk = None
             self._release()
 
