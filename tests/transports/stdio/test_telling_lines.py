@@ -125,7 +125,7 @@ def test_of_a_shell_the_command_that_it_does_not_find_is_quoted(command):
             npm error 404
             npm error 404 Note that you can also install from a
             npm error 404 tarball, folder, http url, or git url.
-            npm error A complete log of this run can be found in: /root/.npm/_logs/debug-0.log
+            npm error A complete log of this run can be found in: /home/user/.npm/_logs/debug-0.log
             """,
             (
                 "npm error 404 Not Found - GET https://registry.npmjs.org/nope | "

@@ -147,6 +147,9 @@ class Identities:
         :raises MCPInvocationError: If there is none.
         """
         options = {**options, "display_name": display_name, "connection_timeout": connection_timeout}
+        if self._all_are_alike():
+            current_identity.set(None)  # the context may be that of somebody's call that this one is part of
+            return await self._base.call(tool_name, tool_args, **options)
         try:
             return await self._run(lambda to: to.call(tool_name, tool_args, **options), connection_timeout)
         except MCPConnectionError as error:
@@ -184,11 +187,13 @@ class Identities:
                     raise MCPConnectionError(msg, self._base.server_info) from None
         raise AssertionError  # the loop returns or raises
 
+    def _all_are_alike(self) -> bool:
+        return current_context.get() is None and not self._base.server_info._has_providers
+
     async def _identify(self, timeout: float) -> Identity | None:
-        info = self._base.server_info
-        context = current_context.get()
-        if context is None and not info._has_providers:
+        if self._all_are_alike():
             return None
+        info, context = self._base.server_info, current_context.get()
         try:
             async with asyncio.timeout(timeout):
                 headers = await info._provided_headers(context or MCPRequestContext())
