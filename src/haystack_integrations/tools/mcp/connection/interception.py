@@ -101,13 +101,14 @@ class InterceptedCall:
         self._secrets = list(secrets)
         self._options = options
         context = current_context.get()
+        supervisor = connection._supervisor  # it need not describe the server each time
         self._first = MCPToolCall(
             name=tool_name,
             arguments=self._given,
             meta=meta_of_call(meta) or {},
             headers=(context.headers if context is not None else None) or {},
             user=context.user if context is not None else None,
-            server=connection.server_info.describe(),
+            server=connection.server_info.describe() if supervisor is None else supervisor.description,
             may_repeat=may_repeat,
         )
         self._replays = _Replays(self._display_name, self._given)
