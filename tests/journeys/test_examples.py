@@ -97,7 +97,7 @@ OUTPUT: dict[str, list[str]] = {
     "interceptors.py": [
         "audit: multiply on its way",
         "cached: multiply",
-        "    error: Failed to invoke Tool `divide`: the interceptor '__main__.polite' raised PermissionError: nobody can",
+        "    error: Failed to invoke Tool `divide`: the interceptor '__main__.polite' raised PermissionError: nobody",
     ],
     "config_file.py": [
         "shop: ready",
