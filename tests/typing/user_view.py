@@ -11,7 +11,7 @@ What a type checker sees of the package from outside: a user's script with every
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_type
 
@@ -51,6 +51,7 @@ from haystack_integrations.tools.mcp import (
     MCPSkillFile,
     MCPTimeoutError,
     MCPTool,
+    MCPToolCall,
     MCPToolNotFoundError,
     MCPToolResult,
     MCPToolset,
@@ -157,6 +158,25 @@ def on_behalf_of(user: str, tool: MCPTool) -> None:
     with mcp_request_context(user=user, token=Secret.from_env_var("TOKEN"), meta={"a": 1}) as context:
         assert_type(context, MCPRequestContext)
         tool.invoke(a=1)
+
+
+def blocking(call: MCPToolCall, call_next: Callable[[MCPToolCall], CallToolResult]) -> CallToolResult:
+    assert_type(
+        call.override(arguments={**call.arguments, "limit": 1}, headers={"X": Secret.from_token("x")}), MCPToolCall
+    )
+    return call_next(call)
+
+
+async def awaiting(call: MCPToolCall, call_next: Callable[[MCPToolCall], Awaitable[CallToolResult]]) -> CallToolResult:
+    return await call_next(call)
+
+
+def intercepted() -> MCPTool:
+    MCPConnection(StdioServerInfo(command="x"), interceptors=[blocking, awaiting])
+    MCPToolset("http://127.0.0.1:8000/mcp", interceptors=["app.calls:audit"])
+    tool = MCPTool("add", "http://127.0.0.1:8000/mcp", interceptors=[blocking, "app.calls:audit"])
+    assert_type(tool.interceptors, list[Any])
+    return tool
 
 
 def configured() -> ToolsType:

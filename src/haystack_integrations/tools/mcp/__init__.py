@@ -39,6 +39,7 @@ __all__ = [
     "MCPSkillFile",
     "MCPTimeoutError",
     "MCPTool",
+    "MCPToolCall",
     "MCPToolNotFoundError",
     "MCPToolResult",
     "MCPToolset",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from .client.server_info import MCPServerInfo
     from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
+    from .connection.interceptors import MCPToolCall
     from .connection.preload import preload
     from .connection.status import MCPConnectionStatus
     from .convert.prompts import prompt_messages
@@ -112,6 +114,7 @@ else:
         "client.server_info": ["MCPServerInfo"],
         "config.loader": ["load_mcp_toolsets"],
         "connection.connection": ["MCPConnection"],
+        "connection.interceptors": ["MCPToolCall"],
         "connection.preload": ["preload"],
         "connection.status": ["MCPConnectionStatus"],
         "convert.prompts": ["prompt_messages"],

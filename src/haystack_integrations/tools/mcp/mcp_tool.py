@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -151,6 +151,7 @@ class MCPTool(ToolBase, Tool):
         max_total_timeout: float | None = None,
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
+        interceptors: Sequence[Any] | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -201,6 +202,9 @@ class MCPTool(ToolBase, Tool):
             session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
         :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
             pinged, if the revision of the protocol has pings. Default: no pings.
+        :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
+            which sends it on and gives the result. Or objects that can be called like them, or import paths
+            `"package.module:name"`.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -221,6 +225,7 @@ class MCPTool(ToolBase, Tool):
             max_total_timeout=max_total_timeout,
             read_timeout=read_timeout,
             ping_interval=ping_interval,
+            interceptors=interceptors,
         )
         if exposed_name is not None:
             check_exposed_name("MCPTool: `exposed_name`", exposed_name)
@@ -230,6 +235,7 @@ class MCPTool(ToolBase, Tool):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            interceptors=options.interceptors,
             **options.limits(),
         )
         self._set_up(

@@ -138,6 +138,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
         max_total_timeout: float | None = None,
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
+        interceptors: Sequence[Any] | None = None,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -197,6 +198,9 @@ class MCPToolset(Reading, ToolBase, Toolset):
             session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
         :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
             pinged, if the revision of the protocol has pings. Default: no pings.
+        :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
+            which sends it on and gives the result. Or objects that can be called like them, or import paths
+            `"package.module:name"`.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -214,6 +218,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
             max_total_timeout=max_total_timeout,
             read_timeout=read_timeout,
             ping_interval=ping_interval,
+            interceptors=interceptors,
         )
         server_info = server_info_from(server_info)
         self._connection = MCPConnection(
@@ -222,6 +227,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            interceptors=self.options.interceptors,
             **self.options.limits(),
         )
         if tool_names is not None and (

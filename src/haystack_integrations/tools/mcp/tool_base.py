@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -15,6 +15,7 @@ from haystack.core.serialization import generate_qualified_class_name
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.interceptors import check_interceptors, load_interceptors
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
@@ -55,6 +56,7 @@ class ToolOptions:
     max_total_timeout: float | None = None
     read_timeout: float | None = DEFAULT_READ_TIMEOUT
     ping_interval: float | None = None
+    interceptors: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         """
@@ -72,6 +74,7 @@ class ToolOptions:
         if not isinstance(self.include_output_schema, bool):
             msg = f"`include_output_schema` must be True or False, got {self.include_output_schema!r}"
             raise ValueError(msg)
+        object.__setattr__(self, "interceptors", check_interceptors(self.interceptors) or None)
 
     def limits(self) -> dict[str, Any]:
         """
@@ -174,6 +177,13 @@ class ToolBase(ContextManaged):
         Whether the description that the model sees has the tool's output schema.
         """
         return self.options.include_output_schema
+
+    @property
+    def interceptors(self) -> list[Any]:
+        """
+        What wraps each call, outermost first, as it was given.
+        """
+        return [each.given for each in self._connection._interceptors]
 
     @property
     def handlers(self) -> MCPHandlers:
@@ -341,6 +351,8 @@ class ToolBase(ContextManaged):
                 parameters[parameter] = cls._convert_handlers(deserialize_handlers, parameter, config)
         if isinstance(parameters.get("handlers"), dict):
             parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
+        if "interceptors" in parameters:
+            parameters["interceptors"] = load_interceptors(parameters["interceptors"])
         parameters |= cls._load_shaping(parameters)
         loaded: Self = rebuild(cls, parameters)
         return loaded

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,8 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
+from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, CallLimits, check_timeout
 from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.preload import preloaded
@@ -23,13 +25,11 @@ from haystack_integrations.tools.mcp.connection.release import close_in_backgrou
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
-    MCPCallTimeoutError,
     MCPConnectionError,
     MCPInvocationError,
-    MCPOutcomeUnknownError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, OperationCancelledError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import (
     AwaitedReports,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mcp import types
 
     from haystack_integrations.tools.mcp.client.base import ServerDetails
+    from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -100,6 +101,7 @@ class MCPConnection(Reading, ContextManaged):
         max_total_timeout: float | None = None,
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
+        interceptors: Sequence[Any] | None = None,
     ) -> None:
         """
         Initialize the connection. Nothing is opened yet.
@@ -122,6 +124,8 @@ class MCPConnection(Reading, ContextManaged):
         :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
             pinged. An answer shows that it is there. None (default) for no pings. The protocol has pings up to revision
             2025-11-25.
+        :param interceptors: What wraps each call of a tool, outermost first: functions that take an MCPToolCall and
+            `call_next`, objects that can be called like them, or import paths `"package.module:name"`.
         :raises ValueError: If a parameter is invalid, or two exclude each other.
         """
         if not isinstance(server_info, MCPServerInfo):
@@ -142,6 +146,7 @@ class MCPConnection(Reading, ContextManaged):
         )
         self.share = share
         self.handlers: MCPHandlers = check_handlers(handlers)
+        self._interceptors: Interceptors = check_interceptors(interceptors)
         self._supervisor: Supervisor | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
@@ -360,6 +365,26 @@ class MCPConnection(Reading, ContextManaged):
         if is_asynchronous(on_progress):
             msg = "`on_progress` of `call_tool` must not be asynchronous; use `call_tool_async`, or a function"
             raise ValueError(msg)
+        if self._interceptors:
+            intercepted = self._intercepted(
+                tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
+            )
+            return intercepted.run()
+        return self._send(
+            tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
+        )
+
+    def _send(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None,
+        display_name: str | None,
+        may_repeat: bool,
+        invocation_timeout: float | None,
+        secrets: Iterable[str],
+        meta: dict[str, Any] | None,
+        on_progress: ProgressCallback | None,
+    ) -> types.CallToolResult:
         reports = None if on_progress is None else WaitingReports(on_progress)
         try:
             executor = AsyncExecutor.get_instance()
@@ -370,7 +395,7 @@ class MCPConnection(Reading, ContextManaged):
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
-            raise _executor_failed(error, display_name or tool_name, tool_args) from error
+            raise executor_failed(error, display_name or tool_name, tool_args) from error
 
     async def call_tool_async(
         self,
@@ -390,6 +415,28 @@ class MCPConnection(Reading, ContextManaged):
         It calls `on_progress`, which may be asynchronous, in that loop.
         """
         _check_call(meta, on_progress)
+        if self._interceptors:
+            if self._supervisor is None:
+                await self._start_async()
+            intercepted = self._intercepted(
+                tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
+            )
+            return await intercepted.run_async()
+        return await self._send_async(
+            tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
+        )
+
+    async def _send_async(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None,
+        display_name: str | None,
+        may_repeat: bool,
+        invocation_timeout: float | None,
+        secrets: Iterable[str],
+        meta: dict[str, Any] | None,
+        on_progress: ProgressCallback | None,
+    ) -> types.CallToolResult:
         try:
             executor = AsyncExecutor.get_instance()
             if self._supervisor is None:
@@ -403,7 +450,34 @@ class MCPConnection(Reading, ContextManaged):
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
-            raise _executor_failed(error, display_name or tool_name, tool_args) from error
+            raise executor_failed(error, display_name or tool_name, tool_args) from error
+
+    def _intercepted(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None,
+        display_name: str | None,
+        may_repeat: bool,
+        invocation_timeout: float | None,
+        secrets: Iterable[str],
+        meta: dict[str, Any] | None,
+        on_progress: ProgressCallback | None,
+    ) -> InterceptedCall:
+        # The module imports the MCP SDK, which takes 0.6 s.
+        from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
+
+        return InterceptedCall(
+            self,
+            self._interceptors,
+            tool_name,
+            tool_args,
+            display_name=display_name,
+            may_repeat=may_repeat,
+            secrets=secrets,
+            meta=meta,
+            on_progress=on_progress,
+            invocation_timeout=invocation_timeout,
+        )
 
     def _limits_of(self, invocation_timeout: float | None) -> CallLimits:
         if invocation_timeout is None:
@@ -556,15 +630,3 @@ def _check_call(meta: dict[str, Any] | None, on_progress: ProgressCallback | Non
     if on_progress is not None and not callable(on_progress):
         msg = f"`on_progress` must be a function that takes an MCPProgress, or None, got {type(on_progress).__name__}"
         raise ValueError(msg)
-
-
-def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:
-    if isinstance(error, TimeoutError):
-        msg = f"Failed to invoke Tool `{tool_name}`: {error} (its event loop is blocked). The tool may have run."
-        return MCPCallTimeoutError(msg, tool_name, tool_args)
-    if isinstance(error, OperationCancelledError):
-        msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool may have run."
-        return MCPOutcomeUnknownError(msg, tool_name, tool_args)
-    reason = NO_DESCRIPTORS if lacks_descriptors(error) else str(error).rstrip(".")
-    msg = f"Failed to invoke Tool `{tool_name}`: {reason}. The tool did not run."
-    return MCPInvocationError(msg, tool_name, tool_args)

@@ -488,8 +488,8 @@ class Supervisor:
 _CLOSED = "the connection was closed"
 _SOMEBODY_ELSES = "the server's session belongs to another identity"
 _NO_HEADERS = (
-    "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context. Pass it `meta` "
-    "instead, or call it outside of the block."
+    "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
+    "interceptor. Pass it `meta` instead, or call it outside of the block."
 )
 
 
