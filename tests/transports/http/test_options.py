@@ -133,7 +133,6 @@ class TestTrust:
                 await client.connect()
             await client.aclose()
 
-
     async def test_sessions_share_what_is_trusted_by_default_until_it_changes(
         self, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
