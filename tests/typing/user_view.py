@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_type
 
 from haystack.components.agents import Agent
-from haystack.dataclasses import ByteStream, ChatMessage
+from haystack.dataclasses import ByteStream, ChatMessage, FileContent, ImageContent
 from haystack.tools import ToolsType
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
@@ -49,6 +49,7 @@ from haystack_integrations.tools.mcp import (
     MCPSkill,
     MCPSkillError,
     MCPSkillFile,
+    MCPSkillStore,
     MCPTimeoutError,
     MCPTool,
     MCPToolCall,
@@ -287,6 +288,14 @@ async def read_async(source: MCPConnection | MCPToolset) -> None:
     assert_type(await source.get_skill_async(skill.uri), MCPSkill)
     assert_type(await source.load_skill_async(skill), str)
     assert_type(await source.read_skill_file_async(skill, "a.md"), str | ByteStream)
+
+
+def serve_skills(info: MCPServerInfo) -> None:
+    with MCPSkillStore(info, invocation_timeout=None) as store:
+        assert_type(store.list_skills(), dict[str, Any])
+        assert_type(store.load_skill("tidy"), tuple[str, list[str]])
+        assert_type(store.read_skill_file("tidy", "desk.png"), str | ImageContent | FileContent)
+        assert_type(MCPSkillStore.from_dict(store.to_dict()), MCPSkillStore)
 
 
 def fail(tool: MCPTool) -> str:

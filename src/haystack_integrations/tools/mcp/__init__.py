@@ -37,6 +37,7 @@ __all__ = [
     "MCPSkill",
     "MCPSkillError",
     "MCPSkillFile",
+    "MCPSkillStore",
     "MCPTimeoutError",
     "MCPTool",
     "MCPToolCall",
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from .request_context import MCPRequestContext, mcp_request_context
     from .secret_template import SecretTemplate
     from .shaping import FromState, ToolOverride
+    from .skill_store import MCPSkillStore
     from .transports.http.client import SSEClient, StreamableHttpClient
     from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
     from .transports.in_process.client import InProcessClient
@@ -141,6 +143,7 @@ else:
         "request_context": ["MCPRequestContext", "mcp_request_context"],
         "secret_template": ["SecretTemplate"],
         "shaping": ["FromState", "ToolOverride"],
+        "skill_store": ["MCPSkillStore"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
         "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
         "transports.in_process.client": ["InProcessClient"],

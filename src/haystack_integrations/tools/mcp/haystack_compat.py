@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, get_type_hints
 
+from haystack import dataclasses as haystack_dataclasses
 from haystack.core.errors import DeserializationError, SerializationError
 from haystack.core.serialization import (
     component_from_dict,
@@ -43,6 +44,9 @@ TOOL_MESSAGES_TAKE_FILES = FileContent.__name__ in str(get_type_hints(ToolCallRe
 
 # The class path under which combinations of toolsets are stored; it stays the same if the class moves.
 _STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCombination"
+
+# What Haystack 3 says of a skill in a SkillStore; None on Haystack 2, which has neither.
+SkillInfo: Any = getattr(haystack_dataclasses, "SkillInfo", None)
 
 _SERIALIZERS = {"outputs_to_state": _serialize_outputs_to_state, "outputs_to_string": _serialize_outputs_to_string}
 _DESERIALIZERS = {
