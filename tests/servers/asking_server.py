@@ -28,6 +28,7 @@ from mcp.types import (
     ListRootsResult,
     ModelHint,
     ModelPreferences,
+    NotificationParams,
     SamplingMessage,
     TextContent,
     Tool,
@@ -117,6 +118,7 @@ def _roots() -> ListRoots:
 def build_server() -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer("asking.server", log_level="WARNING")
     failed_for_url: list[bool] = []
+    changes: list[bool] = []
 
     @server.tool()
     def add(a: int, b: int) -> int:
@@ -148,6 +150,18 @@ def build_server() -> MCPServer[Any]:
     @server.tool()
     def ask_roots(roots: Annotated[ListRootsResult, Resolve(_roots)]) -> list[str]:
         return [f"{root.uri} {root.name}" for root in roots.roots]
+
+    @server.tool()
+    async def root_changes() -> int:
+        """How often a client said that its roots have changed."""
+        return len(changes)
+
+    async def note_change(context: Any, params: Any) -> None:
+        changes.append(True)
+
+    server._lowlevel_server.add_notification_handler(
+        "notifications/roots/list_changed", NotificationParams, note_change
+    )
 
     @server.tool()
     async def ask_url(ctx: Context[Any, Any]) -> str | InputRequiredResult:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
 import anyio
@@ -45,6 +45,7 @@ class ServerDetails:
     :param capabilities: Its capabilities, as in the protocol.
     :param implementation: All that it said of its name and version.
     :param instructions: What it says of its use, for a model.
+    :param client_extensions: The extensions that it was told this client has, with their settings.
     """
 
     protocol_version: str | None = None
@@ -53,6 +54,16 @@ class ServerDetails:
     capabilities: dict[str, Any] | None = None
     implementation: types.Implementation | None = None
     instructions: str | None = None
+    client_extensions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def extensions(self) -> dict[str, dict[str, Any]]:
+        """
+        The extensions of both sides, by identifier.
+        """
+        both = {"server": (self.capabilities or {}).get("extensions") or {}, "client": self.client_extensions}
+        identifiers = sorted({identifier for each in both.values() for identifier in each})
+        return {name: {side: offered.get(name) for side, offered in both.items()} for name in identifiers}
 
 
 class MCPClient(ABC):
@@ -201,6 +212,14 @@ class MCPClient(ABC):
         Send the server a ping and wait for the answer.
 
         :returns: False if this kind of client, or the revision of the protocol, has no pings.
+        """
+        return False
+
+    async def notify_roots_changed(self) -> bool:
+        """
+        Tell the server that the roots have changed.
+
+        :returns: False if this kind of client, or the revision of the protocol, has no such notification.
         """
         return False
 

@@ -46,6 +46,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
 )
 from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
+    advertised_extensions,
     answer_missing,
     is_http_placeholder,
     mend_listings,
@@ -541,6 +542,22 @@ class SDKClient(ReadingClient):
             )
         return True
 
+    async def notify_roots_changed(self) -> bool:
+        """
+        Tell the server that the roots have changed.
+
+        :returns: False if the revision of the protocol has no such notification: the server asks in each call.
+        :raises MCPConnectionError: If that fails.
+        """
+
+        async def notify(sdk: mcp.Client) -> bool:
+            if sdk.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                return False
+            await sdk.session.send_notification(types.RootsListChangedNotification())
+            return True
+
+        return await self._read("notify_roots_changed", notify)
+
     async def _call_error(
         self,
         error: Exception,
@@ -607,6 +624,7 @@ class SDKClient(ReadingClient):
             capabilities=self._sdk.server_capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
             implementation=info,
             instructions=self._sdk.instructions,
+            client_extensions=advertised_extensions(self._sdk.session, self._sdk.protocol_version),
         )
 
     def _client(self, transport: Transport) -> mcp.Client:

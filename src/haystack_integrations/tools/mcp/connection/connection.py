@@ -519,6 +519,37 @@ class MCPConnection(Reading, ContextManaged):
         )
         return (self._supervisor or self._acquire()).identities.call(call)
 
+    def notify_roots_changed(self) -> bool:
+        """
+        Tell the server that the function `roots` in `handlers` gives something else than before, so that it asks again.
+
+        In a block of `mcp_request_context`, that concerns the session of the caller.
+
+        :returns: Whether it was told. False if there is no open session, and with servers of the revisions from
+            2026-07-28 on, which ask in each call: they get the new roots anyway.
+        :raises MCPConnectionError: If that fails.
+        :raises ValueError: If `roots` is not a function.
+        """
+        self._check_roots_may_change()
+        return self.is_ready and self._read("notify_roots_changed", lambda client: client.notify_roots_changed())
+
+    async def notify_roots_changed_async(self) -> bool:
+        """
+        Do the same as `notify_roots_changed` without blocking the event loop.
+        """
+        self._check_roots_may_change()
+        return self.is_ready and await self._read_async(
+            "notify_roots_changed", lambda client: client.notify_roots_changed()
+        )
+
+    def _check_roots_may_change(self) -> None:
+        if not callable(self.handlers.roots):
+            msg = (
+                "`notify_roots_changed` is for `MCPHandlers(roots=function)`, whose function gives the roots of the "
+                f"moment; here `roots` is {'not set' if self.handlers.roots is None else 'a list, which never changes'}"
+            )
+            raise ValueError(msg)
+
     def status(self) -> MCPConnectionStatus:
         """
         Tell how the connection is. Never blocks and never connects.
@@ -537,6 +568,7 @@ class MCPConnection(Reading, ContextManaged):
             server_name=details.name if details else None,
             server_version=details.version if details else None,
             capabilities=details.capabilities if details else None,
+            extensions=details.extensions if details else None,
             users=pool.users(supervisor),
             sessions=supervisor.sessions,
             calls=supervisor.calls,

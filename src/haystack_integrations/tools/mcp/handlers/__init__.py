@@ -184,7 +184,8 @@ class MCPHandlers:
         the form; True to accept (a URL, or a form with its defaults); False to decline; None to cancel; or an
         `ElicitResult` or `ErrorData` of the MCP SDK. Ready-made: `accept_defaults`, `decline` and `AskUser(ui)`.
     :param roots: The folders and files that a server may work on: paths or `file://` URIs, or a function without
-        parameters that returns them.
+        parameters that returns those of the moment. When they change, `MCPConnection.notify_roots_changed` has servers
+        up to revision 2025-11-25 ask again; newer ones ask in each call.
     :param logging: Gets the log messages of a server (`LoggingMessageNotificationParams` of the MCP SDK), one after
         the other, instead of the logger `haystack_integrations.tools.mcp.servers.NAME`.
     :param log_level: From which level on a server is to send log messages: "debug", "info", "notice", "warning",
