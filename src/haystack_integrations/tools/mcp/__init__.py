@@ -41,6 +41,7 @@ __all__ = [
     "MCPTool",
     "MCPToolNotFoundError",
     "MCPToolResult",
+    "MCPToolsChange",
     "MCPToolset",
     "SSEClient",
     "SSEServerInfo",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
         MCPToolNotFoundError,
     )
     from .executor import AsyncExecutor
+    from .fresh_tools import MCPToolsChange
     from .handlers import MCPHandlers, MCPSampling
     from .handlers.elicitation import AskUser, accept_defaults, decline
     from .handlers.progress import MCPProgress
@@ -130,6 +132,7 @@ else:
             "MCPToolNotFoundError",
         ],
         "executor": ["AsyncExecutor"],
+        "fresh_tools": ["MCPToolsChange"],
         "handlers": ["MCPHandlers", "MCPSampling"],
         "handlers.elicitation": ["AskUser", "accept_defaults", "decline"],
         "handlers.progress": ["MCPProgress"],
