@@ -55,6 +55,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolCall,
     MCPToolNotFoundError,
     MCPToolResult,
+    MCPToolsChange,
     MCPToolset,
     SecretTemplate,
     SSEClient,
@@ -389,6 +390,23 @@ def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
     assert_type(toolset.handlers, MCPHandlers)
     assert_type(MCPHandlers.from_dict(handlers[1].to_dict()), MCPHandlers)
     return toolset
+
+
+def note(change: MCPToolsChange) -> None:
+    assert_type(change.added, tuple[str, ...])
+
+
+async def read_again(uri: str) -> None:
+    await asyncio.sleep(len(uri))
+
+
+def hear_of_changes(info: MCPServerInfo) -> None:
+    toolset = MCPToolset(info, cache_tools=False, update_between_steps=True)
+    toolset.refresh()
+    unsubscribe = toolset.on_change(note)
+    unsubscribe()
+    MCPConnection(info).on_list_change(print, lists="prompts")
+    toolset.subscribe_resource("memo://today", read_again)()
 
 
 def run() -> None:

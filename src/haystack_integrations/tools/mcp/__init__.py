@@ -43,6 +43,7 @@ __all__ = [
     "MCPToolCall",
     "MCPToolNotFoundError",
     "MCPToolResult",
+    "MCPToolsChange",
     "MCPToolset",
     "SSEClient",
     "SSEServerInfo",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
         MCPToolNotFoundError,
     )
     from .executor import AsyncExecutor
+    from .fresh_tools import MCPToolsChange
     from .handlers import MCPHandlers, MCPSampling
     from .handlers.elicitation import AskUser, accept_defaults, decline
     from .handlers.progress import MCPProgress
@@ -135,6 +137,7 @@ else:
             "MCPToolNotFoundError",
         ],
         "executor": ["AsyncExecutor"],
+        "fresh_tools": ["MCPToolsChange"],
         "handlers": ["MCPHandlers", "MCPSampling"],
         "handlers.elicitation": ["AskUser", "accept_defaults", "decline"],
         "handlers.progress": ["MCPProgress"],

@@ -57,6 +57,8 @@ from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioSe
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
+
 # Stored pipelines and existing code import these names from this module.
 __all__ = [
     "AsyncExecutor",
@@ -85,6 +87,21 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("haystack_integrations.tools.mcp"), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
+
+
+# What a tool has of the server's definition.
+_OF_DEFINITION = (
+    "_valid_inputs",
+    "parameters",
+    "description",
+    "title",
+    "annotations",
+    "_may_repeat",
+    "output_schema",
+    "meta",
+    "_definition",
+    "_generation",
+)
 
 
 class MCPTool(ToolBase, Tool):
@@ -310,6 +327,7 @@ class MCPTool(ToolBase, Tool):
         self._exposed_name = exposed_name
         self._own_invocation_timeout = invocation_timeout
         self._generation = 0
+        self._definition: types.Tool | None = None
         self._valid_inputs: set[str] = set()
 
         handler = {"handler": result_handler(options.result_format)}
@@ -392,6 +410,9 @@ class MCPTool(ToolBase, Tool):
         else:
             await super().warm_up_async()
 
+    def _load_listing(self, listing: ToolListing) -> None:
+        self._load(listing.generation, listing.tools)
+
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
         if self.remote_name not in available:
@@ -451,7 +472,19 @@ class MCPTool(ToolBase, Tool):
         )
         self.output_schema = definition.output_schema
         self.meta = definition.meta
+        self._definition = definition
         self._generation = generation
+
+    def _trade_definitions(self, other: MCPTool) -> None:
+        """
+        Take the definition of another object for the same tool, and give it one's own.
+
+        :param other: The other object.
+        """
+        for name in _OF_DEFINITION:
+            own, others = getattr(self, name), getattr(other, name)
+            setattr(self, name, others)
+            setattr(other, name, own)
 
     def invoke(self, /, *, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         """

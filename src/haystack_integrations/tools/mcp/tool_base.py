@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 from haystack_integrations.tools.mcp.shaping import check_max_result_size
 
 if TYPE_CHECKING:
-    from mcp import types
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
 
 # Takes the name of a parameter and its configuration for one tool, and returns the (de)serialized configuration.
 HandlerConverter: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -124,10 +124,6 @@ class ToolBase(ContextManaged):
     _connection: MCPConnection
     # Number of the session whose tool listing is in use; 0 before the first.
     _generation: int
-
-    @abstractmethod
-    def _load(self, generation: int, definitions: list[types.Tool]) -> None:
-        """Use the tool definitions that the server listed in session number `generation`."""
 
     def _check_usable(self, missing: Iterable[str]) -> None:
         """
@@ -237,7 +233,7 @@ class ToolBase(ContextManaged):
             name, or the schema of a tool that was requested by name is unusable.
         """
         if not self._is_warm():
-            self._load_or_leave(*self._connection.open())
+            self._load_or_leave(self._connection._open())
 
     async def warm_up_async(self) -> None:
         """
@@ -248,11 +244,15 @@ class ToolBase(ContextManaged):
         :raises ValueError: As `warm_up`.
         """
         if not self._is_warm():
-            self._load_or_leave(*await self._connection.open_async())
+            self._load_or_leave(await self._connection._open_async())
 
-    def _load_or_leave(self, generation: int, definitions: list[types.Tool]) -> None:
+    @abstractmethod
+    def _load_listing(self, listing: ToolListing) -> None:
+        """Use what the server listed."""
+
+    def _load_or_leave(self, listing: ToolListing) -> None:
         try:
-            self._load(generation, definitions)
+            self._load_listing(listing)
         except (MCPToolNotFoundError, ValueError):
             # A server whose definitions could never be used need not keep running.
             if not self._generation and not self._connection.status().in_flight:

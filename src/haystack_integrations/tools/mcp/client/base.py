@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
@@ -15,6 +16,7 @@ from mcp import MCPError as ProtocolError
 from mcp import types
 from pydantic import ValidationError
 
+from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     failed_to,
@@ -94,6 +96,13 @@ class MCPClient(ABC):
 
     # Whether requests carry headers of their own.
     _takes_headers: bool = False
+
+    # For how many seconds the server allows the listing of its tools to be kept, if it says so.
+    tools_ttl: float | None = None
+
+    # Called in the loop with each change of the server; must not block. Set before `connect` by whoever opens the
+    # session.
+    on_change: Callable[[ServerChange], None] | None = None
 
     @property
     def _is_stateless(self) -> bool:
@@ -352,6 +361,45 @@ class MCPClient(ABC):
         :returns: The result as it came.
         """
         self._cannot_read("request")
+
+    @property
+    def listens(self) -> bool:
+        """
+        Whether changes are heard in a stream of their own, as since revision 2026-07-28.
+        """
+        return False
+
+    async def listen(
+        self,
+        wanted: WantedChanges,  # noqa: ARG002
+        acknowledged: Callable[[WantedChanges], None],  # noqa: ARG002
+    ) -> None:
+        """
+        Listen to changes until the server ends that. They go to `on_change`.
+
+        :param wanted: Which changes.
+        :param acknowledged: Called once the server sends them, with those that it does send.
+        :raises MCPConnectionError: If the server refuses, or the stream breaks.
+        """
+        self._cannot_read("listen")
+
+    async def subscribe_resource(self, uri: str) -> None:  # noqa: ARG002
+        """
+        Subscribe to changes of a resource, in revisions before 2026-07-28.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        self._cannot_read("subscribe_resource")
+
+    async def unsubscribe_resource(self, uri: str) -> None:  # noqa: ARG002
+        """
+        End the subscription to changes of a resource, in revisions before 2026-07-28.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        self._cannot_read("unsubscribe_resource")
 
     def why_unusable(self, tool_name: str) -> str | None:  # noqa: ARG002 - for subclasses
         """

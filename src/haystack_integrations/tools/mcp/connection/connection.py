@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp.connection.preload import preloaded
 from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
+from haystack_integrations.tools.mcp.connection.watching import Unsubscribe, Watcher, Watching
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPConnectionError,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.client.base import ServerDetails
     from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -59,7 +61,7 @@ _CLOSE_TIMEOUT = 20.0
 _BLOCKED_LOOP_GRACE = 10.0
 
 
-class MCPConnection(Reading, ContextManaged):
+class MCPConnection(Reading, Watching, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -148,6 +150,7 @@ class MCPConnection(Reading, ContextManaged):
         self.handlers: MCPHandlers = check_handlers(handlers)
         self._interceptors: Interceptors = check_interceptors(interceptors)
         self._supervisor: Supervisor | None = None
+        self._watchers: set[Watcher] = set()
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
 
@@ -173,6 +176,8 @@ class MCPConnection(Reading, ContextManaged):
                 self._was_used = True
                 self._finalizer = weakref.finalize(self, release_collected, acquired)
                 self._finalizer.atexit = False  # everything that is still open then is closed together
+                for watcher in self._watchers:
+                    _post(acquired.listening.add, watcher)
                 return acquired
             supervisor = self._supervisor
         pool.release(acquired)  # another thread was first, so this is never the last user
@@ -185,6 +190,9 @@ class MCPConnection(Reading, ContextManaged):
         with pool.lock:
             supervisor, self._supervisor = self._supervisor, None
             finalizer, self._finalizer = self._finalizer, None
+            if supervisor is not None:
+                for watcher in self._watchers:
+                    _post(supervisor.listening.remove, watcher)
         if supervisor is None or finalizer is None or finalizer.detach() is None:
             return None
         return supervisor if pool.release(supervisor) else None
@@ -251,23 +259,31 @@ class MCPConnection(Reading, ContextManaged):
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
 
-    def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, tuple[int, list[types.Tool]]]:
+    def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
         return supervisor.identities.open(self.connection_timeout)
+
+    def _open(self) -> ToolListing:
+        return self._run(self._opened_tools, self.connection_timeout)
+
+    async def _open_async(self) -> ToolListing:
+        return await self._run_async(self._opened_tools, self.connection_timeout)
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
         Open the session, if none is open.
 
-        :returns: Its number and the tools that the server had when it was opened.
+        :returns: Its number and the tools that the server had when it was asked last.
         :raises MCPConnectionError: If it cannot be opened.
         """
-        return self._run(self._opened_tools, self.connection_timeout)
+        listing = self._open()
+        return listing.generation, _copies(listing)
 
     async def open_async(self) -> tuple[int, list[types.Tool]]:
         """
         Do the same as `open` without blocking the event loop.
         """
-        return await self._run_async(self._opened_tools, self.connection_timeout)
+        listing = await self._open_async()
+        return listing.generation, _copies(listing)
 
     def list_tools(self) -> list[types.Tool]:
         """
@@ -276,16 +292,58 @@ class MCPConnection(Reading, ContextManaged):
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        return self._run(self._listed_tools, self._listing_timeout())
+        return _copies(self._list())
 
     async def list_tools_async(self) -> list[types.Tool]:
         """
         Do the same as `list_tools` without blocking the event loop.
         """
+        return _copies(await self._list_async())
+
+    def _list(self) -> ToolListing:
+        return self._run(self._listed_tools, self._listing_timeout())
+
+    async def _list_async(self) -> ToolListing:
         return await self._run_async(self._listed_tools, self._listing_timeout())
 
-    def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, list[types.Tool]]:
+    def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
         return supervisor.identities.list_tools(self.connection_timeout)
+
+    def _watch(self, watcher: Watcher) -> Unsubscribe:
+        with pool.lock:
+            self._watchers.add(watcher)
+            if self._supervisor is not None:
+                _post(self._supervisor.listening.add, watcher)
+        connection = weakref.ref(self)
+
+        def unwatch() -> None:
+            watched = connection()
+            if watched is not None:
+                watched._unwatch(watcher)
+
+        return unwatch
+
+    def _unwatch(self, watcher: Watcher) -> None:
+        with pool.lock:
+            self._watchers.discard(watcher)
+            if self._supervisor is not None:
+                _post(self._supervisor.listening.remove, watcher)
+
+    def _subscribe(self, watcher: Watcher, uri: str) -> None:  # noqa: ARG002 - it watches already
+        self._run(self._subscriber(uri), 2 * self.connection_timeout)
+
+    async def _subscribe_async(self, watcher: Watcher, uri: str) -> None:  # noqa: ARG002
+        await self._run_async(self._subscriber(uri), 2 * self.connection_timeout)
+
+    def _subscriber(self, uri: str) -> Callable[[Supervisor], Coroutine[Any, Any, None]]:
+        return lambda supervisor: supervisor.subscribe(uri, self.connection_timeout)
+
+    def _has_own_session(self) -> bool:
+        """
+        Tell whether the session of the server info is open. From any thread.
+        """
+        supervisor = self._supervisor
+        return supervisor is not None and supervisor.is_ready()
 
     def _listing_timeout(self) -> float:
         # A listing that loses its session is begun again.
@@ -627,6 +685,16 @@ class MCPConnection(Reading, ContextManaged):
         Show the server and the state.
         """
         return f"MCPConnection({self.server_info!r}, state={self.status().state!r})"
+
+
+def _copies(listing: ToolListing) -> list[types.Tool]:
+    # What is kept is not handed out: it is what others compare with.
+    return [tool.model_copy(deep=True) for tool in listing.tools]
+
+
+def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
+    # Before whatever the caller does next with the session, which goes through the same loop.
+    AsyncExecutor.get_instance().post(lambda: tell(watcher))
 
 
 async def _closed(supervisor: Supervisor) -> None:

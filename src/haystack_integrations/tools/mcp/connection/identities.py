@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.connection.call import ToolCall
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -90,24 +92,25 @@ class Identities:
         """
         return [*([self._shared] if self._shared is not None else []), *self._own.values()]
 
-    async def open(self, timeout: float) -> tuple[int, list[types.Tool]]:
+    async def open(self, timeout: float) -> ToolListing:
         """
         Open the caller's session.
 
         :param timeout: How long that may take, in seconds.
-        :returns: The number of the session and the tools that the caller has there.
+        :returns: The tools that the caller has there, and the number of the session.
         :raises MCPConnectionError: If that fails.
         """
 
-        async def opened(supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
+        async def opened(supervisor: Supervisor) -> ToolListing:
             session = await supervisor.ready_session(timeout)
             # Another identity may have other tools.
-            is_own = session.listed_by == _key(current_identity.get())
-            return supervisor.generation, session.tools if is_own else await supervisor.list_tools(timeout)
+            if session.listed_by == _key(current_identity.get()):
+                return dataclasses.replace(session.tool_listing(), generation=supervisor.generation)
+            return await supervisor.list_tools(timeout)
 
         return await self._run(opened, timeout)
 
-    async def list_tools(self, timeout: float) -> list[types.Tool]:
+    async def list_tools(self, timeout: float) -> ToolListing:
         """
         List the tools that the caller has.
 
