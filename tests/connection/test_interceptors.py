@@ -330,7 +330,8 @@ class TestChanges:
             "MCPToolCall(name='secret_echo', arguments=['text', 'token'], meta=[], headers=[], "
             f"server={calls[0].server!r})"
         )
-        assert "s3cret" not in str(raised.value)
+        assert "looking' raised PermissionError: no ***" in str(raised.value)
+        assert raised.value.__cause__ is raised.value.__context__ is None
         assert raised.value.tool_args == {"text": "hi"}
 
     def test_a_call_cannot_be_changed_in_place(self) -> None:

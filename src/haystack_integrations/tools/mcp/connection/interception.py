@@ -136,7 +136,10 @@ class InterceptedCall:
             return self._step(self._first, 0)
         except Exception as error:
             failure = self._failure(error)
-            raise failure from failure.__cause__
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure  # its traceback holds this frame
 
     async def run_async(self) -> types.CallToolResult:
         """
@@ -153,7 +156,10 @@ class InterceptedCall:
             return await (operation if reports is None else reports.wait(operation))
         except Exception as error:
             failure = self._failure(error)
-            raise failure from failure.__cause__
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure  # its traceback holds this frame
 
     def _step(self, call: MCPToolCall, index: int) -> types.CallToolResult:
         """
@@ -310,9 +316,12 @@ class InterceptedCall:
         text = str(error)
         what = f"the interceptor '{interceptor.name}' raised {type(error).__name__}{f': {text}' if text else ''}"
         kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
-        failure = self._error(kind, with_full_stop(Redactor(self._secrets).text(what)))
-        failure.code, failure.data = getattr(error, "code", None), getattr(error, "data", None)
-        failure.__cause__ = error
+        redactor = Redactor(self._secrets)
+        redacted = redactor.text(what)
+        failure = self._error(kind, with_full_stop(redacted))
+        failure.code, failure.data = getattr(error, "code", None), redactor.value(getattr(error, "data", None))
+        # If the text had to be redacted, its cause quotes the same values.
+        failure.__cause__ = error if redacted == what else None
         return failure
 
     def _error(self, kind: type[MCPInvocationError], text: str) -> MCPInvocationError:
