@@ -162,6 +162,13 @@ class MCPConnection(Reading, ContextManaged):
     def invocation_timeout(self, value: float | None) -> None:
         self._limits = dataclasses.replace(self._limits, invocation_timeout=value)
 
+    @property
+    def interceptors(self) -> list[Any]:
+        """
+        What wraps each call of a tool, outermost first, as it was given.
+        """
+        return [each.given for each in self._interceptors]
+
     def _acquire(self) -> Supervisor:
         supervisor = self._supervisor
         if supervisor is not None:
