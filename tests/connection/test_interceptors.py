@@ -8,6 +8,7 @@ Interceptors wrap every call, in the thread or loop that the guide names, and ne
 
 import asyncio
 import contextvars
+import errno
 import functools
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from haystack.utils import Secret
 from mcp import types
 
 from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
     MCPCallTimeoutError,
     MCPConnection,
     MCPInvocationError,
@@ -32,7 +34,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.executor import THREAD_NAME
+from haystack_integrations.tools.mcp.executor import THREAD_NAME, ExecutorStartError
 from tests.conftest import StdioServerFactory
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.identity_server import IdentityServer
@@ -328,7 +330,8 @@ class TestChanges:
             "MCPToolCall(name='secret_echo', arguments=['text', 'token'], meta=[], headers=[], "
             f"server={calls[0].server!r})"
         )
-        assert "s3cret" not in str(raised.value)
+        assert "looking' raised PermissionError: no ***" in str(raised.value)
+        assert raised.value.__cause__ is raised.value.__context__ is None
         assert raised.value.tool_args == {"text": "hi"}
 
     def test_a_call_cannot_be_changed_in_place(self) -> None:
@@ -483,6 +486,28 @@ class TestErrors:
             with pytest.raises(MCPInvocationError, match="stopping' raised RuntimeError: it raised StopIteration"):
                 await asyncio.wait_for(tool.call_async(a=1, b=2), 30)
 
+    async def test_what_this_process_lacks_is_an_error_of_the_call(
+        self, stdio_server: StdioServerFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def lacking() -> Any:
+            error = OSError(errno.EMFILE, "Too many open files")
+            raise ExecutorStartError(error) from error
+
+        connection = MCPConnection(info_of(stdio_server()), interceptors=[outer, middle])
+        monkeypatch.setattr(AsyncExecutor, "get_instance", lacking)
+        for call in (lambda: asyncio.to_thread(connection.call_tool, "add"), lambda: connection.call_tool_async("add")):
+            with pytest.raises(MCPInvocationError, match=r"no file descriptor left.*did not run"):
+                await call()
+
+    async def test_a_blocking_call_from_the_loop_of_sessions_is_refused(self, stdio_server: StdioServerFactory) -> None:
+        async def call_blocking() -> None:
+            tool.invoke(a=1, b=2)
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[outer]) as tool:
+            with pytest.raises(MCPInvocationError, match=r"event loop of all sessions.*did not run"):
+                await AsyncExecutor.get_instance().run_async(call_blocking())
+        assert seen == []
+
     async def test_passing_on_something_else_is_an_error_that_says_what_to_pass(
         self, stdio_server: StdioServerFactory
     ) -> None:
@@ -603,7 +628,10 @@ class TestCancellation:
             await _arrived(server.log, "sleep-cancelled")
             await wait_until_async(_no_threads, "the threads of the interceptors end")
 
-    async def test_a_sync_one_cannot_send_after_its_caller_has_gone(self, stdio_server: StdioServerFactory) -> None:
+    @pytest.mark.parametrize("is_caller", [True, False], ids=["caller", "outer interceptor"])
+    async def test_a_sync_one_cannot_send_after_it_was_given_up(
+        self, stdio_server: StdioServerFactory, is_caller: bool
+    ) -> None:
         server = stdio_server()
         may_go_on, ended = threading.Event(), threading.Event()
 
@@ -611,18 +639,26 @@ class TestCancellation:
             may_go_on.wait(30)
             try:
                 return call_next(call)
-            except MCPOutcomeUnknownError as error:
+            except MCPInvocationError as error:
                 seen.append(str(error))
                 raise
             finally:
                 ended.set()
 
-        with MCPTool("add", info_of(server), interceptors=[stubborn]) as tool:
+        async def impatient(call: MCPToolCall, call_next: Any) -> Any:
+            if is_caller:
+                return await call_next(call)
+            async with asyncio.timeout(0.1):
+                return await call_next(call)
+
+        with MCPTool("add", info_of(server), interceptors=[impatient, stubborn]) as tool:
             call = asyncio.create_task(tool.call_async(a=1, b=2))
-            await wait_until_async(lambda: not _no_threads(), "the interceptor runs")
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
+            if is_caller:
+                await wait_until_async(lambda: not _no_threads(), "the interceptor runs")
+                call.cancel()
+            with pytest.raises(asyncio.CancelledError if is_caller else MCPTimeoutError) as raised:
                 await call
+            assert not isinstance(raised.value, MCPOutcomeUnknownError)
             may_go_on.set()
             assert await asyncio.to_thread(ended.wait, 30)
         assert "given up by its caller" in seen[0]

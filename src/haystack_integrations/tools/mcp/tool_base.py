@@ -179,7 +179,7 @@ class ToolBase(ContextManaged):
         """
         What wraps each call, outermost first, as it was given.
         """
-        return [each.given for each in self._connection._interceptors]
+        return self._connection.interceptors
 
     @property
     def handlers(self) -> MCPHandlers:

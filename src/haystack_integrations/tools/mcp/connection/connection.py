@@ -165,6 +165,13 @@ class MCPConnection(Reading, Watching, ContextManaged):
     def invocation_timeout(self, value: float | None) -> None:
         self._limits = dataclasses.replace(self._limits, invocation_timeout=value)
 
+    @property
+    def interceptors(self) -> list[Any]:
+        """
+        What wraps each call of a tool, outermost first, as it was given.
+        """
+        return [each.given for each in self._interceptors]
+
     def _acquire(self) -> Supervisor:
         supervisor = self._supervisor
         if supervisor is not None:
@@ -473,16 +480,20 @@ class MCPConnection(Reading, Watching, ContextManaged):
         It calls `on_progress`, which may be asynchronous, in that loop.
         """
         _check_call(meta, on_progress)
-        if self._interceptors:
-            if self._supervisor is None:
-                await self._start_async()
-            intercepted = self._intercepted(
-                tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
-            )
-            return await intercepted.run_async()
-        return await self._send_async(
+        send = self._send_intercepted if self._interceptors else self._send_async
+        return await send(
             tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
         )
+
+    async def _send_intercepted(
+        self, tool_name: str, tool_args: dict[str, Any] | None, display_name: str | None, *options: Any
+    ) -> types.CallToolResult:
+        try:
+            if self._supervisor is None:
+                await AsyncExecutor.get_instance().run_async(preloaded())
+        except (OSError, RuntimeError) as error:
+            raise executor_failed(error, display_name or tool_name, tool_args) from error
+        return await self._intercepted(tool_name, tool_args, display_name, *options).run_async()
 
     async def _send_async(
         self,
@@ -521,9 +532,11 @@ class MCPConnection(Reading, Watching, ContextManaged):
         meta: dict[str, Any] | None,
         on_progress: ProgressCallback | None,
     ) -> InterceptedCall:
-        # The module imports the MCP SDK, which takes 0.6 s.
-        from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
-
+        try:
+            # The module imports the MCP SDK, which takes 0.6 s.
+            from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
+        except OSError as error:
+            raise executor_failed(error, display_name or tool_name, tool_args) from error
         return InterceptedCall(
             self,
             self._interceptors,

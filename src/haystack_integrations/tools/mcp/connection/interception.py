@@ -53,10 +53,12 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 
 
-_GIVEN_UP = "the call was given up by its caller"
+_GIVEN_UP = "the call was given up by its caller."
 
 # Takes the reports of progress, in the executor's loop.
 _Note: TypeAlias = Callable[[MCPProgress], None] | None
+
+_CallNext: TypeAlias = Callable[[MCPToolCall], Awaitable[types.CallToolResult]]
 
 
 class InterceptedCall:
@@ -114,9 +116,7 @@ class InterceptedCall:
         self._replays = _Replays(self._display_name, self._given)
         # The last exception, and the interceptor that raised it; None if that was ourselves.
         self._raised: tuple[Exception, Interceptor | None] | None = None
-        # In the executor's loop: what threads of interceptors wait for.
-        self._awaited: set[asyncio.Task[Any]] = set()
-        self._is_given_up = False
+        self._executor: AsyncExecutor
 
     def run(self) -> types.CallToolResult:
         """
@@ -126,7 +126,8 @@ class InterceptedCall:
         :raises MCPInvocationError: If there is none.
         """
         try:
-            if AsyncExecutor.get_instance().in_loop_thread():
+            self._executor = AsyncExecutor.get_instance()
+            if self._executor.in_loop_thread():
                 msg = (
                     "it was called from the event loop of all sessions, which it would block. Await the asynchronous "
                     "counterpart instead"
@@ -135,7 +136,10 @@ class InterceptedCall:
             return self._step(self._first, 0)
         except Exception as error:
             failure = self._failure(error)
-            raise failure from failure.__cause__
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure  # its traceback holds this frame
 
     async def run_async(self) -> types.CallToolResult:
         """
@@ -147,11 +151,15 @@ class InterceptedCall:
         reports = None if self._on_progress is None else AwaitedReports(self._on_progress)
         note = reports.add if reports is not None else None
         try:
-            operation = AsyncExecutor.get_instance().run_async(self._in_loop(self._first, 0, note))
+            self._executor = AsyncExecutor.get_instance()
+            operation = self._executor.run_async(self._step_async(self._first, 0, note))
             return await (operation if reports is None else reports.wait(operation))
         except Exception as error:
             failure = self._failure(error)
-            raise failure from failure.__cause__
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure  # its traceback holds this frame
 
     def _step(self, call: MCPToolCall, index: int) -> types.CallToolResult:
         """
@@ -174,17 +182,7 @@ class InterceptedCall:
         reports = None if self._on_progress is None else WaitingReports(self._on_progress)
         note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
         # What is sent has its own time limit; an interceptor may wait for as long as it likes.
-        return AsyncExecutor.get_instance().run(self._in_loop(call, index, note), wait=wait)
-
-    async def _in_loop(self, call: MCPToolCall, index: int, note: _Note) -> types.CallToolResult:
-        try:
-            return await self._step_async(call, index, note)
-        except asyncio.CancelledError:
-            # A thread cannot be cancelled, but what it waits for.
-            self._is_given_up = True
-            for task in self._awaited:
-                task.cancel()
-            raise
+        return self._executor.run(self._step_async(call, index, note), wait=wait)
 
     async def _step_async(self, call: MCPToolCall, index: int, note: _Note) -> types.CallToolResult:
         """
@@ -194,35 +192,45 @@ class InterceptedCall:
             with self._sending(call) as options:
                 return await self._connection._send_async(call.name, dict(call.arguments), on_progress=note, **options)
         interceptor = self._interceptors[index]
+
+        async def call_next(following: MCPToolCall) -> types.CallToolResult:
+            return await self._step_async(_checked(following), index + 1, note)
+
         with self._naming(interceptor):
             if interceptor.is_async:
-
-                async def call_next(following: MCPToolCall) -> types.CallToolResult:
-                    return await self._step_async(_checked(following), index + 1, note)
-
                 answer: Any = await interceptor.function(call, call_next)
             else:
-                executor = AsyncExecutor.get_instance()
-
-                def wait_for_next(following: MCPToolCall) -> types.CallToolResult:
-                    following = _checked(following)
-                    try:
-                        return executor.run(self._for_thread(following, index + 1, note))
-                    except OperationCancelledError:
-                        raise self._unknown(_GIVEN_UP) from None
-
-                answer = await in_thread(interceptor.function, call, wait_for_next, name="mcp-haystack-interceptor")
+                answer = await self._in_thread(interceptor, call, call_next)
             return self._result(interceptor, answer)
 
-    async def _for_thread(self, call: MCPToolCall, index: int, note: _Note) -> types.CallToolResult:
-        if self._is_given_up:
-            raise self._unknown(_GIVEN_UP)
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._awaited.add(task)
+    async def _in_thread(self, interceptor: Interceptor, call: MCPToolCall, call_next: _CallNext) -> Any:
+        executor, is_given_up = self._executor, False
+        awaited: set[asyncio.Task[Any]] = set()
+
+        async def go_on(following: MCPToolCall) -> types.CallToolResult:
+            if is_given_up:
+                raise self._error(MCPInvocationError, _GIVEN_UP)
+            task = cast("asyncio.Task[Any]", asyncio.current_task())
+            awaited.add(task)
+            try:
+                return await call_next(following)
+            finally:
+                awaited.discard(task)
+
+        def wait_for_next(following: MCPToolCall) -> types.CallToolResult:
+            try:
+                return executor.run(go_on(following))
+            except OperationCancelledError:
+                raise self._error(MCPInvocationError, _GIVEN_UP) from None
+
         try:
-            return await self._step_async(call, index, note)
-        finally:
-            self._awaited.discard(task)
+            return await in_thread(interceptor.function, call, wait_for_next, name="mcp-haystack-interceptor")
+        except asyncio.CancelledError:
+            # The thread cannot be cancelled, but what it waits for; and it sends nothing from now on.
+            is_given_up = True
+            for task in awaited:
+                task.cancel()
+            raise
 
     @contextmanager
     def _sending(self, call: MCPToolCall) -> Iterator[dict[str, Any]]:
@@ -308,9 +316,12 @@ class InterceptedCall:
         text = str(error)
         what = f"the interceptor '{interceptor.name}' raised {type(error).__name__}{f': {text}' if text else ''}"
         kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
-        failure = self._error(kind, with_full_stop(Redactor(self._secrets).text(what)))
-        failure.code, failure.data = getattr(error, "code", None), getattr(error, "data", None)
-        failure.__cause__ = error
+        redactor = Redactor(self._secrets)
+        redacted = redactor.text(what)
+        failure = self._error(kind, with_full_stop(redacted))
+        failure.code, failure.data = getattr(error, "code", None), redactor.value(getattr(error, "data", None))
+        # If the text had to be redacted, its cause quotes the same values.
+        failure.__cause__ = error if redacted == what else None
         return failure
 
     def _error(self, kind: type[MCPInvocationError], text: str) -> MCPInvocationError:
