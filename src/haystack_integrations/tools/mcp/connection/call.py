@@ -181,9 +181,7 @@ class ToolCall:
         self._is_under_way = True
         try:
             result = await session.call(self, self._progressed if is_asked else None)
-            self._is_under_way = False
-            if self._reports is not None:
-                await self._deliver(self._reports)
+            left = deadlines.left(task)
         except asyncio.CancelledError:
             if deadlines.end(task) and task.uncancel() <= cancelling:
                 raise _DeadlineError from None
@@ -193,6 +191,8 @@ class ToolCall:
             self._clock.end(loop_time() - self._attempt_began, deadlines.left(task))
             if deadlines.end(task):
                 task.uncancel()
+        if self._reports is not None:
+            await self._deliver(self._reports, left)
         if result.is_error:
             raise_tool_error(result, self.tool_name, self.tool_args)
         return result
@@ -218,9 +218,9 @@ class ToolCall:
         if self._on_progress is not None:
             self._on_progress(report)
 
-    async def _deliver(self, reports: HandlerReports) -> None:
+    async def _deliver(self, reports: HandlerReports, left: float | None) -> None:
         # The result is there, and is not given up for a function that takes its time.
-        if not await reports.delivered(self._session.deadlines.left(self._task)):
+        if not await reports.delivered(left):
             logger.warning(
                 "The function for progress in `handlers` has not ended within the time of a call of {server}, which "
                 "goes on without it",
