@@ -7,15 +7,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.connection.calling import BLOCKED_LOOP_GRACE, Calling
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
-from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, CallLimits, check_timeout
 from haystack_integrations.tools.mcp.connection.pool import pool
@@ -27,25 +27,15 @@ from haystack_integrations.tools.mcp.connection.watching import Unsubscribe, Wat
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPConnectionError,
-    MCPInvocationError,
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.progress import (
-    AwaitedReports,
-    MCPProgress,
-    ProgressCallback,
-    WaitingReports,
-    is_asynchronous,
-)
-from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
     from mcp import types
 
     from haystack_integrations.tools.mcp.client.base import ServerDetails
-    from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
     from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
@@ -56,12 +46,8 @@ T = TypeVar("T")
 # Closing is bounded by what the server needs to leave (supervisor.py); this is for a loop that is blocked.
 _CLOSE_TIMEOUT = 20.0
 
-# The timeouts of an operation run in the executor's loop. The caller's own, longer by this, is for a loop that is
-# blocked, e.g. by an in-process server that never gives way.
-_BLOCKED_LOOP_GRACE = 10.0
 
-
-class MCPConnection(Reading, Watching, ContextManaged):
+class MCPConnection(Calling, Reading, Watching, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -190,6 +176,10 @@ class MCPConnection(Reading, Watching, ContextManaged):
         pool.release(acquired)  # another thread was first, so this is never the last user
         return supervisor
 
+    def _describe_server(self) -> str:
+        supervisor = self._supervisor  # it need not describe the server each time
+        return self.server_info.describe() if supervisor is None else supervisor.description
+
     def _release(self) -> Supervisor | None:
         """
         Stop using the supervisor; give it if it is to be closed.
@@ -254,7 +244,7 @@ class MCPConnection(Reading, Watching, ContextManaged):
     def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor, supervisor = self._start()
         try:
-            return executor.run(operation(supervisor), timeout + _BLOCKED_LOOP_GRACE)
+            return executor.run(operation(supervisor), timeout + BLOCKED_LOOP_GRACE)
         except MCPConnectionError as error:
             # The frames of the executor's tasks help nobody.
             raise error.with_traceback(None)  # noqa: B904
@@ -262,7 +252,7 @@ class MCPConnection(Reading, Watching, ContextManaged):
     async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor, supervisor = await self._start_async()
         try:
-            return await executor.run_async(operation(supervisor), timeout + _BLOCKED_LOOP_GRACE)
+            return await executor.run_async(operation(supervisor), timeout + BLOCKED_LOOP_GRACE)
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
 
@@ -394,201 +384,6 @@ class MCPConnection(Reading, Watching, ContextManaged):
         supervisor = self._newest
         session = supervisor.session if supervisor is not None else None
         return session.why_unusable(tool_name) if session is not None else None
-
-    def call_tool(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any] | None = None,
-        *,
-        display_name: str | None = None,
-        may_repeat: bool = False,
-        invocation_timeout: float | None = None,
-        secrets: Iterable[str] = (),
-        meta: dict[str, Any] | None = None,
-        on_progress: ProgressCallback | None = None,
-    ) -> types.CallToolResult:
-        """
-        Call a tool.
-
-        :param tool_name: Name of the tool at the server.
-        :param tool_args: Arguments to pass to the tool.
-        :param display_name: Name of the tool in error messages, if it is another.
-        :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose outcome is unknown may
-            be sent again.
-        :param invocation_timeout: How long this call may take, in seconds. Default: that of the connection.
-        :param secrets: The secrets among the arguments. They are redacted where the server quotes them in errors.
-        :param meta: The `_meta` of the request: what the server is told beside the arguments.
-        :param on_progress: Called with an MCPProgress for each report of the tool's progress, in this thread, before
-            the call returns. If it raises, that is logged, and it gets no more of this call.
-        :returns: The result.
-        :raises MCPInvocationError: If the tool reports an error or the call fails.
-        :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
-            MCPInvocationError, too.
-        :raises ValueError: If `meta` or `on_progress` is invalid.
-        """
-        _check_call(meta, on_progress)
-        if is_asynchronous(on_progress):
-            msg = "`on_progress` of `call_tool` must not be asynchronous; use `call_tool_async`, or a function"
-            raise ValueError(msg)
-        if self._interceptors:
-            intercepted = self._intercepted(
-                tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
-            )
-            return intercepted.run()
-        return self._send(
-            tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
-        )
-
-    def _send(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any] | None,
-        display_name: str | None,
-        may_repeat: bool,
-        invocation_timeout: float | None,
-        secrets: Iterable[str],
-        meta: dict[str, Any] | None,
-        on_progress: ProgressCallback | None,
-    ) -> types.CallToolResult:
-        reports = None if on_progress is None else WaitingReports(on_progress)
-        try:
-            executor = AsyncExecutor.get_instance()
-            note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
-            limits = self._limits_of(invocation_timeout)
-            call = self._call(tool_name, tool_args, display_name, may_repeat, limits, secrets, meta, note)
-            return executor.run(call, self._longest_wait(limits), wait=wait)
-        except MCPInvocationError:
-            raise
-        except (OSError, RuntimeError) as error:
-            raise executor_failed(error, display_name or tool_name, tool_args) from error
-
-    async def call_tool_async(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any] | None = None,
-        *,
-        display_name: str | None = None,
-        may_repeat: bool = False,
-        invocation_timeout: float | None = None,
-        secrets: Iterable[str] = (),
-        meta: dict[str, Any] | None = None,
-        on_progress: ProgressCallback | None = None,
-    ) -> types.CallToolResult:
-        """
-        Do the same as `call_tool` without blocking the event loop.
-
-        It calls `on_progress`, which may be asynchronous, in that loop.
-        """
-        _check_call(meta, on_progress)
-        send = self._send_intercepted if self._interceptors else self._send_async
-        return await send(
-            tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
-        )
-
-    async def _send_intercepted(
-        self, tool_name: str, tool_args: dict[str, Any] | None, display_name: str | None, *options: Any
-    ) -> types.CallToolResult:
-        try:
-            if self._supervisor is None:
-                await AsyncExecutor.get_instance().run_async(preloaded())
-        except (OSError, RuntimeError) as error:
-            raise executor_failed(error, display_name or tool_name, tool_args) from error
-        return await self._intercepted(tool_name, tool_args, display_name, *options).run_async()
-
-    async def _send_async(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any] | None,
-        display_name: str | None,
-        may_repeat: bool,
-        invocation_timeout: float | None,
-        secrets: Iterable[str],
-        meta: dict[str, Any] | None,
-        on_progress: ProgressCallback | None,
-    ) -> types.CallToolResult:
-        try:
-            executor = AsyncExecutor.get_instance()
-            if self._supervisor is None:
-                await executor.run_async(preloaded())
-            reports = None if on_progress is None else AwaitedReports(on_progress)
-            note = reports.add if reports is not None else None
-            limits = self._limits_of(invocation_timeout)
-            call = self._call(tool_name, tool_args, display_name, may_repeat, limits, secrets, meta, note)
-            operation = executor.run_async(call, self._longest_wait(limits))
-            return await (operation if reports is None else reports.wait(operation))
-        except MCPInvocationError:
-            raise
-        except (OSError, RuntimeError) as error:
-            raise executor_failed(error, display_name or tool_name, tool_args) from error
-
-    def _intercepted(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any] | None,
-        display_name: str | None,
-        may_repeat: bool,
-        invocation_timeout: float | None,
-        secrets: Iterable[str],
-        meta: dict[str, Any] | None,
-        on_progress: ProgressCallback | None,
-    ) -> InterceptedCall:
-        try:
-            # The module imports the MCP SDK, which takes 0.6 s.
-            from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
-        except OSError as error:
-            raise executor_failed(error, display_name or tool_name, tool_args) from error
-        return InterceptedCall(
-            self,
-            self._interceptors,
-            tool_name,
-            tool_args,
-            display_name=display_name,
-            may_repeat=may_repeat,
-            secrets=secrets,
-            meta=meta,
-            on_progress=on_progress,
-            invocation_timeout=invocation_timeout,
-        )
-
-    def _limits_of(self, invocation_timeout: float | None) -> CallLimits:
-        if invocation_timeout is None:
-            return self._limits
-        total = self._limits.max_total_timeout
-        return dataclasses.replace(
-            self._limits,
-            invocation_timeout=invocation_timeout,
-            max_total_timeout=None if total is None else max(total, invocation_timeout),
-        )
-
-    def _longest_wait(self, limits: CallLimits) -> float | None:
-        limit = limits.longest_call
-        return None if limit is None else self.connection_timeout + limit + _BLOCKED_LOOP_GRACE
-
-    def _call(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any] | None,
-        display_name: str | None,
-        may_repeat: bool,
-        limits: CallLimits,
-        secrets: Iterable[str],
-        meta: dict[str, Any] | None,
-        on_progress: Callable[[MCPProgress], None] | None,
-    ) -> Coroutine[Any, Any, types.CallToolResult]:
-        from haystack_integrations.tools.mcp.connection.call import ToolCall  # noqa: PLC0415 - imports the SDK
-
-        call = ToolCall(
-            tool_name,
-            tool_args if tool_args is not None else {},
-            display_name=display_name or tool_name,
-            connection_timeout=self.connection_timeout,
-            limits=limits,
-            may_repeat=may_repeat,
-            secrets=secrets,
-            meta=meta_of_call(meta),
-            on_progress=on_progress,
-        )
-        return (self._supervisor or self._acquire()).identities.call(call)
 
     def notify_roots_changed(self) -> bool:
         """
@@ -734,12 +529,3 @@ def check_handlers(handlers: MCPHandlers | None) -> MCPHandlers:
         msg = f"`handlers` must be an MCPHandlers or None, got {type(handlers).__name__}"
         raise ValueError(msg)
     return handlers
-
-
-def _check_call(meta: dict[str, Any] | None, on_progress: ProgressCallback | None) -> None:
-    if meta is not None and not (isinstance(meta, dict) and all(isinstance(key, str) for key in meta)):
-        msg = f"`meta` must be a dict with strings as keys, or None, got {type(meta).__name__}"
-        raise ValueError(msg)
-    if on_progress is not None and not callable(on_progress):
-        msg = f"`on_progress` must be a function that takes an MCPProgress, or None, got {type(on_progress).__name__}"
-        raise ValueError(msg)

@@ -163,7 +163,7 @@ class Identities:
         try:
             return await self._run(call.run, call.connection_timeout)
         except MCPConnectionError as error:
-            failure = invocation_error(error, call.display_name, call.tool_args, may_have_run=False)
+            failure = invocation_error(error, call.request.display_name, call.request.tool_args, may_have_run=False)
             self._base.last_error = str(failure)
             raise failure from failure.__cause__
 

@@ -50,7 +50,7 @@ from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context, meta_of_call
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+    from haystack_integrations.tools.mcp.connection.calling import Calling, CallRequest
 
 
 _GIVEN_UP = "the call was given up by its caller."
@@ -66,54 +66,29 @@ class InterceptedCall:
     One call of a tool on its way through the interceptors of a connection.
     """
 
-    def __init__(
-        self,
-        connection: MCPConnection,
-        interceptors: Interceptors,
-        tool_name: str,
-        tool_args: dict[str, Any] | None,
-        *,
-        display_name: str | None,
-        may_repeat: bool,
-        secrets: Any,
-        meta: dict[str, Any] | None,
-        on_progress: ProgressCallback | None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, connection: Calling, interceptors: Interceptors, request: CallRequest) -> None:
         """
         Initialize the InterceptedCall.
 
         :param connection: What sends it.
         :param interceptors: What it goes through.
-        :param tool_name: As in `MCPConnection.call_tool`.
-        :param tool_args: Likewise.
-        :param display_name: Likewise.
-        :param may_repeat: Likewise.
-        :param secrets: Likewise.
-        :param meta: Likewise.
-        :param on_progress: Likewise.
-        :param options: The others.
+        :param request: What the caller wants.
         """
         self._connection = connection
         self._interceptors = interceptors
-        self._display_name = display_name or tool_name
-        self._given = tool_args if tool_args is not None else {}
-        self._meta = meta
-        self._on_progress = on_progress
-        self._secrets = list(secrets)
-        self._options = options
+        self._request = request
+        self._secrets = list(request.secrets)
         context = current_context.get()
-        supervisor = connection._supervisor  # it need not describe the server each time
         self._first = MCPToolCall(
-            name=tool_name,
-            arguments=self._given,
-            meta=meta_of_call(meta) or {},
+            name=request.tool_name,
+            arguments=request.tool_args,
+            meta=meta_of_call(request.meta) or {},
             headers=(context.headers if context is not None else None) or {},
             user=context.user if context is not None else None,
-            server=connection.server_info.describe() if supervisor is None else supervisor.description,
-            may_repeat=may_repeat,
+            server=connection._describe_server(),
+            may_repeat=request.may_repeat,
         )
-        self._replays = _Replays(self._display_name, self._given)
+        self._replays = _Replays(request.display_name, request.tool_args)
         # The last exception, and the interceptor that raised it; None if that was ourselves.
         self._raised: tuple[Exception, Interceptor | None] | None = None
         self._executor: AsyncExecutor
@@ -148,7 +123,7 @@ class InterceptedCall:
         :returns: The result.
         :raises MCPInvocationError: If there is none.
         """
-        reports = None if self._on_progress is None else AwaitedReports(self._on_progress)
+        reports = None if self._request.on_progress is None else AwaitedReports(self._request.on_progress)
         note = reports.add if reports is not None else None
         try:
             self._executor = AsyncExecutor.get_instance()
@@ -166,8 +141,8 @@ class InterceptedCall:
         Go on in a thread that may block.
         """
         if index == len(self._interceptors):
-            with self._sending(call) as options:
-                return self._connection._send(call.name, dict(call.arguments), on_progress=self._on_progress, **options)
+            with self._sending(call, self._request.on_progress) as request:
+                return self._connection._send(request)
         interceptor = self._interceptors[index]
         if interceptor.is_async:
             return self._enter_loop(call, index)
@@ -179,7 +154,7 @@ class InterceptedCall:
             return self._result(interceptor, interceptor.function(call, call_next))
 
     def _enter_loop(self, call: MCPToolCall, index: int) -> types.CallToolResult:
-        reports = None if self._on_progress is None else WaitingReports(self._on_progress)
+        reports = None if self._request.on_progress is None else WaitingReports(self._request.on_progress)
         note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
         # What is sent has its own time limit; an interceptor may wait for as long as it likes.
         return self._executor.run(self._step_async(call, index, note), wait=wait)
@@ -189,8 +164,8 @@ class InterceptedCall:
         Go on in the executor's loop.
         """
         if index == len(self._interceptors):
-            with self._sending(call) as options:
-                return await self._connection._send_async(call.name, dict(call.arguments), on_progress=note, **options)
+            with self._sending(call, note) as request:
+                return await self._connection._send_async(request)
         interceptor = self._interceptors[index]
 
         async def call_next(following: MCPToolCall) -> types.CallToolResult:
@@ -233,19 +208,20 @@ class InterceptedCall:
             raise
 
     @contextmanager
-    def _sending(self, call: MCPToolCall) -> Iterator[dict[str, Any]]:
+    def _sending(self, call: MCPToolCall, on_progress: ProgressCallback | None) -> Iterator[CallRequest]:
         """
-        Give the other parameters with which a call is sent, and take note of what becomes of it.
+        Give the request with which a call is sent, and take note of what becomes of it.
         """
         is_same_tool = call.name == self._first.name
-        may_repeat = self._first.may_repeat and is_same_tool  # of another tool, nothing is known
-        options = {
-            **self._options,
-            "display_name": self._display_name if is_same_tool else call.name,
-            "may_repeat": may_repeat,
-            "secrets": self._secrets,
-            "meta": self._meta,
-        }
+        request = dataclasses.replace(
+            self._request,
+            tool_name=call.name,
+            tool_args=dict(call.arguments),
+            display_name=self._request.display_name if is_same_tool else call.name,
+            may_repeat=self._first.may_repeat and is_same_tool,  # of another tool, nothing is known
+            secrets=self._secrets,
+            on_progress=on_progress,
+        )
         # What no interceptor has changed is as the innermost block of mcp_request_context says.
         changes: dict[str, Any] = {
             name: getattr(call, name)
@@ -253,15 +229,15 @@ class InterceptedCall:
             if getattr(call, name) != getattr(self._first, name)
         }
         if call.meta != self._first.meta:
-            changes["meta"], options["meta"] = None, dict(call.meta)
-        with self._naming(None), self._replays.sending(call, may_repeat=may_repeat):
+            changes["meta"], request.meta = None, dict(call.meta)
+        with self._naming(None), self._replays.sending(call, may_repeat=request.may_repeat):
             if not changes:
-                yield options
+                yield request
                 return
             context = current_context.get() or MCPRequestContext()
             reset = current_context.set(dataclasses.replace(context, **changes))
             try:
-                yield options
+                yield request
             finally:
                 current_context.reset(reset)
 
@@ -288,7 +264,7 @@ class InterceptedCall:
                 )
             case _:
                 raise self._bad_result(interceptor, answer)
-        raise_tool_error(result, self._display_name, self._given)
+        raise_tool_error(result, self._request.display_name, self._request.tool_args)
         return result
 
     def _bad_result(self, interceptor: Interceptor, answer: Any) -> MCPInvocationError:
@@ -305,12 +281,12 @@ class InterceptedCall:
         raised, interceptor = self._raised or (None, None)
         self._raised = None  # it refers to this frame
         if isinstance(error, MCPInvocationError):
-            error.tool_args = self._given  # an interceptor may have added what is not for the caller
+            error.tool_args = self._request.tool_args  # an interceptor may have added what is not for the caller
             return error
         if raised is not error or interceptor is None:
             if not isinstance(error, (OSError, RuntimeError)):
                 return error
-            failure = executor_failed(error, self._display_name, self._given)
+            failure = executor_failed(error, self._request.display_name, self._request.tool_args)
             failure.__cause__ = error
             return failure
         text = str(error)
@@ -325,15 +301,16 @@ class InterceptedCall:
         return failure
 
     def _error(self, kind: type[MCPInvocationError], text: str) -> MCPInvocationError:
+        name, arguments = self._request.display_name, self._request.tool_args
         if not self._replays.is_unknown:
-            return kind(f"Failed to invoke Tool `{self._display_name}`: {text}", self._display_name, self._given)
+            return kind(f"Failed to invoke Tool `{name}`: {text}", name, arguments)
         return self._unknown(text, MCPCallTimeoutError if kind is MCPTimeoutError else MCPOutcomeUnknownError)
 
     def _unknown(
         self, text: str, kind: type[MCPOutcomeUnknownError] = MCPOutcomeUnknownError
     ) -> MCPOutcomeUnknownError:
-        msg = f"Failed to invoke Tool `{self._display_name}`: {with_full_stop(text)} The tool may have run."
-        return kind(msg, self._display_name, self._given)
+        msg = f"Failed to invoke Tool `{self._request.display_name}`: {with_full_stop(text)} The tool may have run."
+        return kind(msg, self._request.display_name, self._request.tool_args)
 
 
 class _Replays:

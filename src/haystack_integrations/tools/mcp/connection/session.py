@@ -408,14 +408,14 @@ class Session:
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
         # As `read`, without the objects that a decorator and a context manager make of each call.
-        limits = call.limits
+        request, limits = call.request, call.limits
         task = self._begin(limits.longest_silence, limits.ping_interval)
         try:
             if call.meta is None and on_progress is None:  # a custom client may not know more
-                result = await self._client.request_tool(call.tool_name, call.tool_args)
+                result = await self._client.request_tool(request.tool_name, request.tool_args)
             else:
                 result = await self._client.request_tool(
-                    call.tool_name, call.tool_args, meta=call.meta, on_progress=on_progress
+                    request.tool_name, request.tool_args, meta=call.meta, on_progress=on_progress
                 )
             self._life.heard()  # there are no streams in process, and a custom client may have none
             return result
@@ -426,7 +426,9 @@ class Session:
                 raise
         except BaseException as error:
             failure = self._client._redactor_now().error(
-                self._interrupted(error, task, lambda reason: outcome_unknown(reason, call.tool_name, call.tool_args))
+                self._interrupted(
+                    error, task, lambda reason: outcome_unknown(reason, request.tool_name, request.tool_args)
+                )
             )
         finally:
             self._end(task)
