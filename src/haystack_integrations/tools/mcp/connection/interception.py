@@ -104,7 +104,7 @@ class InterceptedCall:
         self._options = options
         context = current_context.get()
         supervisor = connection._supervisor  # it need not describe the server each time
-        self._first = MCPToolCall(
+        self._first = MCPToolCall._unchecked(
             name=tool_name,
             arguments=self._given,
             meta=meta_of_call(meta) or {},
@@ -247,13 +247,15 @@ class InterceptedCall:
             "meta": self._meta,
         }
         # What no interceptor has changed is as the innermost block of mcp_request_context says.
-        changes: dict[str, Any] = {
-            name: getattr(call, name)
-            for name in ("headers", "user")
-            if getattr(call, name) != getattr(self._first, name)
-        }
-        if call.meta != self._first.meta:
-            changes["meta"], options["meta"] = None, dict(call.meta)
+        changes: dict[str, Any] = {}
+        if call is not self._first:
+            changes = {
+                name: getattr(call, name)
+                for name in ("headers", "user")
+                if getattr(call, name) != getattr(self._first, name)
+            }
+            if call.meta != self._first.meta:
+                changes["meta"], options["meta"] = None, dict(call.meta)
         with self._naming(None), self._replays.sending(call, may_repeat=may_repeat):
             if not changes:
                 yield options
