@@ -148,10 +148,10 @@ class InterceptedCall:
         :returns: The result.
         :raises MCPInvocationError: If there is none.
         """
-        reports = None if self._on_progress is None else AwaitedReports(self._on_progress)
-        note = reports.add if reports is not None else None
         try:
             self._executor = AsyncExecutor.get_instance()
+            reports = None if self._on_progress is None else AwaitedReports(self._on_progress)
+            note = reports.add if reports is not None else None
             operation = self._executor.run_async(self._step_async(self._first, 0, note))
             return await (operation if reports is None else reports.wait(operation))
         except Exception as error:
