@@ -22,6 +22,8 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPServerInfo,
     MCPTool,
+    MCPToolCall,
+    MCPToolResult,
     MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
@@ -147,6 +149,25 @@ class TestEverythingServer:
             assert urls == ["https://example.com/pay"]
             named["toggle-simulated-logging"].invoke()
             wait_until(lambda: any(m.method == "notifications/message" for m in messages), "a log message")
+
+    def test_it_asks_again_for_roots_that_have_changed(self, everything_stdio: StdioServer) -> None:
+        roots = ["/srv/documents"]
+        with toolset(stdio_info(everything_stdio), handlers=MCPHandlers(roots=lambda: roots)) as tools:
+            listed = by_name(tools)["get-roots-list"]
+            assert "/srv/documents" in model_text(listed.invoke())
+            roots[0] = "/srv/pictures"
+            assert "/srv/documents" in model_text(listed.invoke())  # it remembers them
+            assert tools.connection.notify_roots_changed()
+            wait_until(lambda: "/srv/pictures" in model_text(listed.invoke()), "it asked again")
+
+    def test_interceptors_see_and_change_its_calls_and_results(self, everything: MCPServerInfo) -> None:
+        def twice(call: MCPToolCall, call_next: Any) -> Any:
+            result = call_next(call.override(arguments={**call.arguments, "b": call.arguments["b"] * 2}))
+            assert MCPToolResult.from_result(result).text == "The sum of 1 and 4 is 5."
+            return "five"
+
+        with toolset(everything, tool_names=["get-sum"], interceptors=[twice]) as tools:
+            assert model_text(tools[0].invoke(a=1, b=2)) == "five"
 
     def test_it_recovers_when_its_http_server_is_restarted(self, everything_http: HttpServer) -> None:
         info = StreamableHttpServerInfo(url=everything_http.url, base_delay=0.1)

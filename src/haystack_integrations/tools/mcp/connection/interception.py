@@ -79,7 +79,7 @@ class InterceptedCall:
         self._request = request
         self._secrets = list(request.secrets)
         context = current_context.get()
-        self._first = MCPToolCall(
+        self._first = MCPToolCall._unchecked(
             name=request.tool_name,
             arguments=request.tool_args,
             meta=meta_of_call(request.meta) or {},
@@ -123,10 +123,10 @@ class InterceptedCall:
         :returns: The result.
         :raises MCPInvocationError: If there is none.
         """
-        reports = None if self._request.on_progress is None else AwaitedReports(self._request.on_progress)
-        note = reports.add if reports is not None else None
         try:
             self._executor = AsyncExecutor.get_instance()
+            reports = None if self._request.on_progress is None else AwaitedReports(self._request.on_progress)
+            note = reports.add if reports is not None else None
             operation = self._executor.run_async(self._step_async(self._first, 0, note))
             return await (operation if reports is None else reports.wait(operation))
         except Exception as error:
@@ -223,13 +223,15 @@ class InterceptedCall:
             on_progress=on_progress,
         )
         # What no interceptor has changed is as the innermost block of mcp_request_context says.
-        changes: dict[str, Any] = {
-            name: getattr(call, name)
-            for name in ("headers", "user")
-            if getattr(call, name) != getattr(self._first, name)
-        }
-        if call.meta != self._first.meta:
-            changes["meta"], request.meta = None, dict(call.meta)
+        changes: dict[str, Any] = {}
+        if call is not self._first:
+            changes = {
+                name: getattr(call, name)
+                for name in ("headers", "user")
+                if getattr(call, name) != getattr(self._first, name)
+            }
+            if call.meta != self._first.meta:
+                changes["meta"], request.meta = None, dict(call.meta)
         with self._naming(None), self._replays.sending(call, may_repeat=request.may_repeat):
             if not changes:
                 yield request

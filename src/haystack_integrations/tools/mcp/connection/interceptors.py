@@ -100,6 +100,20 @@ class MCPToolCall:
         changes = {"name": name, "arguments": arguments, "meta": meta, "headers": headers, "user": user}
         return dataclasses.replace(self, **{key: value for key, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
+    @classmethod
+    def _unchecked(
+        cls, *, arguments: Mapping[str, Any], meta: Mapping[str, Any], headers: Mapping[str, Any], **fields: Any
+    ) -> MCPToolCall:
+        # Each call that has interceptors comes through here, with what was checked before.
+        call = object.__new__(cls)
+        call.__dict__.update(
+            fields,
+            arguments=MappingProxyType(dict(arguments)),
+            meta=MappingProxyType(dict(meta)),
+            headers=MappingProxyType(dict(headers)),
+        )
+        return call
+
     def __repr__(self) -> str:
         """
         Describe the call without the values of arguments and headers.
