@@ -94,6 +94,11 @@ OUTPUT: dict[str, list[str]] = {
         "   result: Booked: 3 nights at the Sea View.",
         "   result: Sea View: A reply to: Praise the Sea View.",
     ],
+    "interceptors.py": [
+        "audit: multiply on its way",
+        "cached: multiply",
+        "    error: Failed to invoke Tool `divide`: the interceptor '__main__.polite' raised PermissionError: nobody",
+    ],
     "config_file.py": [
         "shop: ready",
         "tools: ['shop_list_orders', 'shop_search']",

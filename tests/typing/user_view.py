@@ -11,7 +11,7 @@ What a type checker sees of the package from outside: a user's script with every
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_type
 
@@ -52,8 +52,10 @@ from haystack_integrations.tools.mcp import (
     MCPSkillStore,
     MCPTimeoutError,
     MCPTool,
+    MCPToolCall,
     MCPToolNotFoundError,
     MCPToolResult,
+    MCPToolsChange,
     MCPToolset,
     SecretTemplate,
     SSEClient,
@@ -158,6 +160,25 @@ def on_behalf_of(user: str, tool: MCPTool) -> None:
     with mcp_request_context(user=user, token=Secret.from_env_var("TOKEN"), meta={"a": 1}) as context:
         assert_type(context, MCPRequestContext)
         tool.invoke(a=1)
+
+
+def blocking(call: MCPToolCall, call_next: Callable[[MCPToolCall], CallToolResult]) -> CallToolResult:
+    assert_type(
+        call.override(arguments={**call.arguments, "limit": 1}, headers={"X": Secret.from_token("x")}), MCPToolCall
+    )
+    return call_next(call)
+
+
+async def awaiting(call: MCPToolCall, call_next: Callable[[MCPToolCall], Awaitable[CallToolResult]]) -> CallToolResult:
+    return await call_next(call)
+
+
+def intercepted() -> MCPTool:
+    MCPConnection(StdioServerInfo(command="x"), interceptors=[blocking, awaiting])
+    MCPToolset("http://127.0.0.1:8000/mcp", interceptors=["app.calls:audit"])
+    tool = MCPTool("add", "http://127.0.0.1:8000/mcp", interceptors=[blocking, "app.calls:audit"])
+    assert_type(tool.interceptors, list[Any])
+    return tool
 
 
 def configured() -> ToolsType:
@@ -369,6 +390,23 @@ def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
     assert_type(toolset.handlers, MCPHandlers)
     assert_type(MCPHandlers.from_dict(handlers[1].to_dict()), MCPHandlers)
     return toolset
+
+
+def note(change: MCPToolsChange) -> None:
+    assert_type(change.added, tuple[str, ...])
+
+
+async def read_again(uri: str) -> None:
+    await asyncio.sleep(len(uri))
+
+
+def hear_of_changes(info: MCPServerInfo) -> None:
+    toolset = MCPToolset(info, cache_tools=False, update_between_steps=True)
+    toolset.refresh()
+    unsubscribe = toolset.on_change(note)
+    unsubscribe()
+    MCPConnection(info).on_list_change(print, lists="prompts")
+    toolset.subscribe_resource("memo://today", read_again)()
 
 
 def run() -> None:

@@ -40,8 +40,10 @@ __all__ = [
     "MCPSkillStore",
     "MCPTimeoutError",
     "MCPTool",
+    "MCPToolCall",
     "MCPToolNotFoundError",
     "MCPToolResult",
+    "MCPToolsChange",
     "MCPToolset",
     "SSEClient",
     "SSEServerInfo",
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from .client.server_info import MCPServerInfo
     from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
+    from .connection.interceptors import MCPToolCall
     from .connection.preload import preload
     from .connection.status import MCPConnectionStatus
     from .convert.prompts import prompt_messages
@@ -89,6 +92,7 @@ if TYPE_CHECKING:
         MCPToolNotFoundError,
     )
     from .executor import AsyncExecutor
+    from .fresh_tools import MCPToolsChange
     from .handlers import MCPHandlers, MCPSampling
     from .handlers.elicitation import AskUser, accept_defaults, decline
     from .handlers.progress import MCPProgress
@@ -114,6 +118,7 @@ else:
         "client.server_info": ["MCPServerInfo"],
         "config.loader": ["load_mcp_toolsets"],
         "connection.connection": ["MCPConnection"],
+        "connection.interceptors": ["MCPToolCall"],
         "connection.preload": ["preload"],
         "connection.status": ["MCPConnectionStatus"],
         "convert.prompts": ["prompt_messages"],
@@ -132,6 +137,7 @@ else:
             "MCPToolNotFoundError",
         ],
         "executor": ["AsyncExecutor"],
+        "fresh_tools": ["MCPToolsChange"],
         "handlers": ["MCPHandlers", "MCPSampling"],
         "handlers.elicitation": ["AskUser", "accept_defaults", "decline"],
         "handlers.progress": ["MCPProgress"],

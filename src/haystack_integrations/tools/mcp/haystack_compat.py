@@ -11,6 +11,9 @@ Features are detected; versions are never compared.
 from __future__ import annotations
 
 import importlib
+import sys
+import weakref
+from contextvars import ContextVar
 from typing import Any, get_type_hints
 
 from haystack import dataclasses as haystack_dataclasses
@@ -38,6 +41,9 @@ from haystack.tools.toolset import Toolset
 
 # Haystack 3 has natively asynchronous tools.
 HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
+
+# An Agent of Haystack 3 gives each run a copy of its toolsets.
+HAS_SPAWN = hasattr(Toolset, "spawn")
 
 # Haystack 2 cannot serialize a tool message that contains a FileContent.
 TOOL_MESSAGES_TAKE_FILES = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])
@@ -123,6 +129,48 @@ def deserialize_object(data: dict[str, Any]) -> Any:
         msg = f"Class '{data.get('type')}' could not be imported"
         raise DeserializationError(msg) from error
     return component_from_dict(found, data, data["type"])
+
+
+# Where an Agent of Haystack 2 keeps what belongs to one run.
+_AGENT_MODULE = "haystack.components.agents.agent"
+_STATE_OF_RUN = "exe_context"
+
+# The run that the code is part of, also in threads that Haystack starts with a copy of the context.
+_run_of_context: ContextVar[weakref.ref[Any] | None] = ContextVar("mcp_haystack_run", default=None)
+
+
+def current_run() -> Any:
+    """
+    Tell which run of an Agent of Haystack 2 the code is part of.
+
+    An Agent of Haystack 3 gives each run toolsets of its own, with `spawn`. One of Haystack 2 has its toolsets
+    flattened by the chat generator and by the ToolInvoker at every step, and tells them nothing; so this looks who
+    calls.
+
+    :returns: What Haystack keeps for the run and nothing else; None on Haystack 3, and outside of a run.
+    """
+    if HAS_SPAWN:
+        return None
+    frame = sys._getframe(1)
+    while frame is not None:
+        if _STATE_OF_RUN in frame.f_code.co_varnames and frame.f_globals.get("__name__") == _AGENT_MODULE:
+            run = frame.f_locals.get(_STATE_OF_RUN)
+            if run is not None:
+                _run_of_context.set(weakref.ref(run))
+            return run
+        frame = frame.f_back  # type: ignore[assignment]
+    known = _run_of_context.get()
+    return known() if known is not None else None
+
+
+def model_was_asked(run: Any) -> bool:
+    """
+    Tell whether the model has been shown tools in a run.
+
+    :param run: What `current_run` returned.
+    :returns: True once it has replied.
+    """
+    return bool(run.component_visits.get("chat_generator"))
 
 
 def combine(first: Any, second: Any) -> Any:

@@ -36,8 +36,8 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.client.listening import ListeningClient, cache_config
 from haystack_integrations.tools.mcp.client.messages import is_unusable_answer, too_large
-from haystack_integrations.tools.mcp.client.reading import ReadingClient
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
     ReadInterruptedError,
@@ -46,6 +46,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
 )
 from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
+    advertised_extensions,
     answer_missing,
     is_http_placeholder,
     mend_listings,
@@ -94,7 +95,7 @@ def client_info() -> types.Implementation:
     return types.Implementation(name="mcp-haystack", version=version)
 
 
-class SDKClient(ReadingClient):
+class SDKClient(ListeningClient):
     """
     A client on top of the MCP SDK.
 
@@ -119,6 +120,7 @@ class SDKClient(ReadingClient):
         self.life: SessionLife = SessionLife()
         self._sdk: mcp.Client | None = None
         self._handshake: HandshakeFirst | None = None
+        self._negotiated: str | None = None
         self._failure: str | None = None
         self._validation = ResultValidation(self._describe)
         self._unusable_tools: dict[str | int, str] = {}
@@ -204,6 +206,7 @@ class SDKClient(ReadingClient):
             self.exit_stack: AsyncExitStack[bool | None] | None = stack
             self._sdk = await stack.enter_async_context(sdk)
             self._handshake = None
+            self._negotiated = self._sdk.protocol_version
             replace_validation(self._sdk.session, self._validation.validate)
             mend_listings(self._sdk.session, self._mend_page)
             await self._use_handlers(self._sdk, self._callbacks)
@@ -340,6 +343,7 @@ class SDKClient(ReadingClient):
         pages = await self._pages(
             "list_tools", "tools", lambda cursor: sdk.list_tools(cursor=cursor, cache_mode="refresh")
         )
+        self.tools_ttl = self._shortest_ttl(pages)
         tools = [tool for page in pages for tool in page.tools]
         for tool in tools:
             self._validation.note(tool.name, tool.output_schema)
@@ -462,7 +466,7 @@ class SDKClient(ReadingClient):
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
-        sdk, life = self._sdk, self.life
+        sdk, life, callbacks = self._sdk, self.life, self._callbacks
         if sdk is None and life.state in (SessionState.NEW, SessionState.OPENING):
             raise not_connected()
         if sdk is None or not life.is_open or self._has_died():
@@ -473,14 +477,24 @@ class SDKClient(ReadingClient):
         token = current_outcome.set(outcome)
         caller = current_identity.get()
         self._callers.append(caller)
+        wanted = callbacks.wanted() if callbacks is not None else {}
+        extras = call_extras(meta, on_progress)
         try:
-            result = await self._call_sdk(sdk, tool_name, tool_args, call_extras(meta, on_progress))
-            return redacted_result(result, redactor) if result.is_error else result
+            try:
+                result = await sdk.call_tool(tool_name, tool_args, **extras)
+            except ProtocolError as error:
+                if callbacks is None or not await callbacks.elicit_urls(error.code, error.data):
+                    raise
+                # The tool has not done its work: it waited for what the user did at a URL.
+                result = await sdk.call_tool(tool_name, tool_args, **extras)
+            return redacted_result(_with_advice(result, callbacks, wanted), redactor) if result.is_error else result
         except asyncio.CancelledError:
             outcome.give_up()
             raise
         except Exception as error:
-            failure = await self._call_error(error, outcome, tool_name, tool_args, meta)
+            failure = await self._call_error(
+                _with_handlers_named(error, callbacks, wanted), outcome, tool_name, tool_args, meta
+            )
             if failure is not error:
                 is_unsendable = isinstance(error, (PydanticSerializationError, UnicodeError))
                 failure.__cause__ = None if is_unsendable else error  # it quotes an argument
@@ -492,29 +506,6 @@ class SDKClient(ReadingClient):
             raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
         finally:
             del failure  # its traceback holds this frame
-
-    async def _call_sdk(
-        self, sdk: mcp.Client, tool_name: str, tool_args: dict[str, Any], extras: dict[str, Any]
-    ) -> types.CallToolResult:
-        wanted = self._callbacks.wanted() if self._callbacks is not None else {}
-        callbacks = self._callbacks
-        try:
-            try:
-                result = await sdk.call_tool(tool_name, tool_args, **extras)
-            except ProtocolError as error:
-                # The tool has not done its work: it waits for what the user does at a URL.
-                if callbacks is None or not await callbacks.elicit_urls(error.code, error.data):
-                    raise
-                result = await sdk.call_tool(tool_name, tool_args, **extras)
-        except ProtocolError as error:
-            advice = callbacks.advice(wanted, error.code, error.data) if callbacks is not None else None
-            if advice is None:
-                raise
-            raise ProtocolError(error.code, f"{with_full_stop(error.message)} {advice}", error.data) from error
-        advice = callbacks.advice(wanted) if callbacks is not None and result.is_error else None
-        if advice is None:
-            return result
-        return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
 
     async def _session_ended(self) -> CallDidNotRunError:
         if self.life.is_open:
@@ -553,6 +544,22 @@ class SDKClient(ReadingClient):
                 error=self._redactor_now().text(describe_error(error)),
             )
         return True
+
+    async def notify_roots_changed(self) -> bool:
+        """
+        Tell the server that the roots have changed.
+
+        :returns: False if the revision of the protocol has no such notification: the server asks in each call.
+        :raises MCPConnectionError: If that fails.
+        """
+
+        async def notify(sdk: mcp.Client) -> bool:
+            if sdk.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                return False
+            await sdk.session.send_notification(types.RootsListChangedNotification())
+            return True
+
+        return await self._read("notify_roots_changed", notify)
 
     async def _call_error(
         self,
@@ -620,6 +627,7 @@ class SDKClient(ReadingClient):
             capabilities=self._sdk.server_capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
             implementation=info,
             instructions=self._sdk.instructions,
+            client_extensions=advertised_extensions(self._sdk.session, self._sdk.protocol_version),
         )
 
     def _client(self, transport: Transport) -> mcp.Client:
@@ -641,7 +649,13 @@ class SDKClient(ReadingClient):
 
     def _client_options(self) -> dict[str, Any]:
         callbacks = self._callbacks or self.handlers.callbacks(self._describe(), self.redactor)
-        return {"client_info": client_info(), **callbacks.options()}
+        options = callbacks.options()
+        following = options.pop("message_handler", None)
+        handler = self._message_handler(following)
+        return {"client_info": client_info(), "message_handler": handler, "cache": cache_config(), **options}
+
+    def _protocol_version(self) -> str | None:
+        return self._negotiated
 
     def _name_span(self) -> None:
         # The SDK makes a span for each request, in which the transport writes it.
@@ -659,6 +673,24 @@ def _invocation_error(
     return MCPInvocationError(
         f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args, code=code, data=data
     )
+
+
+def _with_advice(
+    result: types.CallToolResult, callbacks: Callbacks | None, wanted: dict[str, int]
+) -> types.CallToolResult:
+    advice = callbacks.advice(wanted) if callbacks is not None else None
+    if advice is None:
+        return result
+    return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
+
+
+def _with_handlers_named(error: Exception, callbacks: Callbacks | None, wanted: dict[str, int]) -> Exception:
+    if not isinstance(error, ProtocolError) or callbacks is None:
+        return error
+    advice = callbacks.advice(wanted, error.code, error.data)
+    if advice is None:
+        return error
+    return ProtocolError(error.code, f"{with_full_stop(error.message)} {advice}", error.data)
 
 
 def _ignore() -> None:

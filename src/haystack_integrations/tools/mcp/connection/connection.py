@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,21 +15,22 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
+from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, CallLimits, check_timeout
 from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.preload import preloaded
 from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
+from haystack_integrations.tools.mcp.connection.watching import Unsubscribe, Watcher, Watching
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
-    MCPCallTimeoutError,
     MCPConnectionError,
     MCPInvocationError,
-    MCPOutcomeUnknownError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, OperationCancelledError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import (
     AwaitedReports,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from mcp import types
 
     from haystack_integrations.tools.mcp.client.base import ServerDetails
+    from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -58,7 +61,7 @@ _CLOSE_TIMEOUT = 20.0
 _BLOCKED_LOOP_GRACE = 10.0
 
 
-class MCPConnection(Reading, ContextManaged):
+class MCPConnection(Reading, Watching, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -100,6 +103,7 @@ class MCPConnection(Reading, ContextManaged):
         max_total_timeout: float | None = None,
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
+        interceptors: Sequence[Any] | None = None,
     ) -> None:
         """
         Initialize the connection. Nothing is opened yet.
@@ -122,6 +126,8 @@ class MCPConnection(Reading, ContextManaged):
         :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
             pinged. An answer shows that it is there. None (default) for no pings. The protocol has pings up to revision
             2025-11-25.
+        :param interceptors: What wraps each call of a tool, outermost first: functions that take an MCPToolCall and
+            `call_next`, objects that can be called like them, or import paths `"package.module:name"`.
         :raises ValueError: If a parameter is invalid, or two exclude each other.
         """
         if not isinstance(server_info, MCPServerInfo):
@@ -142,7 +148,9 @@ class MCPConnection(Reading, ContextManaged):
         )
         self.share = share
         self.handlers: MCPHandlers = check_handlers(handlers)
+        self._interceptors: Interceptors = check_interceptors(interceptors)
         self._supervisor: Supervisor | None = None
+        self._watchers: set[Watcher] = set()
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
 
@@ -157,6 +165,13 @@ class MCPConnection(Reading, ContextManaged):
     def invocation_timeout(self, value: float | None) -> None:
         self._limits = dataclasses.replace(self._limits, invocation_timeout=value)
 
+    @property
+    def interceptors(self) -> list[Any]:
+        """
+        What wraps each call of a tool, outermost first, as it was given.
+        """
+        return [each.given for each in self._interceptors]
+
     def _acquire(self) -> Supervisor:
         supervisor = self._supervisor
         if supervisor is not None:
@@ -168,6 +183,8 @@ class MCPConnection(Reading, ContextManaged):
                 self._was_used = True
                 self._finalizer = weakref.finalize(self, release_collected, acquired)
                 self._finalizer.atexit = False  # everything that is still open then is closed together
+                for watcher in self._watchers:
+                    _post(acquired.listening.add, watcher)
                 return acquired
             supervisor = self._supervisor
         pool.release(acquired)  # another thread was first, so this is never the last user
@@ -180,6 +197,9 @@ class MCPConnection(Reading, ContextManaged):
         with pool.lock:
             supervisor, self._supervisor = self._supervisor, None
             finalizer, self._finalizer = self._finalizer, None
+            if supervisor is not None:
+                for watcher in self._watchers:
+                    _post(supervisor.listening.remove, watcher)
         if supervisor is None or finalizer is None or finalizer.detach() is None:
             return None
         return supervisor if pool.release(supervisor) else None
@@ -246,23 +266,31 @@ class MCPConnection(Reading, ContextManaged):
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
 
-    def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, tuple[int, list[types.Tool]]]:
+    def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
         return supervisor.identities.open(self.connection_timeout)
+
+    def _open(self) -> ToolListing:
+        return self._run(self._opened_tools, self.connection_timeout)
+
+    async def _open_async(self) -> ToolListing:
+        return await self._run_async(self._opened_tools, self.connection_timeout)
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
         Open the session, if none is open.
 
-        :returns: Its number and the tools that the server had when it was opened.
+        :returns: Its number and the tools that the server had when it was asked last.
         :raises MCPConnectionError: If it cannot be opened.
         """
-        return self._run(self._opened_tools, self.connection_timeout)
+        listing = self._open()
+        return listing.generation, _copies(listing)
 
     async def open_async(self) -> tuple[int, list[types.Tool]]:
         """
         Do the same as `open` without blocking the event loop.
         """
-        return await self._run_async(self._opened_tools, self.connection_timeout)
+        listing = await self._open_async()
+        return listing.generation, _copies(listing)
 
     def list_tools(self) -> list[types.Tool]:
         """
@@ -271,16 +299,58 @@ class MCPConnection(Reading, ContextManaged):
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        return self._run(self._listed_tools, self._listing_timeout())
+        return _copies(self._list())
 
     async def list_tools_async(self) -> list[types.Tool]:
         """
         Do the same as `list_tools` without blocking the event loop.
         """
+        return _copies(await self._list_async())
+
+    def _list(self) -> ToolListing:
+        return self._run(self._listed_tools, self._listing_timeout())
+
+    async def _list_async(self) -> ToolListing:
         return await self._run_async(self._listed_tools, self._listing_timeout())
 
-    def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, list[types.Tool]]:
+    def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
         return supervisor.identities.list_tools(self.connection_timeout)
+
+    def _watch(self, watcher: Watcher) -> Unsubscribe:
+        with pool.lock:
+            self._watchers.add(watcher)
+            if self._supervisor is not None:
+                _post(self._supervisor.listening.add, watcher)
+        connection = weakref.ref(self)
+
+        def unwatch() -> None:
+            watched = connection()
+            if watched is not None:
+                watched._unwatch(watcher)
+
+        return unwatch
+
+    def _unwatch(self, watcher: Watcher) -> None:
+        with pool.lock:
+            self._watchers.discard(watcher)
+            if self._supervisor is not None:
+                _post(self._supervisor.listening.remove, watcher)
+
+    def _subscribe(self, watcher: Watcher, uri: str) -> None:  # noqa: ARG002 - it watches already
+        self._run(self._subscriber(uri), 2 * self.connection_timeout)
+
+    async def _subscribe_async(self, watcher: Watcher, uri: str) -> None:  # noqa: ARG002
+        await self._run_async(self._subscriber(uri), 2 * self.connection_timeout)
+
+    def _subscriber(self, uri: str) -> Callable[[Supervisor], Coroutine[Any, Any, None]]:
+        return lambda supervisor: supervisor.subscribe(uri, self.connection_timeout)
+
+    def _has_own_session(self) -> bool:
+        """
+        Tell whether the session of the server info is open. From any thread.
+        """
+        supervisor = self._supervisor
+        return supervisor is not None and supervisor.is_ready()
 
     def _listing_timeout(self) -> float:
         # A listing that loses its session is begun again.
@@ -360,6 +430,26 @@ class MCPConnection(Reading, ContextManaged):
         if is_asynchronous(on_progress):
             msg = "`on_progress` of `call_tool` must not be asynchronous; use `call_tool_async`, or a function"
             raise ValueError(msg)
+        if self._interceptors:
+            intercepted = self._intercepted(
+                tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
+            )
+            return intercepted.run()
+        return self._send(
+            tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
+        )
+
+    def _send(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None,
+        display_name: str | None,
+        may_repeat: bool,
+        invocation_timeout: float | None,
+        secrets: Iterable[str],
+        meta: dict[str, Any] | None,
+        on_progress: ProgressCallback | None,
+    ) -> types.CallToolResult:
         reports = None if on_progress is None else WaitingReports(on_progress)
         try:
             executor = AsyncExecutor.get_instance()
@@ -370,7 +460,7 @@ class MCPConnection(Reading, ContextManaged):
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
-            raise _executor_failed(error, display_name or tool_name, tool_args) from error
+            raise executor_failed(error, display_name or tool_name, tool_args) from error
 
     async def call_tool_async(
         self,
@@ -390,6 +480,32 @@ class MCPConnection(Reading, ContextManaged):
         It calls `on_progress`, which may be asynchronous, in that loop.
         """
         _check_call(meta, on_progress)
+        send = self._send_intercepted if self._interceptors else self._send_async
+        return await send(
+            tool_name, tool_args, display_name, may_repeat, invocation_timeout, secrets, meta, on_progress
+        )
+
+    async def _send_intercepted(
+        self, tool_name: str, tool_args: dict[str, Any] | None, display_name: str | None, *options: Any
+    ) -> types.CallToolResult:
+        try:
+            if self._supervisor is None:
+                await AsyncExecutor.get_instance().run_async(preloaded())
+        except (OSError, RuntimeError) as error:
+            raise executor_failed(error, display_name or tool_name, tool_args) from error
+        return await self._intercepted(tool_name, tool_args, display_name, *options).run_async()
+
+    async def _send_async(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None,
+        display_name: str | None,
+        may_repeat: bool,
+        invocation_timeout: float | None,
+        secrets: Iterable[str],
+        meta: dict[str, Any] | None,
+        on_progress: ProgressCallback | None,
+    ) -> types.CallToolResult:
         try:
             executor = AsyncExecutor.get_instance()
             if self._supervisor is None:
@@ -403,7 +519,36 @@ class MCPConnection(Reading, ContextManaged):
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
-            raise _executor_failed(error, display_name or tool_name, tool_args) from error
+            raise executor_failed(error, display_name or tool_name, tool_args) from error
+
+    def _intercepted(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any] | None,
+        display_name: str | None,
+        may_repeat: bool,
+        invocation_timeout: float | None,
+        secrets: Iterable[str],
+        meta: dict[str, Any] | None,
+        on_progress: ProgressCallback | None,
+    ) -> InterceptedCall:
+        try:
+            # The module imports the MCP SDK, which takes 0.6 s.
+            from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
+        except OSError as error:
+            raise executor_failed(error, display_name or tool_name, tool_args) from error
+        return InterceptedCall(
+            self,
+            self._interceptors,
+            tool_name,
+            tool_args,
+            display_name=display_name,
+            may_repeat=may_repeat,
+            secrets=secrets,
+            meta=meta,
+            on_progress=on_progress,
+            invocation_timeout=invocation_timeout,
+        )
 
     def _limits_of(self, invocation_timeout: float | None) -> CallLimits:
         if invocation_timeout is None:
@@ -430,7 +575,9 @@ class MCPConnection(Reading, ContextManaged):
         meta: dict[str, Any] | None,
         on_progress: Callable[[MCPProgress], None] | None,
     ) -> Coroutine[Any, Any, types.CallToolResult]:
-        return (self._supervisor or self._acquire()).identities.call(
+        from haystack_integrations.tools.mcp.connection.call import ToolCall  # noqa: PLC0415 - imports the SDK
+
+        call = ToolCall(
             tool_name,
             tool_args if tool_args is not None else {},
             display_name=display_name or tool_name,
@@ -441,6 +588,38 @@ class MCPConnection(Reading, ContextManaged):
             meta=meta_of_call(meta),
             on_progress=on_progress,
         )
+        return (self._supervisor or self._acquire()).identities.call(call)
+
+    def notify_roots_changed(self) -> bool:
+        """
+        Tell the server that the function `roots` in `handlers` gives something else than before, so that it asks again.
+
+        In a block of `mcp_request_context`, that concerns the session of the caller.
+
+        :returns: Whether it was told. False if there is no open session, and with servers of the revisions from
+            2026-07-28 on, which ask in each call: they get the new roots anyway.
+        :raises MCPConnectionError: If that fails.
+        :raises ValueError: If `roots` is not a function.
+        """
+        self._check_roots_may_change()
+        return self.is_ready and self._read("notify_roots_changed", lambda client: client.notify_roots_changed())
+
+    async def notify_roots_changed_async(self) -> bool:
+        """
+        Do the same as `notify_roots_changed` without blocking the event loop.
+        """
+        self._check_roots_may_change()
+        return self.is_ready and await self._read_async(
+            "notify_roots_changed", lambda client: client.notify_roots_changed()
+        )
+
+    def _check_roots_may_change(self) -> None:
+        if not callable(self.handlers.roots):
+            msg = (
+                "`notify_roots_changed` is for `MCPHandlers(roots=function)`, whose function gives the roots of the "
+                f"moment; here `roots` is {'not set' if self.handlers.roots is None else 'a list, which never changes'}"
+            )
+            raise ValueError(msg)
 
     def status(self) -> MCPConnectionStatus:
         """
@@ -460,6 +639,7 @@ class MCPConnection(Reading, ContextManaged):
             server_name=details.name if details else None,
             server_version=details.version if details else None,
             capabilities=details.capabilities if details else None,
+            extensions=details.extensions if details else None,
             users=pool.users(supervisor),
             sessions=supervisor.sessions,
             calls=supervisor.calls,
@@ -520,6 +700,16 @@ class MCPConnection(Reading, ContextManaged):
         return f"MCPConnection({self.server_info!r}, state={self.status().state!r})"
 
 
+def _copies(listing: ToolListing) -> list[types.Tool]:
+    # What is kept is not handed out: it is what others compare with.
+    return [tool.model_copy(deep=True) for tool in listing.tools]
+
+
+def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
+    # Before whatever the caller does next with the session, which goes through the same loop.
+    AsyncExecutor.get_instance().post(lambda: tell(watcher))
+
+
 async def _closed(supervisor: Supervisor) -> None:
     await asyncio.shield(close_in_background(supervisor))
 
@@ -553,15 +743,3 @@ def _check_call(meta: dict[str, Any] | None, on_progress: ProgressCallback | Non
     if on_progress is not None and not callable(on_progress):
         msg = f"`on_progress` must be a function that takes an MCPProgress, or None, got {type(on_progress).__name__}"
         raise ValueError(msg)
-
-
-def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:
-    if isinstance(error, TimeoutError):
-        msg = f"Failed to invoke Tool `{tool_name}`: {error} (its event loop is blocked). The tool may have run."
-        return MCPCallTimeoutError(msg, tool_name, tool_args)
-    if isinstance(error, OperationCancelledError):
-        msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool may have run."
-        return MCPOutcomeUnknownError(msg, tool_name, tool_args)
-    reason = NO_DESCRIPTORS if lacks_descriptors(error) else str(error).rstrip(".")
-    msg = f"Failed to invoke Tool `{tool_name}`: {reason}. The tool did not run."
-    return MCPInvocationError(msg, tool_name, tool_args)

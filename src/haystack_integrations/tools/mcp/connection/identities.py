@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from mcp import types
 
     from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.connection.call import ToolCall
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -89,24 +92,25 @@ class Identities:
         """
         return [*([self._shared] if self._shared is not None else []), *self._own.values()]
 
-    async def open(self, timeout: float) -> tuple[int, list[types.Tool]]:
+    async def open(self, timeout: float) -> ToolListing:
         """
         Open the caller's session.
 
         :param timeout: How long that may take, in seconds.
-        :returns: The number of the session and the tools that the caller has there.
+        :returns: The tools that the caller has there, and the number of the session.
         :raises MCPConnectionError: If that fails.
         """
 
-        async def opened(supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
+        async def opened(supervisor: Supervisor) -> ToolListing:
             session = await supervisor.ready_session(timeout)
             # Another identity may have other tools.
-            is_own = session.listed_by == _key(current_identity.get())
-            return supervisor.generation, session.tools if is_own else await supervisor.list_tools(timeout)
+            if session.listed_by == _key(current_identity.get()):
+                return dataclasses.replace(session.tool_listing(), generation=supervisor.generation)
+            return await supervisor.list_tools(timeout)
 
         return await self._run(opened, timeout)
 
-    async def list_tools(self, timeout: float) -> list[types.Tool]:
+    async def list_tools(self, timeout: float) -> ToolListing:
         """
         List the tools that the caller has.
 
@@ -117,7 +121,13 @@ class Identities:
         return await self._run(lambda supervisor: supervisor.list_tools(timeout), timeout)
 
     async def read(
-        self, operation: str, read: Callable[[MCPClient], Awaitable[T]], *, connection_timeout: float, **options: Any
+        self,
+        operation: str,
+        read: Callable[[MCPClient], Awaitable[T]],
+        *,
+        connection_timeout: float,
+        timeout: float,
+        may_repeat: bool,
     ) -> T:
         """
         Read something of the server on behalf of the caller.
@@ -125,35 +135,35 @@ class Identities:
         :param operation: As in `Supervisor.read`.
         :param read: Likewise.
         :param connection_timeout: Likewise.
-        :param options: Likewise.
+        :param timeout: Likewise.
+        :param may_repeat: Likewise.
         :returns: The result.
         :raises MCPConnectionError: If there is none.
         """
-        options = {**options, "connection_timeout": connection_timeout}
-        return await self._run(lambda to: to.read(operation, read, **options), connection_timeout)
 
-    async def call(
-        self, tool_name: str, tool_args: dict[str, Any], *, display_name: str, connection_timeout: float, **options: Any
-    ) -> types.CallToolResult:
-        """
-        Call a tool on behalf of the caller.
+        def operate(supervisor: Supervisor) -> Coroutine[Any, Any, T]:
+            return supervisor.read(
+                operation, read, connection_timeout=connection_timeout, timeout=timeout, may_repeat=may_repeat
+            )
 
-        :param tool_name: As in `Supervisor.call`.
-        :param tool_args: Likewise.
-        :param display_name: Likewise.
-        :param connection_timeout: Likewise.
-        :param options: Likewise.
-        :returns: The result.
-        :raises MCPInvocationError: If there is none.
+        return await self._run(operate, connection_timeout)
+
+    def call(self, call: ToolCall) -> Coroutine[Any, Any, types.CallToolResult]:
         """
-        options = {**options, "display_name": display_name, "connection_timeout": connection_timeout}
-        if self._all_are_alike():
-            current_identity.set(None)  # the context may be that of somebody's call that this one is part of
-            return await self._base.call(tool_name, tool_args, **options)
+        Call a tool on behalf of the caller. From any thread, in the context of the caller.
+
+        :param call: The call.
+        :returns: A coroutine of the result. It raises MCPInvocationError if there is none.
+        """
+        if self._all_are_alike() and current_identity.get() is None:
+            return call.run(self._base)
+        return self._call(call)
+
+    async def _call(self, call: ToolCall) -> types.CallToolResult:
         try:
-            return await self._run(lambda to: to.call(tool_name, tool_args, **options), connection_timeout)
+            return await self._run(call.run, call.connection_timeout)
         except MCPConnectionError as error:
-            failure = invocation_error(error, display_name, tool_args, may_have_run=False)
+            failure = invocation_error(error, call.display_name, call.tool_args, may_have_run=False)
             self._base.last_error = str(failure)
             raise failure from failure.__cause__
 

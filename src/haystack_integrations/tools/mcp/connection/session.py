@@ -8,22 +8,29 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import update_wrapper
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.client.error_texts import describe_error, failed_to, outcome_unknown
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
+from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
+from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 
 if TYPE_CHECKING:
     from mcp import types
+
+    from haystack_integrations.tools.mcp.connection.call import ToolCall
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -36,6 +43,23 @@ _CALLS_END_TIMEOUT = 0.5
 
 # How long a transport may take to notice that its process was killed.
 _KILLED_TIMEOUT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolListing:
+    """
+    What a server answered when it was asked for its tools.
+
+    :param number: When it was asked, among all listings of the process.
+    :param tools: The tools.
+    :param expires_at: Until when the server allows them to be kept, in the seconds of `time.monotonic`, if it says so.
+    :param generation: The number of the session; 0 if that is not known here.
+    """
+
+    number: int
+    tools: list[types.Tool]
+    expires_at: float | None = None
+    generation: int = 0
 
 
 class SessionOwner(Protocol):
@@ -58,6 +82,13 @@ class SessionOwner(Protocol):
         Take note that an open session was closed on purpose.
 
         :param session: The session.
+        """
+
+    def server_changed(self, change: ServerChange) -> None:
+        """
+        Take note of what the server says has changed.
+
+        :param change: What.
         """
 
 
@@ -116,6 +147,12 @@ class Session:
         self.tools: list[types.Tool] = []
         # The identity whose tools they are.
         self.listed_by: Any = None
+        # When they were asked for, among all listings of the process, and until when they may be kept.
+        self.listing: int = 0
+        self.tools_expire_at: float | None = None
+        # Listens to changes as long as it is open.
+        self._attendant: asyncio.Task[None] | None = None
+        client.on_change = owner.server_changed
         self.details: ServerDetails = ServerDetails()
         # Whether the server keeps nothing for it, so that different identities may share it.
         self.is_stateless: bool = False
@@ -124,6 +161,7 @@ class Session:
         self._life = client.life = SessionLife(self._lost)
         self._life.redact = client.redactor.text
         self._silence = SilenceWatch(self._life, self._ping)
+        self.deadlines: Deadlines = Deadlines()
 
     @property
     def is_open(self) -> bool:
@@ -163,7 +201,9 @@ class Session:
         try:
             self._life.opening()
             self.listed_by = _caller()
+            self.listing = next_moment()
             self.tools = await self._client.connect()
+            self.tools_expire_at = self._expiry()
             self.details = self._client.details()
             self.is_stateless = self._client._is_stateless
             self._life.opened()
@@ -196,6 +236,7 @@ class Session:
             self._life.opened()  # a cancellation would interrupt the closing
             self._silence.stop()
             opened.cancel()  # does nothing if it is done
+            await self._stop_attending()
             # Beside the closing, which may take long.
             abandoning = asyncio.create_task(self._abandon_calls())
             try:
@@ -205,6 +246,65 @@ class Session:
                     self._owner.session_closed(self)
             finally:
                 await abandoning
+                self.deadlines.stop()
+
+    def attend(self, task: asyncio.Task[None]) -> None:
+        """
+        Run a task as long as the session lasts.
+
+        :param task: The task.
+        """
+        self._attendant = task
+        if self._life.state in (SessionState.LOST, SessionState.CLOSED):
+            task.cancel()
+
+    async def _stop_attending(self) -> None:
+        attendant, self._attendant = self._attendant, None
+        if attendant is not None:
+            attendant.cancel()
+            await asyncio.wait({attendant}, timeout=_CALLS_END_TIMEOUT)
+
+    @property
+    def listens(self) -> bool:
+        """
+        Whether the revision of the protocol has a stream of changes.
+        """
+        return self._client.listens
+
+    @_redacted
+    async def listen(self, wanted: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> None:
+        """
+        Listen to changes until the server ends that. It is not counted as a request under way.
+
+        :param wanted: Which changes.
+        :param acknowledged: Called once the server sends them, with those that it does send.
+        :raises MCPConnectionError: If the server refuses, or the stream breaks.
+        """
+        await self._client.listen(wanted, acknowledged)
+
+    @_redacted
+    async def subscribe_resource(self, uri: str) -> None:
+        """
+        Subscribe to changes of a resource, in revisions before 2026-07-28.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        await self._client.subscribe_resource(uri)
+
+    @_redacted
+    async def unsubscribe_resource(self, uri: str) -> None:
+        """
+        End such a subscription.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        await self._client.unsubscribe_resource(uri)
+
+    def _expiry(self) -> float | None:
+        ttl = self._client.tools_ttl
+        return None if ttl is None else monotonic() + ttl
 
     def learn(self, secrets: Iterable[str]) -> None:
         """
@@ -257,12 +357,13 @@ class Session:
             await asyncio.wait({self._task})
 
     @_redacted
-    async def list_tools(self) -> list[types.Tool]:
+    async def list_tools(self) -> ToolListing:
         """
         Ask the server for its tools again.
 
         :returns: The tools; those of the beginning from a client that cannot ask.
         """
+        number = next_moment()
         try:
             tools = await self._client.list_tools()
         except (asyncio.CancelledError, Exception):
@@ -272,9 +373,20 @@ class Session:
                 raise
             msg = f"Failed to list the tools of {self._owner.description}: {_raised_by_server(error)}"
             raise MCPConnectionError(msg, operation="list_tools") from error
-        if tools is not None:
-            self.tools, self.listed_by = tools, _caller()
-        return self.tools
+        if tools is None:
+            return self.tool_listing()
+        if number > self.listing:  # a later one may have been answered earlier
+            self.listing, self.tools, self.listed_by = number, tools, _caller()
+            self.tools_expire_at = self._expiry()
+        return ToolListing(number, tools, self._expiry())
+
+    def tool_listing(self) -> ToolListing:
+        """
+        Give the tools that the server had when it was asked last.
+
+        :returns: The tools.
+        """
+        return ToolListing(self.listing, self.tools, self.tools_expire_at)
 
     def why_unusable(self, tool_name: str) -> str | None:
         """
@@ -285,41 +397,43 @@ class Session:
         """
         return self._client.why_unusable(tool_name)
 
-    @_redacted
-    async def call(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any],
-        *,
-        longest_silence: float | None = None,
-        ping_interval: float | None = None,
-        meta: dict[str, Any] | None = None,
-        on_progress: Any = None,
-    ) -> types.CallToolResult:
+    async def call(self, call: ToolCall, on_progress: Any = None) -> types.CallToolResult:
         """
-        Call a tool. To be awaited in a task of the session's loop.
+        Send the request of a call. To be awaited in a task of the session's loop.
 
-        :param tool_name: Its name at the server.
-        :param tool_args: The arguments.
-        :param longest_silence: After how many seconds of silence the session is given up; None for never.
-        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
-        :param meta: The `_meta` of the request.
+        :param call: The call.
         :param on_progress: Awaited with each report of progress; None not to ask for any.
         :returns: The result, a tool's own error included.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
-        with self._under_way(
-            lambda reason: outcome_unknown(reason, tool_name, tool_args),
-            longest_silence=longest_silence,
-            ping_interval=ping_interval,
-        ):
-            if meta is None and on_progress is None:  # a custom client may not know more
-                result = await self._client.request_tool(tool_name, tool_args)
+        # As `read`, without the objects that a decorator and a context manager make of each call.
+        limits = call.limits
+        task = self._begin(limits.longest_silence, limits.ping_interval)
+        try:
+            if call.meta is None and on_progress is None:  # a custom client may not know more
+                result = await self._client.request_tool(call.tool_name, call.tool_args)
             else:
-                result = await self._client.request_tool(tool_name, tool_args, meta=meta, on_progress=on_progress)
+                result = await self._client.request_tool(
+                    call.tool_name, call.tool_args, meta=call.meta, on_progress=on_progress
+                )
             self._life.heard()  # there are no streams in process, and a custom client may have none
             return result
+        except Exception as error:
+            failure = self._client._redactor_now().error(error)
+            if failure is error:
+                del failure  # its traceback holds this frame
+                raise
+        except BaseException as error:
+            failure = self._client._redactor_now().error(
+                self._interrupted(error, task, lambda reason: outcome_unknown(reason, call.tool_name, call.tool_args))
+            )
+        finally:
+            self._end(task)
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure
 
     @_redacted
     async def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> T:
@@ -341,45 +455,67 @@ class Session:
             return await read(self._client)
 
     @contextmanager
-    def _under_way(
-        self,
-        unanswered: Callable[[str], Exception],
-        *,
-        longest_silence: float | None = None,
-        ping_interval: float | None = None,
-    ) -> Iterator[None]:
+    def _under_way(self, unanswered: Callable[[str], Exception]) -> Iterator[None]:
         """
         Count a request as under way, and end it if the session ends and nobody else does.
 
         :param unanswered: Makes the error of a request that is not answered any more, from the reason.
+        :returns: A context manager.
+        """
+        task = self._begin()
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException as error:
+            failure = self._interrupted(error, task, unanswered)
+            raise failure from failure.__cause__
+        finally:
+            self._end(task)
+
+    def _begin(self, longest_silence: float | None = None, ping_interval: float | None = None) -> asyncio.Task[Any]:
+        """
+        Count a request as under way.
+
         :param longest_silence: After how many seconds of silence the session is given up; None for never.
         :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
-        :returns: A context manager.
+        :returns: The running task, which makes it.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._calls.add(task)
         self._user = current_identity.get()
         self._silence.begin(task, longest_silence, ping_interval)
-        try:
-            yield
-        except asyncio.CancelledError:
+        return task
+
+    def _interrupted(
+        self, error: BaseException, task: asyncio.Task[Any], unanswered: Callable[[str], Exception]
+    ) -> Exception:
+        """
+        Make the error of a request that is not answered any more, or raise one that is somebody else's matter.
+
+        :param error: What ended the request, beyond Exception.
+        :param task: The task that made it.
+        :param unanswered: Makes the error from the reason.
+        :returns: The error, with its cause.
+        """
+        if isinstance(error, asyncio.CancelledError):
             if task not in self._abandoned or task.cancelling() > 1:
-                raise
-            raise unanswered(self._life.reason or "the session ended") from None
-        except Exception:
-            raise
-        except BaseException as error:
-            if _is_being_closed(error, task):
-                raise
-            raise unanswered(_raised_by_server(error)) from error
-        finally:
-            self._calls.discard(task)
-            self._silence.end(task)
-            if task in self._abandoned:
-                self._abandoned.discard(task)
-                task.uncancel()
-            if self._life.state is SessionState.DRAINING and not self._calls:
-                self._life.end()
+                raise error
+            return unanswered(self._life.reason or "the session ended")
+        if _is_being_closed(error, task):
+            raise error
+        failure = unanswered(_raised_by_server(error))
+        failure.__cause__ = error
+        return failure
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._calls.discard(task)
+        self._silence.end(task)
+        if task in self._abandoned:
+            self._abandoned.discard(task)
+            task.uncancel()
+        if self._life.state is SessionState.DRAINING and not self._calls:
+            self._life.end()
 
     async def _ping(self) -> bool:
         # It is part of nobody's call, but the server wants to know whose session it is.

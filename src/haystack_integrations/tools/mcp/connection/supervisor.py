@@ -19,6 +19,7 @@ single attributes.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -26,43 +27,33 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
+from haystack_integrations.tools.mcp.client.changes import ServerChange
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     failed_to,
-    invocation_error,
-    raise_tool_error,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.client.request_outcome import (
-    CallDidNotRunError,
-    ReadInterruptedError,
-)
+from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
 from haystack_integrations.tools.mcp.connection.identities import (
     Identities,
     NotForCallerError,
     in_own_context,
     may_use,
 )
-from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
-from haystack_integrations.tools.mcp.connection.replay import back_off, may_be_sent_again
-from haystack_integrations.tools.mcp.connection.session import Session
+from haystack_integrations.tools.mcp.connection.listening import Attendant, Listening
+from haystack_integrations.tools.mcp.connection.replay import back_off
+from haystack_integrations.tools.mcp.connection.session import Session, ToolListing
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
-    MCPCallTimeoutError,
     MCPConnectionError,
     MCPConnectionTimeoutError,
-    MCPInvocationError,
-    MCPOutcomeUnknownError,
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
-from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.request_context import current_context, current_identity
 
 if TYPE_CHECKING:
-    from mcp import types
-
     from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
@@ -134,7 +125,7 @@ class Supervisor:
         # Who counts for all identities.
         self._base: Supervisor = self
         self.identities: Identities = Identities(self)
-        self._handlers = handlers
+        self.handlers: MCPHandlers = handlers
         self.description: str = server_info.describe()
         self.max_retries: int = 3
         self._base_delay: float = 1.0
@@ -144,7 +135,10 @@ class Supervisor:
         self._pid = os.getpid()
         self._opening: _SharedTask[Session] | None = None
         # By the key of the identity that asks.
-        self._listings: dict[Any, _SharedTask[list[types.Tool]]] = {}
+        self._listings: dict[Any, _SharedTask[ToolListing]] = {}
+        # Who wants to hear of changes, in the sessions of the server info itself.
+        self.listening: Listening = Listening(self.description)
+        self.attendant: Attendant | None = None
         self._newest: Session | None = None
         self._last_attempt: str | None = None
         self._closed = False
@@ -220,6 +214,16 @@ class Supervisor:
             seconds=_age(session),
         )
 
+    def server_changed(self, change: ServerChange) -> None:
+        """
+        Note what the server says has changed.
+
+        :param change: What.
+        """
+        if change.kind == "tools":
+            self._listings = {}  # who asks from now on does not get the answer to what was asked before
+        self._base.listening.announce(change)
+
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
         loop = asyncio.get_running_loop()
@@ -276,7 +280,7 @@ class Supervisor:
         :param key: Its key.
         :returns: The supervisor. Who closes this one closes it, too.
         """
-        supervisor = Supervisor(self.server_info, self._handlers)
+        supervisor = Supervisor(self.server_info, self.handlers)
         supervisor.serves = key
         supervisor._base = self
         return supervisor
@@ -290,9 +294,6 @@ class Supervisor:
         self.last_error = f"Failed to connect to {self.description}: {text}"
         return kind(self.last_error, server_info=self.server_info, operation="connect")
 
-    def _delay(self, attempt: int) -> float:
-        return back_off(attempt, base=self._base_delay, longest=self._max_delay)
-
     async def _open(self) -> Session:
         # If the first session cannot be opened, the configuration is most likely wrong, which the user wants to know at
         # once. A session that was lost is worth waiting for.
@@ -300,7 +301,7 @@ class Supervisor:
         self._last_attempt = None
         for attempt in range(retries + 1):
             if attempt:
-                await asyncio.sleep(self._delay(attempt - 1))
+                await asyncio.sleep(self.delay(attempt - 1))
             try:
                 return await self._open_once()
             except MCPConnectionError as error:
@@ -314,8 +315,8 @@ class Supervisor:
         started = asyncio.get_running_loop().time()
         try:
             client = self.server_info.create_client()
-            client.handlers = self._handlers
-            if not client.uses_handlers and self._handlers != MCPHandlers():
+            client.handlers = self.handlers
+            if not client.uses_handlers and self.handlers != MCPHandlers():
                 logger.warning(
                     "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
                     server=self.description,
@@ -347,7 +348,10 @@ class Supervisor:
         )
         self.session = session
         self._base.sessions += 1
-        self.generation = next(_generations)
+        is_first, self.generation = not self.generation, next(_generations)
+        if self._base is self:
+            self.attendant = self.listening.attend(session, is_first=is_first)
+            session.attend(in_own_context(self.attendant.run()))
         return session
 
     def _learn(self, secrets: Iterable[str]) -> None:
@@ -361,7 +365,7 @@ class Supervisor:
                 if session is not None:
                     session.learn(new)
 
-    async def list_tools(self, timeout: float) -> list[types.Tool]:
+    async def list_tools(self, timeout: float) -> ToolListing:
         """
         List the tools of the server, as it has them now; concurrent callers share one listing.
 
@@ -370,15 +374,39 @@ class Supervisor:
         :raises MCPConnectionError: If that fails.
         """
 
-        async def listed(session: Session) -> list[types.Tool]:
+        async def listed(session: Session) -> ToolListing:
             identity = current_identity.get()
             key = identity.key if identity is not None else None
             listing = self._listings.get(key)
             if listing is None or not listing.joinable:
                 listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
-            return list(await listing.result(timeout))
+            return dataclasses.replace(await listing.result(timeout), generation=self.generation)
 
         return await self._repeat("list_tools", listed, timeout, timeout)
+
+    async def subscribe(self, uri: str, timeout: float) -> None:
+        """
+        Wait until the server tells of the changes of a resource, which somebody wants to hear of.
+
+        :param uri: URI of the resource.
+        :param timeout: How long opening a session may take, and how long the subscribing, in seconds.
+        :raises MCPConnectionError: If it does not tell of them.
+        """
+        operation = "subscribe_resource"
+        if current_context.get() is not None:
+            msg = f"{failed_to(operation, self.description)}: {_FOR_NOBODY}"
+            raise MCPConnectionError(msg, self.server_info, operation)
+        await self.ready_session(timeout)
+        attendant = self.attendant
+        if attendant is None or not attendant.offers_resources:
+            msg = f"{failed_to(operation, self.description)}: the server does not offer it"
+            raise MCPConnectionError(msg, self.server_info, operation)
+        try:
+            async with asyncio.timeout(timeout):
+                await attendant.served(uri)
+        except TimeoutError:
+            msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
+            raise MCPConnectionTimeoutError(msg, self.server_info, operation) from None
 
     async def read(
         self,
@@ -430,7 +458,7 @@ class Supervisor:
                 if error.was_sent and not may_repeat:
                     self.last_error = f"{with_full_stop(str(error))} The server may have done what it was asked for."
                     raise MCPConnectionError(self.last_error, self.server_info, operation) from error
-                pause = self._delay(attempt)
+                pause = self.delay(attempt)
                 paused += pause
                 if attempt == self.max_retries or paused > connection_timeout:
                     raise
@@ -440,142 +468,50 @@ class Supervisor:
                 raise
         raise AssertionError  # the loop returns or raises
 
-    async def call(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any],
-        *,
-        display_name: str,
-        connection_timeout: float,
-        limits: CallLimits,
-        may_repeat: bool = False,
-        secrets: Iterable[str] = (),
-        meta: dict[str, Any] | None = None,
-        on_progress: Callable[[MCPProgress], None] | None = None,
-    ) -> types.CallToolResult:
+    def open_session(self) -> Session | None:
         """
-        Call a tool; send it again only if it provably did not run, or may run twice.
+        Give the session that is open.
 
-        :param tool_name: Its name at the server.
-        :param tool_args: The arguments.
-        :param display_name: Its name in messages.
-        :param connection_timeout: How long to wait for sessions altogether, in seconds.
-        :param limits: How long the call may take, and how long the server may be silent.
-        :param may_repeat: Whether it does no harm if the tool runs twice.
-        :param secrets: The secrets among the arguments, which are redacted from now on.
-        :param meta: The `_meta` of the request.
-        :param on_progress: Called with each report of progress; must not block.
-        :returns: The result.
-        :raises MCPInvocationError: If there is none.
+        :returns: The session, or None.
+        :raises NotForCallerError: If it is another identity's.
+        """
+        session = self.session
+        return self._checked(session) if session is not None and session.is_open else None
+
+    def delay(self, attempt: int) -> float:
+        """
+        Choose the pause before another attempt.
+
+        :param attempt: How many attempts failed before the last one.
+        :returns: Seconds.
+        """
+        return back_off(attempt, base=self._base_delay, longest=self._max_delay)
+
+    def call_begins(self, secrets: Iterable[str]) -> None:
+        """
+        Count a call.
+
+        :param secrets: The secrets among its arguments, which the server may quote from now on.
         """
         self._bind()
-        self._learn(secrets)
+        if secrets:
+            self._learn(secrets)
         self._base.calls += 1
-        now = asyncio.get_running_loop().time
-        started, calling, pause = now(), 0.0, 0.0
-        may_have_run = False
-        deadline: asyncio.Timeout | None = None
-        clock = CallClock(limits)
-        reports = HandlerReports(self._handlers.progress) if self._handlers.progress is not None else None
-        sent, under_way = started, False
-        session: Session | None = None
 
-        async def note(progress: float, total: float | None, message: str | None) -> None:
-            # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
-            if not under_way or session is None:
-                return
-            session.heard()
-            if limits.reset_timeout_on_progress and deadline is not None and not deadline.expired():
-                left = clock.progress(now() - sent)
-                deadline.reschedule(None if left is None else sent + left)
-            report = MCPProgress(
-                server=self.description,
-                tool_name=tool_name,
-                progress=float(progress),
-                total=None if total is None else float(total),
-                message=message,
-            )
-            if reports is not None:
-                reports.add(report)
-            if on_progress is not None:
-                on_progress(report)
+    def call_moves(self) -> None:
+        """
+        Take note that a call is made by another supervisor.
+        """
+        self._base.calls -= 1
 
-        is_asked = reports is not None or on_progress is not None or limits.reset_timeout_on_progress
-        try:
-            for attempt in range(self.max_retries + 1):
-                if pause:
-                    await asyncio.sleep(pause)
-                session = self.session
-                if session is not None and session.is_open:
-                    self._checked(session)
-                else:
-                    waited = now() - started - calling
-                    session = await self.ready_session(max(connection_timeout - waited, 0.0))
-                sent = now()
-                deadline = asyncio.timeout(clock.begin())
-                under_way = True
-                try:
-                    async with deadline:
-                        try:
-                            result = await session.call(
-                                tool_name,
-                                tool_args,
-                                longest_silence=limits.longest_silence,
-                                ping_interval=limits.ping_interval,
-                                meta=meta,
-                                on_progress=note if is_asked else None,
-                            )
-                        finally:
-                            under_way = False
-                    if reports is not None:
-                        await self._deliver(reports, deadline)
-                    if result.is_error:
-                        raise_tool_error(result, tool_name, tool_args)
-                    return result
-                except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
-                    may_have_run = may_have_run or isinstance(error, MCPOutcomeUnknownError)
-                    calling += now() - sent
-                    clock.end(now() - sent, _left(deadline))
-                    # A lost session is reopened at once; opening has a back-off of its own.
-                    pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
-                    is_late = now() - started - calling + pause > connection_timeout
-                    if attempt == self.max_retries or is_late or not may_be_sent_again(error, may_repeat=may_repeat):
-                        raise
-                    deadline = None
-                    logger.info(
-                        "A call of a tool of {server} was not answered ({reason}); sending it again",
-                        server=self.description,
-                        reason=str(error),
-                    )
-            raise AssertionError  # the loop returns or raises
-        except NotForCallerError:
-            self._base.calls -= 1  # it is made in another session
-            raise
-        except Exception as error:
-            if deadline is not None and deadline.expired() and isinstance(error, TimeoutError):
-                what, advice = clock.describe(now() - sent)
-                msg = (
-                    f"Failed to invoke Tool `{display_name}`: {what}. The request was cancelled; the tool may have "
-                    f"run. {advice}"
-                )
-                failure: MCPInvocationError = MCPCallTimeoutError(msg, display_name, tool_args)
-            else:
-                failure = invocation_error(error, display_name, tool_args, may_have_run=may_have_run)
-            self._base.failed_calls += 1
-            self.last_error = self._base.last_error = str(failure)
-            raise failure from failure.__cause__
-        finally:
-            if reports is not None:
-                reports.end()
+    def call_failed(self, failure: Exception) -> None:
+        """
+        Count a failed call.
 
-    async def _deliver(self, reports: HandlerReports, deadline: asyncio.Timeout) -> None:
-        # The result is there, and is not given up for a function that takes its time.
-        if not await reports.delivered(_left(deadline)):
-            logger.warning(
-                "The function for progress in `handlers` has not ended within the time of a call of {server}, which "
-                "goes on without it",
-                server=self.description,
-            )
+        :param failure: Its error.
+        """
+        self._base.failed_calls += 1
+        self.last_error = self._base.last_error = str(failure)
 
     async def close(self) -> None:
         """
@@ -591,16 +527,15 @@ class Supervisor:
 
 
 _CLOSED = "the connection was closed"
+_FOR_NOBODY = (
+    "changes are told to the session of the server info, on nobody's behalf. Subscribe outside of the block of "
+    "mcp_request_context."
+)
 _SOMEBODY_ELSES = "the server's session belongs to another identity"
 _NO_HEADERS = (
-    "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context. Pass it `meta` "
-    "instead, or call it outside of the block."
+    "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
+    "interceptor. Pass it `meta` instead, or call it outside of the block."
 )
-
-
-def _left(deadline: asyncio.Timeout) -> float | None:
-    at = deadline.when()
-    return None if at is None else max(at - asyncio.get_running_loop().time(), 0.0)
 
 
 def _age(session: Session) -> float:
