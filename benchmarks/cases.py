@@ -186,6 +186,7 @@ def _overheads() -> list[Case]:
         "progress": "one call that asks for progress",
         "handlers": "… of a server that may ask for everything",
         "context": "… on behalf of a user",
+        "interceptor": "… through an interceptor",
     }
     cases = []
     for extra, title in titles.items():

@@ -43,4 +43,13 @@ def context(package: Any, target: dict[str, Any]) -> Extra:
     return Extra(context=lambda: package.mcp_request_context(**identity))
 
 
-EXTRAS = {extra.__name__: extra for extra in (progress, handlers, context)}
+def interceptor(package: Any, target: dict[str, Any]) -> Extra:  # noqa: ARG001
+    """Each call goes through an interceptor that changes nothing."""
+    return Extra({"interceptors": [_pass_on]})
+
+
+def _pass_on(call: Any, call_next: Callable[[Any], Any]) -> Any:
+    return call_next(call)
+
+
+EXTRAS = {extra.__name__: extra for extra in (progress, handlers, context, interceptor)}
