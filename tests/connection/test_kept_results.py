@@ -20,8 +20,8 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from tests.servers.changing_server import NOTE, build_server
-from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.identity_server import IdentityServer
+from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.waiting import LIMIT, wait_until
 
 AN_HOUR = 3_600_000
