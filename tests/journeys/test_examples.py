@@ -82,6 +82,11 @@ OUTPUT: dict[str, list[str]] = {
         'result_format="content":',
         "   result: A square of 16 x 16 pixels: + <image/png, 108 characters of base64>",
     ],
+    "changing_tools.py": [
+        "   result: The oven is there.",
+        "     call: start_oven()",
+        "   result: The oven is on.",
+    ],
     "several_servers.py": [
         "2 servers connected in ",
         "shop_search: 'search' of shop",

@@ -9,26 +9,33 @@ A server whose tools and resources change when its tools are called, and which s
 import argparse
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from mcp.server import MCPServer
+from mcp.server.caching import CacheHint
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.resources import TextResource
 from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import Field
 
 from tests.servers.counter_server import HandshakeEraOnly, record_to, serve_handshake_era_only, serve_http
 
 NOTE = "memo://note"
 
 
-def build_server(record: Any = lambda *_, **__: None) -> MCPServer[Any]:
+def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header: bool = False) -> MCPServer[Any]:
     """
     Make the server.
 
     :param record: Called with the name and the details of what happens.
+    :param ttl_ms: How long, in milliseconds, clients may keep what they list and read.
+    :param header: Whether the tool `locate` wants its argument as an HTTP header, too.
     """
-    server: MCPServer[Any] = MCPServer("changing", log_level="WARNING")
+    hint = CacheHint(ttl_ms=ttl_ms)
+    methods: list[Any] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
+    server: MCPServer[Any] = MCPServer("changing", log_level="WARNING", cache_hints=dict.fromkeys(methods, hint))
     note = {"text": "first"}
 
     def is_modern(ctx: Context[Any, Any]) -> bool:
@@ -63,6 +70,22 @@ def build_server(record: Any = lambda *_, **__: None) -> MCPServer[Any]:
         note["text"] = text
         await (ctx.notify_resource_updated(NOTE) if is_modern(ctx) else ctx.session.send_resource_updated(NOTE))
         return "written"
+
+    wanted: Any = Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"} if header else None)]
+
+    async def locate(ctx: Context[Any, Any], region: str = "") -> str:
+        """Say which region the argument names, and which the header."""
+        return f"{region} {(ctx.headers or {}).get('mcp-param-region')}"
+
+    locate.__annotations__["region"] = wanted
+    server.add_tool(locate)
+
+    @server.tool()
+    async def list_more(ctx: Context[Any, Any]) -> str:
+        """Have another resource."""
+        server.add_resource(TextResource(uri="memo://more", name="more", text="more"))
+        await (ctx.notify_resources_changed() if is_modern(ctx) else ctx.session.send_resource_list_changed())
+        return "listed"
 
     @server.resource(NOTE)
     def read_note() -> str:
@@ -102,8 +125,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--calls-file", type=Path)
     parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
+    parser.add_argument("--header", action="store_true", help="the tool `locate` wants its argument as a header")
     options = parser.parse_args()
-    server = build_server(record_to(options.calls_file))
+    server = build_server(record_to(options.calls_file), header=options.header)
     if options.protocol == "legacy":
         serve_handshake_era_only(server)
     if options.transport == "stdio":

@@ -175,6 +175,8 @@ class FreshTools:
         self._fetched = children
         if publish:
             self.publish_now()
+        if listing.number < self._changed_at:
+            AsyncExecutor.get_instance().post(self._start_fetching)
 
     def publish_now(self) -> None:
         """
@@ -194,8 +196,10 @@ class FreshTools:
 
     def _note_change(self, _change: ServerChange) -> None:
         self._changed_at = next_moment()
-        if not self._listed_at:
-            return  # whoever warms it up lists the tools anyway
+        if self._listed_at:  # otherwise it is being warmed up
+            self._start_fetching()
+
+    def _start_fetching(self) -> None:
         if self._fetching is None or self._fetching.done():
             # Not in the context of a call: it is on nobody's behalf.
             self._fetching = asyncio.create_task(self._fetch(), context=contextvars.Context())

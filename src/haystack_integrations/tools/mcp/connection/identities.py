@@ -104,7 +104,7 @@ class Identities:
         async def opened(supervisor: Supervisor) -> ToolListing:
             session = await supervisor.ready_session(timeout)
             # Another identity may have other tools.
-            if session.listed_by == _key(current_identity.get()):
+            if session.listed_by == _key(current_identity.get()) and supervisor.knows_tools_of(session):
                 return dataclasses.replace(session.tool_listing(), generation=supervisor.generation)
             return await supervisor.list_tools(timeout)
 

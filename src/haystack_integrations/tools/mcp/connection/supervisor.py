@@ -23,6 +23,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
@@ -44,6 +45,7 @@ from haystack_integrations.tools.mcp.connection.listening import Attendant, List
 from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.connection.session import Session, ToolListing
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
+from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPConnectionError,
@@ -139,6 +141,7 @@ class Supervisor:
         # Who wants to hear of changes, in the sessions of the server info itself.
         self.listening: Listening = Listening(self.description)
         self.attendant: Attendant | None = None
+        self._tools_changed_at = 0
         self._newest: Session | None = None
         self._last_attempt: str | None = None
         self._closed = False
@@ -222,7 +225,18 @@ class Supervisor:
         """
         if change.kind == "tools":
             self._listings = {}  # who asks from now on does not get the answer to what was asked before
+            self._tools_changed_at = next_moment()
         self._base.listening.announce(change)
+
+    def knows_tools_of(self, session: Session) -> bool:
+        """
+        Tell whether the last listing of a session can be used again.
+
+        :param session: The session.
+        :returns: False if the server has said that its tools changed since, or how long it may be kept, which is over.
+        """
+        expires_at = session.tools_expire_at
+        return session.listing > self._tools_changed_at and (expires_at is None or monotonic() < expires_at)
 
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
