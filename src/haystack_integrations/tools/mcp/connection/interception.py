@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -30,6 +29,7 @@ from mcp import types
 
 from haystack_integrations.tools.mcp.client.error_texts import raise_tool_error, with_full_stop
 from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
+from haystack_integrations.tools.mcp.connection.intercepted_replays import Replays
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptor, Interceptors, MCPToolCall
 from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
@@ -88,7 +88,7 @@ class InterceptedCall:
             server=connection._describe_server(),
             may_repeat=request.may_repeat,
         )
-        self._replays = _Replays(request.display_name, request.tool_args)
+        self._replays = Replays(request.display_name, request.tool_args)
         # The last exception, and the interceptor that raised it; None if that was ourselves.
         self._raised: tuple[Exception, Interceptor | None] | None = None
         self._executor: AsyncExecutor
@@ -313,71 +313,6 @@ class InterceptedCall:
     ) -> MCPOutcomeUnknownError:
         msg = f"Failed to invoke Tool `{self._request.display_name}`: {with_full_stop(text)} The tool may have run."
         return kind(msg, self._request.display_name, self._request.tool_args)
-
-
-class _Replays:
-    """
-    Which calls were sent on behalf of one call, so that interceptors send none twice that may have run.
-
-    Threads of interceptors may send at the same time.
-    """
-
-    def __init__(self, display_name: str, tool_args: dict[str, Any]) -> None:
-        self._display_name = display_name
-        self._tool_args = tool_args
-        self._lock = threading.Lock()
-        self._under_way: list[MCPToolCall] = []
-        # The tools whose last call was not answered.
-        self._unknown: set[str] = set()
-
-    @property
-    def is_unknown(self) -> bool:
-        """
-        Whether a call was sent and not answered, or not yet.
-        """
-        return bool(self._unknown or self._under_way)
-
-    @contextmanager
-    def sending(self, call: MCPToolCall, *, may_repeat: bool) -> Iterator[None]:
-        """
-        Take note of what becomes of a call.
-
-        :param call: The call.
-        :param may_repeat: Whether it does no harm if the tool runs twice.
-        :raises MCPOutcomeUnknownError: If it must not be sent.
-        """
-        with self._lock:
-            if not may_repeat:
-                self._check(call)
-            self._under_way.append(call)
-        is_known = False
-        try:
-            yield
-            is_known = True
-        except MCPInvocationError as error:
-            is_known = not isinstance(error, MCPOutcomeUnknownError)
-            raise
-        finally:
-            with self._lock:
-                self._under_way = [each for each in self._under_way if each is not call]
-                if is_known:
-                    self._unknown.discard(call.name)
-                else:
-                    self._unknown.add(call.name)
-
-    def _check(self, call: MCPToolCall) -> None:
-        if call.name in self._unknown:
-            reason = "it was sent before and not answered. The tool may have run"
-        elif any(each.name == call.name and each.arguments == call.arguments for each in self._under_way):
-            reason = "it is under way already. The tool may have run"
-        else:
-            return
-        msg = (
-            f"Failed to invoke Tool `{self._display_name}`: an interceptor would have sent the call again, but "
-            f"{reason}. Interceptors may repeat calls of tools that the server annotates as read-only or idempotent, "
-            "if `retry_idempotent` is set."
-        )
-        raise MCPOutcomeUnknownError(msg, self._display_name, self._tool_args)
 
 
 def _checked(call: Any) -> MCPToolCall:
