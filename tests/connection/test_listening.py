@@ -14,6 +14,9 @@ import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
+from fastmcp import Context as FastMCPContext
+from fastmcp import FastMCP
+from mcp import types
 
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
@@ -275,6 +278,26 @@ async def test_async_functions_run_in_the_loop_of_the_sessions(reach):
         await connection.call_tool_async("write", {"text": "x"})
         thread = await asyncio.to_thread(threads.get, timeout=LIMIT)
     assert thread.ident == AsyncExecutor.get_instance()._thread.ident
+
+
+def test_a_server_of_fastmcp_that_says_it_in_the_answer_to_a_call_is_heard():
+    """FastMCP has no stream for changes, and says that it has not."""
+    server = FastMCP("fastmcp")
+
+    @server.tool
+    async def offer(name: str, ctx: FastMCPContext) -> str:
+        server.tool(lambda: "new", name=name)
+        await ctx.send_notification(types.ToolListChangedNotification())
+        return "offered"
+
+    changes: queue.Queue[MCPToolsChange] = queue.Queue()
+    with MCPToolset(InProcessServerInfo(server)) as toolset:
+        assert not toolset.capabilities["tools"]["listChanged"]
+        toolset.on_change(changes.put)
+        toolset["offer"].invoke(name="extra")
+        assert changes.get(timeout=LIMIT) == MCPToolsChange(added=("extra",))
+        toolset.warm_up()
+        assert toolset["extra"].call().text == "new"
 
 
 def test_a_server_without_subscriptions_is_an_error_that_says_so(stdio_server):

@@ -7,6 +7,7 @@ Agents whose server changes its tools while they run: each run goes on with the 
 """
 
 import asyncio
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolsChange, MCPToolset
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.servers.changing_server import build_server
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
@@ -303,3 +304,47 @@ def test_a_run_that_ended_is_forgotten(server):
             lambda: not fresh._runs and not [each for each in fresh._spawned if each() is not None],
             "nothing of the run is left",
         )
+
+
+def test_both_parameters_are_stored_if_they_are_not_the_defaults():
+    info = InProcessServerInfo("tests.servers.inprocess:server")
+    assert not MCPToolset(info).to_dict()["data"].keys() & {"cache_tools", "update_between_steps"}
+    stored = MCPToolset(info, cache_tools=False, update_between_steps=True).to_dict()
+    loaded = MCPToolset.from_dict(stored)
+    assert (loaded.cache_tools, loaded.update_between_steps) == (False, True)
+    assert loaded.to_dict() == stored
+
+
+@pytest.mark.parametrize("parameter", ["cache_tools", "update_between_steps"])
+def test_a_parameter_that_is_no_boolean_is_refused(parameter):
+    with pytest.raises(ValueError, match=f"`{parameter}` must be True or False"):
+        MCPToolset(InProcessServerInfo("tests.servers.inprocess:server"), **{parameter: "yes"})
+
+
+def test_on_change_tells_of_tools_that_are_added_and_of_a_failing_function_there_is_a_log_line(server, caplog):
+    seen: queue.Queue[MCPToolsChange] = queue.Queue()
+
+    def fail(change: MCPToolsChange) -> None:
+        seen.put(change)
+        raise LookupError("not mine")
+
+    with MCPToolset(InProcessServerInfo(server)) as toolset:
+        unsubscribe = toolset.on_change(fail)
+        schema: dict[str, Any] = {"type": "object", "properties": {}}
+        for name in ("one", "two"):
+            toolset.add(Tool(name=name, description="", parameters=schema, function=lambda: "it"))
+            assert seen.get(timeout=LIMIT) == MCPToolsChange(added=(name,))
+        unsubscribe()
+        toolset.add(Tool(name="three", description="", parameters=schema, function=lambda: "it"))
+        toolset["offer"].invoke(name="extra")
+        toolset.refresh()
+        assert "extra" in toolset
+        assert seen.empty()
+    assert "`on_change` failed: LookupError: not mine" in caplog.text
+
+
+async def test_it_is_refreshed_without_blocking_the_loop(server):
+    async with MCPToolset(InProcessServerInfo(server)) as toolset:
+        await toolset["offer"].invoke_async(name="extra")
+        await toolset.refresh_async()
+        assert "extra" in toolset

@@ -7,6 +7,7 @@ The tools of servers that nobody here wrote, each started for real.
 """
 
 import json
+import queue
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,15 @@ class TestEverythingServer:
             [prompt] = [prompt for prompt in connection.list_prompts() if prompt.name == "completable-prompt"]
             assert connection.complete(prompt, {"name": "department", "value": "E"}).values == ["Engineering"]
             assert connection.list_skills() == []
+
+    def test_it_tells_of_changes_of_a_resource_that_was_subscribed_to(self, everything_stdio: StdioServer) -> None:
+        updates: queue.Queue[str] = queue.Queue()
+        with toolset(stdio_info(everything_stdio)) as tools:
+            resource = tools.list_resources()[0]
+            unsubscribe = tools.subscribe_resource(resource, updates.put)
+            tools["toggle-subscriber-updates"].invoke()
+            assert updates.get(timeout=START) == resource.uri
+            unsubscribe()
 
     def test_its_image_becomes_an_image_and_never_base64_text(self, everything_stdio: StdioServer) -> None:
         with toolset(stdio_info(everything_stdio), tool_names=["get-tiny-image"]) as tools:

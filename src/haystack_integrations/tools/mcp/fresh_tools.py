@@ -210,10 +210,10 @@ class FreshTools:
             if not connection._has_own_session():
                 return  # the next warm-up lists them, and a background task opens no session
             try:
-                listing = await connection._list_async()
+                listing = await connection._list_if_open_async()
                 # In a thread: `tool_filter` is the user's.
                 await call(self._load, listing)
-            except MCPConnectionError as error:
+            except (MCPConnectionError, TimeoutError) as error:
                 logger.info("The tools changed, but could not be listed: {error}", error=str(error))
                 return
             except (MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it

@@ -11,12 +11,13 @@ Before revision 2026-07-28 it sends notifications, since then events in the stre
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp import types
 from mcp.client.caching import MAX_TTL_MS, CacheConfig, CacheEntry, CacheKey
 from mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.client.changes import ChangedList, ServerChange, WantedChanges
@@ -115,6 +116,11 @@ def _change_of_notification(message: Any) -> ServerChange | None:
     return None
 
 
+def _is_of_stream(message: Any) -> bool:
+    meta = getattr(getattr(message, "params", None), "meta", None)
+    return isinstance(meta, Mapping) and SUBSCRIPTION_ID_META_KEY in meta
+
+
 def _change_of_event(event: Any) -> ServerChange | None:
     match event:
         case ToolsListChanged():
@@ -143,8 +149,8 @@ class ListeningClient(ReadingClient):
 
         async def handle(message: Any) -> None:
             change = _change_of_notification(message)
-            # Since 2026-07-28, whoever listens gets it in order from the stream.
-            if change is not None and self.on_change is not None and not self.listens:
+            # Whoever listens gets it in order from the stream; some servers say it in others.
+            if change is not None and self.on_change is not None and not _is_of_stream(message):
                 self.on_change(change)
             if following is not None:
                 await following(message)

@@ -303,6 +303,18 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
     async def _list_async(self) -> ToolListing:
         return await self._run_async(self._listed_tools, self._listing_timeout())
 
+    async def _list_if_open_async(self) -> ToolListing:
+        """
+        List the tools in the session of the server info, without opening it.
+        """
+        supervisor = self._supervisor
+        if supervisor is None:
+            msg = f"{self.server_info.describe()} is not connected"
+            raise MCPConnectionError(msg, self.server_info, "list_tools")
+        timeout = self.connection_timeout
+        executor = AsyncExecutor.get_instance()
+        return await executor.run_async(supervisor.list_tools_if_open(timeout), timeout + _BLOCKED_LOOP_GRACE)
+
     def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
         return supervisor.identities.list_tools(self.connection_timeout)
 

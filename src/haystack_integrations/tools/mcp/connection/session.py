@@ -236,9 +236,12 @@ class Session:
             self._life.opened()  # a cancellation would interrupt the closing
             self._silence.stop()
             opened.cancel()  # does nothing if it is done
-            await self._stop_attending()
+            # Nothing is awaited before the closing: a transport that crashed cancels each wait of this task.
+            attendant, self._attendant = self._attendant, None
+            if attendant is not None:
+                attendant.cancel()
             # Beside the closing, which may take long.
-            abandoning = asyncio.create_task(self._abandon_calls())
+            abandoning = asyncio.create_task(self._abandon_calls(attendant))
             try:
                 await self._close_client()
                 self._life.end("the transport was cancelled")  # if nobody knows better
@@ -257,12 +260,6 @@ class Session:
         self._attendant = task
         if self._life.state in (SessionState.LOST, SessionState.CLOSED):
             task.cancel()
-
-    async def _stop_attending(self) -> None:
-        attendant, self._attendant = self._attendant, None
-        if attendant is not None:
-            attendant.cancel()
-            await asyncio.wait({attendant}, timeout=_CALLS_END_TIMEOUT)
 
     @property
     def listens(self) -> bool:
@@ -326,7 +323,9 @@ class Session:
                 error=self._client.redactor.text(describe_error(error)),
             )
 
-    async def _abandon_calls(self) -> None:
+    async def _abandon_calls(self, attendant: asyncio.Task[None] | None) -> None:
+        if attendant is not None:
+            await asyncio.wait({attendant}, timeout=_CALLS_END_TIMEOUT)
         # The SDK fails the calls of a transport that ended. In process there is none; a custom client may not notice.
         if self._calls:
             await asyncio.wait(self._calls, timeout=_CALLS_END_TIMEOUT)

@@ -388,15 +388,30 @@ class Supervisor:
         :raises MCPConnectionError: If that fails.
         """
 
-        async def listed(session: Session) -> ToolListing:
-            identity = current_identity.get()
-            key = identity.key if identity is not None else None
-            listing = self._listings.get(key)
-            if listing is None or not listing.joinable:
-                listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
-            return dataclasses.replace(await listing.result(timeout), generation=self.generation)
+        return await self._repeat("list_tools", lambda session: self._listed(session, timeout), timeout, timeout)
 
-        return await self._repeat("list_tools", listed, timeout, timeout)
+    async def list_tools_if_open(self, timeout: float) -> ToolListing:
+        """
+        Do the same in the session that is open, and open none, not even if that one is lost meanwhile.
+
+        :param timeout: How long the listing may take, in seconds.
+        :returns: The tools.
+        :raises MCPConnectionError: If that fails.
+        :raises TimeoutError: If it takes longer.
+        """
+        session = self.session
+        if session is None or not session.is_open:
+            msg = f"{failed_to('list_tools', self.description)}: there is no open session"
+            raise MCPConnectionError(msg, self.server_info, "list_tools")
+        return await self._listed(session, timeout)
+
+    async def _listed(self, session: Session, timeout: float) -> ToolListing:
+        identity = current_identity.get()
+        key = identity.key if identity is not None else None
+        listing = self._listings.get(key)
+        if listing is None or not listing.joinable:
+            listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
+        return dataclasses.replace(await listing.result(timeout), generation=self.generation)
 
     async def subscribe(self, uri: str, timeout: float) -> None:
         """
