@@ -81,6 +81,13 @@ class MCPServerInfo(ABC):
         """
         return False
 
+    @property
+    def _waits_for_person(self) -> bool:
+        """
+        Whether a person is logging in at the server now, which may take longer than any other connect.
+        """
+        return False
+
     async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:  # noqa: ARG002 - for subclasses
         """
         Ask these functions.

@@ -49,6 +49,7 @@ from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
+    MCPAuthorizationError,
     MCPCallTimeoutError,
     MCPConnectionError,
     MCPConnectionTimeoutError,
@@ -305,7 +306,7 @@ class Supervisor:
                 return await self._open_once()
             except MCPConnectionError as error:
                 self.last_error = self._last_attempt = str(error)
-                if attempt == retries:
+                if attempt == retries or isinstance(error, MCPAuthorizationError):
                     raise
                 logger.info("{error} Trying again.", error=with_full_stop(str(error)), server=self.description)
         raise AssertionError  # the loop returns or raises
