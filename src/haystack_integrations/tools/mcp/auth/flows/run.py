@@ -199,10 +199,12 @@ class Flow:
     async def _authorize(self) -> Record:
         self.outgoing.step = "preparing to ask for a token"
         self.memory = Memory(self._with_client(), may_refresh=False)
+        self._forget_narrow_client()
         provider = await _MAKERS[str(self.config.grant_type)](self, is_refresh=False)
         if isinstance(provider, OAuthClientProvider):
             self._restore(provider, is_known=False)
-        await self._drive(provider, self._challenge or httpx2.Response(httpx2.codes.UNAUTHORIZED))
+        challenge = self._challenge or httpx2.Response(httpx2.codes.UNAUTHORIZED)
+        await self._drive(provider, challenge)
         if self.memory.new is None:
             msg = "the flow ended without a token"
             raise MCPAuthorizationError(msg)
@@ -222,6 +224,14 @@ class Flow:
             client["client_secret"] = secret
         client["token_endpoint_auth_method"] = config.token_endpoint_auth_method or "none"
         return {**self.record, "client": client}
+
+    def _forget_narrow_client(self) -> None:
+        # A client that registered itself for fewer scopes than are wanted now may not ask for them.
+        client = self.memory.client
+        if self.config.client_id is None and client is not None and client.scope and self._challenge is not None:
+            wanted = extract_scope_from_www_auth(self._rewritten(self._challenge)) or ""
+            if not set(wanted.split()) <= set(client.scope.split()):
+                self.memory.client = None
 
     def _restore(self, provider: OAuthClientProvider, *, is_known: bool = True) -> None:
         context, record = provider.context, self.record
@@ -243,7 +253,7 @@ class Flow:
                 outgoing = await flow.asend(await self.outgoing.send(outgoing))
             if challenge is None:
                 return
-            outgoing = await flow.asend(self._rewritten(challenge, request))
+            outgoing = await flow.asend(self._rewritten(challenge))
             while outgoing is not request:
                 outgoing = await flow.asend(await self.outgoing.send(outgoing))
         except StopAsyncIteration:
@@ -251,9 +261,8 @@ class Flow:
         finally:
             await flow.aclose()
 
-    def _rewritten(self, challenge: httpx2.Response, request: httpx2.Request) -> httpx2.Response:
+    def _rewritten(self, challenge: httpx2.Response) -> httpx2.Response:
         # The provider asks for the scopes of the challenge, if there are any, and for no configured ones.
-        challenge.request = request
         scope = extract_scope_from_www_auth(challenge)
         is_step_up = challenge.status_code == httpx2.codes.FORBIDDEN
         if self.config.scopes is not None or is_step_up:
@@ -265,7 +274,7 @@ class Flow:
         parameters += [f'scope="{scope}"'] if scope else []
         parameters += [f'resource_metadata="{metadata_url}"'] if metadata_url else []
         headers = {"WWW-Authenticate": f"Bearer {', '.join(parameters)}"}
-        return httpx2.Response(challenge.status_code, headers=headers, request=request)
+        return httpx2.Response(challenge.status_code, headers=headers)
 
     async def _saved(self, provider: Any, message: str) -> Record:
         tokens = self.memory.new
