@@ -6,6 +6,7 @@
 People who allow the access, against the authorization server of the MCP SDK.
 """
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,8 @@ from haystack_integrations.tools.mcp import (
     MCPAuthorizationError,
     MCPConnection,
     MCPInvocationError,
+    MCPLoginRequest,
+    MCPTimeoutError,
     MCPToolset,
     OAuthConfig,
     SSEServerInfo,
@@ -84,3 +87,17 @@ def test_without_a_browser_the_error_says_how_to_log_in(server: OAuthServer, mon
     with pytest.raises(MCPAuthorizationError, match=r"has no browser\. Log in beforehand, with `login\(server_info\)`"):
         MCPToolset(info(server, redirect_handler=None)).warm_up()
     assert not server.count
+
+
+async def allow_slowly(login: MCPLoginRequest) -> None:
+    await asyncio.sleep(3)
+    await allow(login)
+
+
+def test_the_time_that_a_person_takes_counts_for_no_timeout_of_the_server(server: OAuthServer) -> None:
+    slow = info(server, redirect_handler=allow_slowly)
+    with MCPConnection(slow, connection_timeout=1.5, invocation_timeout=1.5) as connection:
+        assert said(connection, "whoami") == "alice"
+        assert said(connection, "write") == "written"
+        with pytest.raises(MCPTimeoutError, match=r"1\.5 seconds"):
+            said(connection, "whoami", seconds=30.0)

@@ -12,6 +12,7 @@ import ctypes
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, TypeVar
@@ -146,24 +147,24 @@ def _mailbox_of(loop: asyncio.AbstractEventLoop) -> _Mailbox:
     return mailbox
 
 
-class _Operation:
+class _Operation(ABC):
     """
     A coroutine on its way through the executor's loop: waiting -> running -> done.
 
-    :param coro: The coroutine.
-    :param loop: The executor's loop.
-    :param done: Called in that loop with the task, once it is done.
+    Few objects for each, and no closures: all that calls in flight leave on the heap makes the garbage collector run.
     """
 
-    def __init__(
-        self,
-        coro: Coroutine[Any, Any, Any],
-        loop: asyncio.AbstractEventLoop,
-        done: Callable[[asyncio.Task[Any]], object],
-    ) -> None:
+    __slots__ = ("_context", "_coro", "_executor", "_task")
+
+    def __init__(self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any]) -> None:
+        """
+        Initialize the operation.
+
+        :param executor: The executor.
+        :param coro: The coroutine.
+        """
+        self._executor = executor
         self._coro = coro
-        self._loop = loop
-        self._done = done
         self._context = contextvars.copy_context()
         self._task: asyncio.Task[Any] | None = None
 
@@ -171,15 +172,19 @@ class _Operation:
         """
         Start the coroutine. To be called in the executor's loop.
         """
-        self._task = self._context.run(self._loop.create_task, self._coro)
-        self._task.add_done_callback(self._done)
+        self._task = self._executor._loop.create_task(self._coro, context=self._context)
+        self._task.add_done_callback(self._done, context=self._context)
+
+    @abstractmethod
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        """Take note of the end. Called in the executor's loop."""
 
     def cancel(self) -> None:
         """
         Cancel the coroutine, from any thread. Does nothing if it is done.
         """
         try:
-            self._loop.call_soon_threadsafe(self._cancel)
+            self._executor._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:
             pass  # the loop was closed, which cancelled it
 
@@ -187,17 +192,87 @@ class _Operation:
         if self._task is not None:
             self._task.cancel()
 
-    @property
-    def is_done(self) -> bool:
+    def _settle(self, future: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
         """
-        Whether the coroutine has ended.
+        Give whoever waits what became of the coroutine.
         """
-        return self._task is not None and self._task.done()
+        task = self._task
+        if future.done() or task is None:  # nobody waits any more
+            return
+        if task.cancelled():
+            future.set_exception(OperationCancelledError(by_shutdown=self._executor._closing))
+        elif (error := task.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(task.result())
 
 
-def _time_out(waiter: asyncio.Future[Any], timeout: float) -> None:
-    if not waiter.done():
-        waiter.set_exception(TimeoutError(f"Operation timed out after {timeout} seconds"))
+class _ForThread(_Operation):
+    """
+    One that a thread waits for.
+    """
+
+    __slots__ = ("future",)
+
+    def __init__(self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any]) -> None:
+        super().__init__(executor, coro)
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:  # noqa: ARG002
+        self._settle(self.future)
+
+
+class _ForLoop(_Operation):
+    """
+    One that is awaited in another event loop.
+    """
+
+    __slots__ = ("_loop", "_mailbox", "_timeout", "waiter")
+
+    def __init__(
+        self,
+        executor: AsyncExecutor,
+        coro: Coroutine[Any, Any, Any],
+        loop: asyncio.AbstractEventLoop,
+        timeout: float | None,
+    ) -> None:
+        super().__init__(executor, coro)
+        self._loop = loop
+        self._mailbox = _mailbox_of(loop)
+        self._timeout = timeout
+        self.waiter: asyncio.Future[Any] = loop.create_future()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # for asyncio, it is retrieved now, even if nobody waits for it any more
+        # In the next iteration, so that what ends in this one goes along.
+        self._executor._loop.call_soon(self._deliver, context=self._context)
+
+    def _deliver(self) -> None:
+        try:
+            self._mailbox.post(self._loop, self._tell)
+        except RuntimeError:
+            pass  # the caller's loop was closed
+
+    def _tell(self) -> None:
+        self._settle(self.waiter)
+
+    def start_timer(self) -> asyncio.TimerHandle | None:
+        # Every call comes through here, and asyncio.timeout() costs 10 µs more than a timer.
+        if self._timeout is None:
+            return None
+        return self._loop.call_later(self._timeout, self._time_out, context=self._context)
+
+    def _time_out(self) -> None:
+        if not self.waiter.done():
+            self.waiter.set_exception(TimeoutError(f"Operation timed out after {self._timeout} seconds"))
+
+    def give_up(self) -> None:
+        """
+        Cancel the coroutine unless it is done.
+        """
+        if self._task is None or not self._task.done():
+            self.cancel()
 
 
 class AsyncExecutor:
@@ -296,10 +371,8 @@ class AsyncExecutor:
         """
         return threading.current_thread() is self._thread
 
-    def _submit(self, coro: Coroutine[Any, Any, T], done: Callable[[asyncio.Task[T]], object]) -> _Operation:
-        operation = _Operation(coro, self._loop, done)
-        self._hand_over(coro, lambda: self._mailbox.post(self._loop, operation.start))
-        return operation
+    def _submit(self, operation: _Operation) -> None:
+        self._hand_over(operation._coro, lambda: self._mailbox.post(self._loop, operation.start))
 
     def _hand_over(self, coro: Coroutine[Any, Any, Any], submit: Callable[[], T]) -> T:
         if not self._closing:
@@ -335,8 +408,9 @@ class AsyncExecutor:
                 "(ainvoke, warm_up_async, close_async, or AsyncExecutor.run_async)."
             )
             raise RuntimeError(msg)
-        future: concurrent.futures.Future[T] = concurrent.futures.Future()
-        operation = self._submit(coro, lambda task: self._settle(future, task))
+        operation = _ForThread(self, coro)
+        self._submit(operation)
+        future: concurrent.futures.Future[T] = operation.future
         try:
             return future.result(timeout) if wait is None else wait(future, timeout)
         except TimeoutError:
@@ -349,19 +423,6 @@ class AsyncExecutor:
             # After e.g. a KeyboardInterrupt nobody waits any more. Cancelling a finished operation has no effect.
             operation.cancel()
             raise
-
-    def _settle(self, future: asyncio.Future[T] | concurrent.futures.Future[T], task: asyncio.Task[T]) -> None:
-        """
-        Give whoever waits what became of a task.
-        """
-        if future.done():  # nobody waits any more
-            return
-        if task.cancelled():
-            future.set_exception(OperationCancelledError(by_shutdown=self._closing))
-        elif (error := task.exception()) is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(task.result())
 
     async def run_async(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """
@@ -387,33 +448,16 @@ class AsyncExecutor:
         if self.in_loop_thread():
             async with asyncio.timeout(timeout):
                 return await coro
-        mailbox = _mailbox_of(loop)
-        waiter: asyncio.Future[T] = loop.create_future()
-
-        def deliver(task: asyncio.Task[T]) -> None:
-            try:
-                mailbox.post(loop, lambda: self._settle(waiter, task))
-            except RuntimeError:
-                pass  # the caller's loop was closed
-
-        def done(task: asyncio.Task[T]) -> None:
-            if not task.cancelled():
-                task.exception()  # for asyncio, it is retrieved now, even if nobody waits for it any more
-            # In the next iteration, so that what ends in this one goes along.
-            self._loop.call_soon(deliver, task)
-
-        operation = self._submit(coro, done)
-        timer = None
-        if timeout is not None:
-            # Every call comes through here, and asyncio.timeout() costs 10 µs more than a timer.
-            timer = loop.call_later(timeout, _time_out, waiter, timeout)
+        operation = _ForLoop(self, coro, loop, timeout)
+        self._submit(operation)
+        timer = operation.start_timer()
         try:
-            return await waiter
+            result: T = await operation.waiter
+            return result
         finally:
             if timer is not None:
                 timer.cancel()
-            if not operation.is_done:
-                operation.cancel()
+            operation.give_up()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """

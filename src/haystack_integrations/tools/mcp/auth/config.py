@@ -127,7 +127,8 @@ class OAuthConfig:
     :param redirect_handler: Leads the person to the authorization server: a function that gets an `MCPLoginRequest`, or
         its import path. By default, the browser of this machine is opened.
     :param callback_handler: Gives what came to the `redirect_uri` for an `MCPLoginRequest`: the URL to which the
-        browser was sent, or its query parameters as a dict (`code`, `state`, `iss`, `error`). A function, or its import path.
+        browser was sent, or its query parameters as a dict (`code`, `state`, `iss`, `error`). A function, or its import
+        path.
     :param login_timeout: How long a person may take to log in, in seconds.
     :param private_key: Private key in PEM with which the client authenticates (`private_key_jwt`).
     :param signing_algorithm: Algorithm of the `private_key`. By default RS256, ES256, ES384, ES512 or EdDSA, as the key

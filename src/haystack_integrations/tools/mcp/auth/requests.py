@@ -8,11 +8,42 @@ What functions of the user are asked for while an access token is got.
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-# How many logins wait for a person now, by the URL of the MCP server.
-logins_under_way: Counter[str] = Counter()
+# When the logins began that wait for a person now, by the URL of the MCP server.
+_logins: dict[str, list[float]] = {}
+
+
+@contextmanager
+def login_under_way(server_url: str) -> Iterator[None]:
+    """
+    Note that a person is logging in.
+
+    :param server_url: The MCP server.
+    :returns: A context manager.
+    """
+    began = time.monotonic()
+    _logins.setdefault(server_url, []).append(began)
+    try:
+        yield
+    finally:
+        _logins[server_url].remove(began)
+        if not _logins[server_url]:
+            del _logins[server_url]
+
+
+def login_seconds(server_url: str) -> float | None:
+    """
+    Tell how long the longest login at a server has been under way.
+
+    :param server_url: The MCP server.
+    :returns: Seconds, or None if there is none.
+    """
+    logins = _logins.get(server_url)
+    return time.monotonic() - min(logins) if logins else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,8 @@ class RequestOutcome:
     unauthorized: bool = False
     redactor: Redactor | None = None
     _given_up: bool = field(default=False, init=False)
-    _waits: set[anyio.CancelScope] = field(default_factory=set, init=False)
+    # None until there is one: most requests have none, and each call in flight has an outcome.
+    _waits: set[anyio.CancelScope] | None = field(default=None, init=False)
 
     @contextlib.contextmanager
     def until_given_up(self) -> Iterator[anyio.CancelScope]:
@@ -68,18 +69,19 @@ class RequestOutcome:
         with anyio.CancelScope() as scope:
             if self._given_up:
                 scope.cancel()
-            self._waits.add(scope)
+            waits = self._waits = self._waits if self._waits is not None else set()
+            waits.add(scope)
             try:
                 yield scope
             finally:
-                self._waits.discard(scope)
+                waits.discard(scope)
 
     def give_up(self) -> None:
         """
         End all waits for the server.
         """
         self._given_up = True
-        for wait in list(self._waits):
+        for wait in list(self._waits or ()):
             wait.cancel()
 
     def broken_by(self, error_code: int) -> str | None:

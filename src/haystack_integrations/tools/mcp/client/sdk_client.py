@@ -478,7 +478,7 @@ class SDKClient(ReadingClient):
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
-        sdk, life = self._sdk, self.life
+        sdk, life, callbacks = self._sdk, self.life, self._callbacks
         if sdk is None and life.state in (SessionState.NEW, SessionState.OPENING):
             raise not_connected()
         if sdk is None or not life.is_open or self._has_died():
@@ -489,14 +489,26 @@ class SDKClient(ReadingClient):
         token = current_outcome.set(outcome)
         caller = current_identity.get()
         self._callers.append(caller)
+        wanted = callbacks.wanted() if callbacks is not None else {}
+        extras = call_extras(meta, on_progress)
         try:
-            result = await self._call_sdk(sdk, tool_name, tool_args, call_extras(meta, on_progress))
-            return redacted_result(result, outcome.redactor or redactor) if result.is_error else result
+            try:
+                result = await sdk.call_tool(tool_name, tool_args, **extras)
+            except ProtocolError as error:
+                if callbacks is None or not await callbacks.elicit_urls(error.code, error.data):
+                    raise
+                # The tool has not done its work: it waited for what the user did at a URL.
+                result = await sdk.call_tool(tool_name, tool_args, **extras)
+            if not result.is_error:
+                return result
+            return redacted_result(_with_advice(result, callbacks, wanted), outcome.redactor or redactor)
         except asyncio.CancelledError:
             outcome.give_up()
             raise
         except Exception as error:
-            failure = await self._call_error(error, outcome, tool_name, tool_args, meta)
+            failure = await self._call_error(
+                _with_handlers_named(error, callbacks, wanted), outcome, tool_name, tool_args, meta
+            )
             if failure is not error:
                 is_unsendable = isinstance(error, (PydanticSerializationError, UnicodeError))
                 failure.__cause__ = None if is_unsendable else error  # it quotes an argument
@@ -508,29 +520,6 @@ class SDKClient(ReadingClient):
             raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
         finally:
             del failure  # its traceback holds this frame
-
-    async def _call_sdk(
-        self, sdk: mcp.Client, tool_name: str, tool_args: dict[str, Any], extras: dict[str, Any]
-    ) -> types.CallToolResult:
-        wanted = self._callbacks.wanted() if self._callbacks is not None else {}
-        callbacks = self._callbacks
-        try:
-            try:
-                result = await sdk.call_tool(tool_name, tool_args, **extras)
-            except ProtocolError as error:
-                # The tool has not done its work: it waits for what the user does at a URL.
-                if callbacks is None or not await callbacks.elicit_urls(error.code, error.data):
-                    raise
-                result = await sdk.call_tool(tool_name, tool_args, **extras)
-        except ProtocolError as error:
-            advice = callbacks.advice(wanted, error.code, error.data) if callbacks is not None else None
-            if advice is None:
-                raise
-            raise ProtocolError(error.code, f"{with_full_stop(error.message)} {advice}", error.data) from error
-        advice = callbacks.advice(wanted) if callbacks is not None and result.is_error else None
-        if advice is None:
-            return result
-        return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
 
     async def _session_ended(self) -> CallDidNotRunError:
         if self.life.is_open:
@@ -675,6 +664,24 @@ def _invocation_error(
     return MCPInvocationError(
         f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args, code=code, data=data
     )
+
+
+def _with_advice(
+    result: types.CallToolResult, callbacks: Callbacks | None, wanted: dict[str, int]
+) -> types.CallToolResult:
+    advice = callbacks.advice(wanted) if callbacks is not None else None
+    if advice is None:
+        return result
+    return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
+
+
+def _with_handlers_named(error: Exception, callbacks: Callbacks | None, wanted: dict[str, int]) -> Exception:
+    if not isinstance(error, ProtocolError) or callbacks is None:
+        return error
+    advice = callbacks.advice(wanted, error.code, error.data)
+    if advice is None:
+        return error
+    return ProtocolError(error.code, f"{with_full_stop(error.message)} {advice}", error.data)
 
 
 def _ignore() -> None:

@@ -82,11 +82,17 @@ class MCPServerInfo(ABC):
         return False
 
     @property
-    def _waits_for_person(self) -> bool:
+    def _may_ask_person(self) -> bool:
         """
-        Whether a person is logging in at the server now, which may take longer than any other connect.
+        Whether a person may have to log in at the server.
         """
         return False
+
+    def _login_seconds(self) -> float | None:
+        """
+        Tell how long a person has been logging in at the server, in seconds; None if nobody is.
+        """
+        return None
 
     async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:  # noqa: ARG002 - for subclasses
         """

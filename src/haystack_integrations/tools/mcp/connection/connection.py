@@ -430,7 +430,9 @@ class MCPConnection(Reading, ContextManaged):
         meta: dict[str, Any] | None,
         on_progress: Callable[[MCPProgress], None] | None,
     ) -> Coroutine[Any, Any, types.CallToolResult]:
-        return (self._supervisor or self._acquire()).identities.call(
+        from haystack_integrations.tools.mcp.connection.call import ToolCall  # noqa: PLC0415 - imports the SDK
+
+        call = ToolCall(
             tool_name,
             tool_args if tool_args is not None else {},
             display_name=display_name or tool_name,
@@ -441,6 +443,7 @@ class MCPConnection(Reading, ContextManaged):
             meta=meta_of_call(meta),
             on_progress=on_progress,
         )
+        return (self._supervisor or self._acquire()).identities.call(call)
 
     def status(self) -> MCPConnectionStatus:
         """

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.error_texts import invocation_error
+from haystack_integrations.tools.mcp.connection.patience import limited
 from haystack_integrations.tools.mcp.connection.release import close_in_background
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
 from haystack_integrations.tools.mcp.request_context import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mcp import types
 
     from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.connection.call import ToolCall
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -117,7 +119,13 @@ class Identities:
         return await self._run(lambda supervisor: supervisor.list_tools(timeout), timeout)
 
     async def read(
-        self, operation: str, read: Callable[[MCPClient], Awaitable[T]], *, connection_timeout: float, **options: Any
+        self,
+        operation: str,
+        read: Callable[[MCPClient], Awaitable[T]],
+        *,
+        connection_timeout: float,
+        timeout: float,
+        may_repeat: bool,
     ) -> T:
         """
         Read something of the server on behalf of the caller.
@@ -125,35 +133,35 @@ class Identities:
         :param operation: As in `Supervisor.read`.
         :param read: Likewise.
         :param connection_timeout: Likewise.
-        :param options: Likewise.
+        :param timeout: Likewise.
+        :param may_repeat: Likewise.
         :returns: The result.
         :raises MCPConnectionError: If there is none.
         """
-        options = {**options, "connection_timeout": connection_timeout}
-        return await self._run(lambda to: to.read(operation, read, **options), connection_timeout)
 
-    async def call(
-        self, tool_name: str, tool_args: dict[str, Any], *, display_name: str, connection_timeout: float, **options: Any
-    ) -> types.CallToolResult:
-        """
-        Call a tool on behalf of the caller.
+        def operate(supervisor: Supervisor) -> Coroutine[Any, Any, T]:
+            return supervisor.read(
+                operation, read, connection_timeout=connection_timeout, timeout=timeout, may_repeat=may_repeat
+            )
 
-        :param tool_name: As in `Supervisor.call`.
-        :param tool_args: Likewise.
-        :param display_name: Likewise.
-        :param connection_timeout: Likewise.
-        :param options: Likewise.
-        :returns: The result.
-        :raises MCPInvocationError: If there is none.
+        return await self._run(operate, connection_timeout)
+
+    def call(self, call: ToolCall) -> Coroutine[Any, Any, types.CallToolResult]:
         """
-        options = {**options, "display_name": display_name, "connection_timeout": connection_timeout}
-        if self._all_are_alike():
-            current_identity.set(None)  # the context may be that of somebody's call that this one is part of
-            return await self._base.call(tool_name, tool_args, **options)
+        Call a tool on behalf of the caller. From any thread, in the context of the caller.
+
+        :param call: The call.
+        :returns: A coroutine of the result. It raises MCPInvocationError if there is none.
+        """
+        if self._all_are_alike() and current_identity.get() is None:
+            return call.run(self._base)
+        return self._call(call)
+
+    async def _call(self, call: ToolCall) -> types.CallToolResult:
         try:
-            return await self._run(lambda to: to.call(tool_name, tool_args, **options), connection_timeout)
+            return await self._run(call.run, call.connection_timeout)
         except MCPConnectionError as error:
-            failure = invocation_error(error, display_name, tool_args, may_have_run=False)
+            failure = invocation_error(error, call.display_name, call.tool_args, may_have_run=False)
             self._base.last_error = str(failure)
             raise failure from failure.__cause__
 
@@ -223,7 +231,7 @@ class Identities:
             self._loop = loop
             self._reset()
         try:
-            async with asyncio.timeout(timeout):
+            async with limited(asyncio.timeout(timeout), self._base.server_info):
                 supervisor = await self._find(identity.key, timeout)
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):

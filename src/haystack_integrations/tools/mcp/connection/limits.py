@@ -110,7 +110,8 @@ class CallClock:
         :param limits: The limits of the call.
         """
         self._limits = limits
-        self._used = 0.0
+        # How long the attempts that have ended took, in seconds.
+        self.used: float = 0.0
         self._left = limits.invocation_timeout
         self.has_progressed: bool = False
 
@@ -120,7 +121,7 @@ class CallClock:
 
         :returns: How long it may take, in seconds; None for no limit.
         """
-        return self._within_total(self._left, self._used)
+        return self._within_total(self._left, self.used)
 
     def progress(self, taken: float) -> float | None:
         """
@@ -131,7 +132,7 @@ class CallClock:
         """
         self.has_progressed = True
         limit = self._limits.invocation_timeout
-        return self._within_total(None if limit is None else taken + limit, self._used)
+        return self._within_total(None if limit is None else taken + limit, self.used)
 
     def end(self, taken: float, left: float | None) -> None:
         """
@@ -140,7 +141,7 @@ class CallClock:
         :param taken: How long it took, in seconds.
         :param left: How much longer it could have taken; None for no limit.
         """
-        self._used += taken
+        self.used += taken
         self._left = left
 
     def _within_total(self, seconds: float | None, used: float) -> float | None:
@@ -149,17 +150,16 @@ class CallClock:
             return seconds
         return min(seconds, total - used)
 
-    def describe(self, taken: float) -> tuple[str, str]:
+    def describe(self) -> tuple[str, str]:
         """
-        Say which limit was hit and what to do about it.
+        Say which limit was hit in the last attempt, and what to do about it.
 
-        :param taken: How long the last attempt took, in seconds.
         :returns: A clause, and a sentence.
         """
         limits = self._limits
         total = limits.max_total_timeout
         raise_it = "If the tool needs longer, raise"
-        if total is not None and self.has_progressed and self._used + taken >= total - _CLOCK_TOLERANCE:
+        if total is not None and self.has_progressed and self.used >= total - _CLOCK_TOLERANCE:
             return f"timed out after {total:g} seconds although it made progress", f"{raise_it} `max_total_timeout`."
         if self.has_progressed:
             what = f"timed out after {limits.invocation_timeout:g} seconds without progress"

@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.client.error_texts import describe_error, failed_to, outcome_unknown
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
+from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
@@ -24,6 +25,8 @@ from haystack_integrations.tools.mcp.request_context import Identity, current_id
 
 if TYPE_CHECKING:
     from mcp import types
+
+    from haystack_integrations.tools.mcp.connection.call import ToolCall
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -124,6 +127,7 @@ class Session:
         self._life = client.life = SessionLife(self._lost)
         self._life.redact = client.redactor.text
         self._silence = SilenceWatch(self._life, self._ping)
+        self.deadlines: Deadlines = Deadlines()
 
     @property
     def is_open(self) -> bool:
@@ -205,6 +209,7 @@ class Session:
                     self._owner.session_closed(self)
             finally:
                 await abandoning
+                self.deadlines.stop()
 
     def learn(self, secrets: Iterable[str]) -> None:
         """
@@ -285,41 +290,43 @@ class Session:
         """
         return self._client.why_unusable(tool_name)
 
-    @_redacted
-    async def call(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any],
-        *,
-        longest_silence: float | None = None,
-        ping_interval: float | None = None,
-        meta: dict[str, Any] | None = None,
-        on_progress: Any = None,
-    ) -> types.CallToolResult:
+    async def call(self, call: ToolCall, on_progress: Any = None) -> types.CallToolResult:
         """
-        Call a tool. To be awaited in a task of the session's loop.
+        Send the request of a call. To be awaited in a task of the session's loop.
 
-        :param tool_name: Its name at the server.
-        :param tool_args: The arguments.
-        :param longest_silence: After how many seconds of silence the session is given up; None for never.
-        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
-        :param meta: The `_meta` of the request.
+        :param call: The call.
         :param on_progress: Awaited with each report of progress; None not to ask for any.
         :returns: The result, a tool's own error included.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
-        with self._under_way(
-            lambda reason: outcome_unknown(reason, tool_name, tool_args),
-            longest_silence=longest_silence,
-            ping_interval=ping_interval,
-        ):
-            if meta is None and on_progress is None:  # a custom client may not know more
-                result = await self._client.request_tool(tool_name, tool_args)
+        # As `read`, without the objects that a decorator and a context manager make of each call.
+        limits = call.limits
+        task = self._begin(limits.longest_silence, limits.ping_interval)
+        try:
+            if call.meta is None and on_progress is None:  # a custom client may not know more
+                result = await self._client.request_tool(call.tool_name, call.tool_args)
             else:
-                result = await self._client.request_tool(tool_name, tool_args, meta=meta, on_progress=on_progress)
+                result = await self._client.request_tool(
+                    call.tool_name, call.tool_args, meta=call.meta, on_progress=on_progress
+                )
             self._life.heard()  # there are no streams in process, and a custom client may have none
             return result
+        except Exception as error:
+            failure = self._client._redactor_now().error(error)
+            if failure is error:
+                del failure  # its traceback holds this frame
+                raise
+        except BaseException as error:
+            failure = self._client._redactor_now().error(
+                self._interrupted(error, task, lambda reason: outcome_unknown(reason, call.tool_name, call.tool_args))
+            )
+        finally:
+            self._end(task)
+        try:
+            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
+        finally:
+            del failure
 
     @_redacted
     async def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> T:
@@ -341,45 +348,67 @@ class Session:
             return await read(self._client)
 
     @contextmanager
-    def _under_way(
-        self,
-        unanswered: Callable[[str], Exception],
-        *,
-        longest_silence: float | None = None,
-        ping_interval: float | None = None,
-    ) -> Iterator[None]:
+    def _under_way(self, unanswered: Callable[[str], Exception]) -> Iterator[None]:
         """
         Count a request as under way, and end it if the session ends and nobody else does.
 
         :param unanswered: Makes the error of a request that is not answered any more, from the reason.
+        :returns: A context manager.
+        """
+        task = self._begin()
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException as error:
+            failure = self._interrupted(error, task, unanswered)
+            raise failure from failure.__cause__
+        finally:
+            self._end(task)
+
+    def _begin(self, longest_silence: float | None = None, ping_interval: float | None = None) -> asyncio.Task[Any]:
+        """
+        Count a request as under way.
+
         :param longest_silence: After how many seconds of silence the session is given up; None for never.
         :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
-        :returns: A context manager.
+        :returns: The running task, which makes it.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._calls.add(task)
         self._user = current_identity.get()
         self._silence.begin(task, longest_silence, ping_interval)
-        try:
-            yield
-        except asyncio.CancelledError:
+        return task
+
+    def _interrupted(
+        self, error: BaseException, task: asyncio.Task[Any], unanswered: Callable[[str], Exception]
+    ) -> Exception:
+        """
+        Make the error of a request that is not answered any more, or raise one that is somebody else's matter.
+
+        :param error: What ended the request, beyond Exception.
+        :param task: The task that made it.
+        :param unanswered: Makes the error from the reason.
+        :returns: The error, with its cause.
+        """
+        if isinstance(error, asyncio.CancelledError):
             if task not in self._abandoned or task.cancelling() > 1:
-                raise
-            raise unanswered(self._life.reason or "the session ended") from None
-        except Exception:
-            raise
-        except BaseException as error:
-            if _is_being_closed(error, task):
-                raise
-            raise unanswered(_raised_by_server(error)) from error
-        finally:
-            self._calls.discard(task)
-            self._silence.end(task)
-            if task in self._abandoned:
-                self._abandoned.discard(task)
-                task.uncancel()
-            if self._life.state is SessionState.DRAINING and not self._calls:
-                self._life.end()
+                raise error
+            return unanswered(self._life.reason or "the session ended")
+        if _is_being_closed(error, task):
+            raise error
+        failure = unanswered(_raised_by_server(error))
+        failure.__cause__ = error
+        return failure
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._calls.discard(task)
+        self._silence.end(task)
+        if task in self._abandoned:
+            self._abandoned.discard(task)
+            task.uncancel()
+        if self._life.state is SessionState.DRAINING and not self._calls:
+            self._life.end()
 
     async def _ping(self) -> bool:
         # It is part of nobody's call, but the server wants to know whose session it is.

@@ -29,36 +29,27 @@ from haystack import logging
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     failed_to,
-    invocation_error,
-    raise_tool_error,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.client.request_outcome import (
-    CallDidNotRunError,
-    ReadInterruptedError,
-)
+from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
 from haystack_integrations.tools.mcp.connection.identities import (
     Identities,
     NotForCallerError,
     in_own_context,
     may_use,
 )
-from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
-from haystack_integrations.tools.mcp.connection.replay import back_off, may_be_sent_again
+from haystack_integrations.tools.mcp.connection.patience import limited
+from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
-    MCPCallTimeoutError,
     MCPConnectionError,
     MCPConnectionTimeoutError,
-    MCPInvocationError,
-    MCPOutcomeUnknownError,
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:
@@ -101,10 +92,10 @@ class _SharedTask(Generic[T]):
     def cancel(self) -> None:
         self._task.cancel()
 
-    async def result(self, timeout: float) -> T:
+    async def result(self, timeout: float, server_info: MCPServerInfo) -> T:
         self._waiters += 1
         try:
-            async with asyncio.timeout(timeout):
+            async with limited(asyncio.timeout(timeout), server_info):
                 return await asyncio.shield(self._task)
         except asyncio.CancelledError:
             caller = asyncio.current_task()
@@ -135,7 +126,7 @@ class Supervisor:
         # Who counts for all identities.
         self._base: Supervisor = self
         self.identities: Identities = Identities(self)
-        self._handlers = handlers
+        self.handlers: MCPHandlers = handlers
         self.description: str = server_info.describe()
         self.max_retries: int = 3
         self._base_delay: float = 1.0
@@ -247,7 +238,7 @@ class Supervisor:
             start = in_own_context if self._base is self else asyncio.create_task
             self._opening = _SharedTask(self._open(), forget=self._forget, start=start)
         try:
-            return self._checked(await self._opening.result(timeout))
+            return self._checked(await self._opening.result(timeout, self.server_info))
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
@@ -277,7 +268,7 @@ class Supervisor:
         :param key: Its key.
         :returns: The supervisor. Who closes this one closes it, too.
         """
-        supervisor = Supervisor(self.server_info, self._handlers)
+        supervisor = Supervisor(self.server_info, self.handlers)
         supervisor.serves = key
         supervisor._base = self
         return supervisor
@@ -291,9 +282,6 @@ class Supervisor:
         self.last_error = f"Failed to connect to {self.description}: {text}"
         return kind(self.last_error, server_info=self.server_info, operation="connect")
 
-    def _delay(self, attempt: int) -> float:
-        return back_off(attempt, base=self._base_delay, longest=self._max_delay)
-
     async def _open(self) -> Session:
         # If the first session cannot be opened, the configuration is most likely wrong, which the user wants to know at
         # once. A session that was lost is worth waiting for.
@@ -301,7 +289,7 @@ class Supervisor:
         self._last_attempt = None
         for attempt in range(retries + 1):
             if attempt:
-                await asyncio.sleep(self._delay(attempt - 1))
+                await asyncio.sleep(self.delay(attempt - 1))
             try:
                 return await self._open_once()
             except MCPConnectionError as error:
@@ -315,8 +303,8 @@ class Supervisor:
         started = asyncio.get_running_loop().time()
         try:
             client = self.server_info.create_client()
-            client.handlers = self._handlers
-            if not client.uses_handlers and self._handlers != MCPHandlers():
+            client.handlers = self.handlers
+            if not client.uses_handlers and self.handlers != MCPHandlers():
                 logger.warning(
                     "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
                     server=self.description,
@@ -329,6 +317,8 @@ class Supervisor:
             self._set_retries(client)
             self._set_retries(self.server_info)
             session = self._newest = Session(client, owner=self)
+            if self.server_info._may_ask_person:
+                session.deadlines.login_seconds = self.server_info._login_seconds
             await session.open()
         except MCPConnectionError as error:
             error.server_info = self.server_info
@@ -377,7 +367,7 @@ class Supervisor:
             listing = self._listings.get(key)
             if listing is None or not listing.joinable:
                 listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
-            return list(await listing.result(timeout))
+            return list(await listing.result(timeout, self.server_info))
 
         return await self._repeat("list_tools", listed, timeout, timeout)
 
@@ -403,7 +393,7 @@ class Supervisor:
         """
 
         async def once(session: Session) -> T:
-            async with asyncio.timeout(timeout):
+            async with limited(asyncio.timeout(timeout), self.server_info):
                 return await session.read(operation, read)
 
         return await self._repeat(operation, once, connection_timeout, timeout, may_repeat=may_repeat)
@@ -431,7 +421,7 @@ class Supervisor:
                 if error.was_sent and not may_repeat:
                     self.last_error = f"{with_full_stop(str(error))} The server may have done what it was asked for."
                     raise MCPConnectionError(self.last_error, self.server_info, operation) from error
-                pause = self._delay(attempt)
+                pause = self.delay(attempt)
                 paused += pause
                 if attempt == self.max_retries or paused > connection_timeout:
                     raise
@@ -441,142 +431,50 @@ class Supervisor:
                 raise
         raise AssertionError  # the loop returns or raises
 
-    async def call(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any],
-        *,
-        display_name: str,
-        connection_timeout: float,
-        limits: CallLimits,
-        may_repeat: bool = False,
-        secrets: Iterable[str] = (),
-        meta: dict[str, Any] | None = None,
-        on_progress: Callable[[MCPProgress], None] | None = None,
-    ) -> types.CallToolResult:
+    def open_session(self) -> Session | None:
         """
-        Call a tool; send it again only if it provably did not run, or may run twice.
+        Give the session that is open.
 
-        :param tool_name: Its name at the server.
-        :param tool_args: The arguments.
-        :param display_name: Its name in messages.
-        :param connection_timeout: How long to wait for sessions altogether, in seconds.
-        :param limits: How long the call may take, and how long the server may be silent.
-        :param may_repeat: Whether it does no harm if the tool runs twice.
-        :param secrets: The secrets among the arguments, which are redacted from now on.
-        :param meta: The `_meta` of the request.
-        :param on_progress: Called with each report of progress; must not block.
-        :returns: The result.
-        :raises MCPInvocationError: If there is none.
+        :returns: The session, or None.
+        :raises NotForCallerError: If it is another identity's.
+        """
+        session = self.session
+        return self._checked(session) if session is not None and session.is_open else None
+
+    def delay(self, attempt: int) -> float:
+        """
+        Choose the pause before another attempt.
+
+        :param attempt: How many attempts failed before the last one.
+        :returns: Seconds.
+        """
+        return back_off(attempt, base=self._base_delay, longest=self._max_delay)
+
+    def call_begins(self, secrets: Iterable[str]) -> None:
+        """
+        Count a call.
+
+        :param secrets: The secrets among its arguments, which the server may quote from now on.
         """
         self._bind()
-        self._learn(secrets)
+        if secrets:
+            self._learn(secrets)
         self._base.calls += 1
-        now = asyncio.get_running_loop().time
-        started, calling, pause = now(), 0.0, 0.0
-        may_have_run = False
-        deadline: asyncio.Timeout | None = None
-        clock = CallClock(limits)
-        reports = HandlerReports(self._handlers.progress) if self._handlers.progress is not None else None
-        sent, under_way = started, False
-        session: Session | None = None
 
-        async def note(progress: float, total: float | None, message: str | None) -> None:
-            # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
-            if not under_way or session is None:
-                return
-            session.heard()
-            if limits.reset_timeout_on_progress and deadline is not None and not deadline.expired():
-                left = clock.progress(now() - sent)
-                deadline.reschedule(None if left is None else sent + left)
-            report = MCPProgress(
-                server=self.description,
-                tool_name=tool_name,
-                progress=float(progress),
-                total=None if total is None else float(total),
-                message=message,
-            )
-            if reports is not None:
-                reports.add(report)
-            if on_progress is not None:
-                on_progress(report)
+    def call_moves(self) -> None:
+        """
+        Take note that a call is made by another supervisor.
+        """
+        self._base.calls -= 1
 
-        is_asked = reports is not None or on_progress is not None or limits.reset_timeout_on_progress
-        try:
-            for attempt in range(self.max_retries + 1):
-                if pause:
-                    await asyncio.sleep(pause)
-                session = self.session
-                if session is not None and session.is_open:
-                    self._checked(session)
-                else:
-                    waited = now() - started - calling
-                    session = await self.ready_session(max(connection_timeout - waited, 0.0))
-                sent = now()
-                deadline = asyncio.timeout(clock.begin())
-                under_way = True
-                try:
-                    async with deadline:
-                        try:
-                            result = await session.call(
-                                tool_name,
-                                tool_args,
-                                longest_silence=limits.longest_silence,
-                                ping_interval=limits.ping_interval,
-                                meta=meta,
-                                on_progress=note if is_asked else None,
-                            )
-                        finally:
-                            under_way = False
-                    if reports is not None:
-                        await self._deliver(reports, deadline)
-                    if result.is_error:
-                        raise_tool_error(result, tool_name, tool_args)
-                    return result
-                except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
-                    may_have_run = may_have_run or isinstance(error, MCPOutcomeUnknownError)
-                    calling += now() - sent
-                    clock.end(now() - sent, _left(deadline))
-                    # A lost session is reopened at once; opening has a back-off of its own.
-                    pause = self._delay(attempt) if attempt or self.is_ready() else 0.0
-                    is_late = now() - started - calling + pause > connection_timeout
-                    if attempt == self.max_retries or is_late or not may_be_sent_again(error, may_repeat=may_repeat):
-                        raise
-                    deadline = None
-                    logger.info(
-                        "A call of a tool of {server} was not answered ({reason}); sending it again",
-                        server=self.description,
-                        reason=str(error),
-                    )
-            raise AssertionError  # the loop returns or raises
-        except NotForCallerError:
-            self._base.calls -= 1  # it is made in another session
-            raise
-        except Exception as error:
-            if deadline is not None and deadline.expired() and isinstance(error, TimeoutError):
-                what, advice = clock.describe(now() - sent)
-                msg = (
-                    f"Failed to invoke Tool `{display_name}`: {what}. The request was cancelled; the tool may have "
-                    f"run. {advice}"
-                )
-                failure: MCPInvocationError = MCPCallTimeoutError(msg, display_name, tool_args)
-            else:
-                failure = invocation_error(error, display_name, tool_args, may_have_run=may_have_run)
-            self._base.failed_calls += 1
-            self.last_error = self._base.last_error = str(failure)
-            raise failure from failure.__cause__
-        finally:
-            if reports is not None:
-                reports.end()
+    def call_failed(self, failure: Exception) -> None:
+        """
+        Count a failed call.
 
-    async def _deliver(self, reports: HandlerReports, deadline: asyncio.Timeout) -> None:
-        # The result is there, and is not given up for a function that takes its time.
-        if not await reports.delivered(_left(deadline)):
-            logger.warning(
-                "The function for progress in `handlers` has not ended within the time of a call of {server}, which "
-                "goes on without it",
-                server=self.description,
-            )
+        :param failure: Its error.
+        """
+        self._base.failed_calls += 1
+        self.last_error = self._base.last_error = str(failure)
 
     async def close(self) -> None:
         """
@@ -597,11 +495,6 @@ _NO_HEADERS = (
     "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context. Pass it `meta` "
     "instead, or call it outside of the block."
 )
-
-
-def _left(deadline: asyncio.Timeout) -> float | None:
-    at = deadline.when()
-    return None if at is None else max(at - asyncio.get_running_loop().time(), 0.0)
 
 
 def _age(session: Session) -> float:

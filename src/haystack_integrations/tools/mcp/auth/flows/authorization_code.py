@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.auth.browser import can_open, open_url
 from haystack_integrations.tools.mcp.auth.config import is_loopback
 from haystack_integrations.tools.mcp.auth.flows.provider import IssuerBoundProvider
 from haystack_integrations.tools.mcp.auth.loopback import Listener, PortTakenError
-from haystack_integrations.tools.mcp.auth.requests import MCPLoginRequest, logins_under_way
+from haystack_integrations.tools.mcp.auth.requests import MCPLoginRequest, login_under_way
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import provide
 
@@ -132,7 +132,6 @@ class _Login:
         self._redirect_uri = redirect_uri
         self._listener = listener
         self._request: MCPLoginRequest | None = None
-        self._is_counted = False
 
     async def redirect(self, url: str) -> None:
         """
@@ -147,9 +146,7 @@ class _Login:
         )
         flow.outgoing.secrets.add(state)
         flow.outgoing.step = "opening the page of the authorization server"
-        self._is_counted = True
-        logins_under_way[server] += 1
-        flow.stack.callback(self._end)
+        flow.stack.enter_context(login_under_way(server))
         if self._listener is not None:
             self._listener.expect(state)
         if config.redirect_handler is None:
@@ -176,8 +173,6 @@ class _Login:
         except TimeoutError:
             msg = f"nobody logged in within {config.login_timeout:g} seconds (`login_timeout`)"
             raise MCPAuthorizationError(msg) from None
-        finally:
-            self._end()
         if parameters.get("code"):
             flow.outgoing.secrets.add(str(parameters["code"]))
         if parameters.get("error"):
@@ -194,11 +189,6 @@ class _Login:
         return AuthorizationCodeResult(
             code=str(parameters["code"]), state=parameters.get("state"), iss=parameters.get("iss")
         )
-
-    def _end(self) -> None:
-        if self._is_counted:
-            self._is_counted = False
-            logins_under_way.subtract([self._flow.auth.server_url])
 
     async def _provided(self) -> Mapping[str, str | None]:
         handler: Any = self._flow.config.callback_handler

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig
-from haystack_integrations.tools.mcp.auth.requests import logins_under_way
+from haystack_integrations.tools.mcp.auth.requests import login_seconds
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
@@ -192,8 +192,12 @@ class HttpServerInfo(MCPServerInfo):
         return self.auth is not None or self.oauth_config is not None or self._token_source is not None
 
     @property
-    def _waits_for_person(self) -> bool:
-        return bool(logins_under_way) and logins_under_way[resolved(self.url)] > 0
+    def _may_ask_person(self) -> bool:
+        config = self._oauth
+        return config is not None and config.grant_type == "authorization_code"
+
+    def _login_seconds(self) -> float | None:
+        return login_seconds(resolved(self.url))
 
     @property
     def _has_providers(self) -> bool:
