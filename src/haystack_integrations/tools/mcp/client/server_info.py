@@ -82,11 +82,11 @@ class MCPServerInfo(ABC):
         return False
 
     @property
-    def _may_ask_person(self) -> bool:
+    def _longest_login(self) -> float:
         """
-        Whether a person may have to log in at the server.
+        How long a person may take to log in at the server, in seconds; 0 if nobody has to.
         """
-        return False
+        return 0.0
 
     def _login_seconds(self) -> float | None:
         """

@@ -231,10 +231,15 @@ class MCPConnection(Reading, ContextManaged):
             msg = f"Failed to connect to {self.server_info.describe()}: {reason}."
             raise MCPConnectionError(msg, self.server_info, "connect") from error
 
+    @property
+    def _grace(self) -> float:
+        # What waits in the loop has its own timeout, which a login of a person may extend.
+        return _BLOCKED_LOOP_GRACE + self.server_info._longest_login
+
     def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor, supervisor = self._start()
         try:
-            return executor.run(operation(supervisor), timeout + _BLOCKED_LOOP_GRACE)
+            return executor.run(operation(supervisor), timeout + self._grace)
         except MCPConnectionError as error:
             # The frames of the executor's tasks help nobody.
             raise error.with_traceback(None)  # noqa: B904
@@ -242,7 +247,7 @@ class MCPConnection(Reading, ContextManaged):
     async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor, supervisor = await self._start_async()
         try:
-            return await executor.run_async(operation(supervisor), timeout + _BLOCKED_LOOP_GRACE)
+            return await executor.run_async(operation(supervisor), timeout + self._grace)
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
 
@@ -417,7 +422,7 @@ class MCPConnection(Reading, ContextManaged):
 
     def _longest_wait(self, limits: CallLimits) -> float | None:
         limit = limits.longest_call
-        return None if limit is None else self.connection_timeout + limit + _BLOCKED_LOOP_GRACE
+        return None if limit is None else self.connection_timeout + limit + self._grace
 
     def _call(
         self,

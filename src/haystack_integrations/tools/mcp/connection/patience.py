@@ -27,7 +27,7 @@ async def limited(limit: asyncio.Timeout, server_info: MCPServerInfo) -> AsyncIt
     :param server_info: The server.
     :returns: A context manager with the timeout.
     """
-    if not server_info._may_ask_person:
+    if not server_info._longest_login:
         async with limit:
             yield limit
         return

@@ -317,7 +317,7 @@ class Supervisor:
             self._set_retries(client)
             self._set_retries(self.server_info)
             session = self._newest = Session(client, owner=self)
-            if self.server_info._may_ask_person:
+            if self.server_info._longest_login:
                 session.deadlines.login_seconds = self.server_info._login_seconds
             await session.open()
         except MCPConnectionError as error:

@@ -192,9 +192,9 @@ class HttpServerInfo(MCPServerInfo):
         return self.auth is not None or self.oauth_config is not None or self._token_source is not None
 
     @property
-    def _may_ask_person(self) -> bool:
+    def _longest_login(self) -> float:
         config = self._oauth
-        return config is not None and config.grant_type == "authorization_code"
+        return config.login_timeout if config is not None and config.grant_type == "authorization_code" else 0.0
 
     def _login_seconds(self) -> float | None:
         return login_seconds(resolved(self.url))
