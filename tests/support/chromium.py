@@ -34,9 +34,8 @@ class Chromium:
         read_commands, self._commands = os.pipe()
         self._answers, write_answers = os.pipe()
         # Chromium reads its file descriptor 3, and writes to 4.
-        script = f"exec {program} --headless --no-sandbox --disable-gpu --remote-debugging-pipe " + (
-            f"--user-data-dir={profile} about:blank 3<&{read_commands} 4>&{write_answers}"
-        )
+        options = f"--headless --no-sandbox --disable-gpu --remote-debugging-pipe --user-data-dir={profile}"
+        script = f"exec {program} {options} about:blank 3<&{read_commands} 4>&{write_answers}"
         self._process = subprocess.Popen(
             ["bash", "-c", script],
             pass_fds=(read_commands, write_answers),

@@ -72,6 +72,12 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
     "dpop": ("authorization_code", "client_credentials", "jwt_bearer"),
 }
 
+# What does not make another client: how people log in, and how the client proves who it is.
+_HOW = frozenset(
+    {"client_name", "login_timeout", "redirect_uri", "redirect_handler", "callback_handler"}
+    | {"client_secret", "private_key", "signing_algorithm", "key_id", "idp_client_secret", "token_endpoint_auth_method"}
+)
+
 
 @dataclass(repr=False)
 class OAuthConfig:
@@ -307,7 +313,7 @@ class OAuthConfig:
         """
         Tell clients apart whose tokens must not be mixed up, without their secrets.
         """
-        own = {name: value for name, value in self._shown().items() if name not in ("client_name", "login_timeout")}
+        own = {name: value for name, value in self._shown().items() if name not in _HOW}
         for name in ("assertion_provider", "id_token"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
