@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
@@ -64,7 +64,7 @@ def test_a_token_does_not_follow_a_redirect_to_another_origin(server: OAuthServe
     with MCPConnection(info(server.url)) as connection:
         connection.list_tools()
         server.tamper = lambda path, body: RedirectResponse(other.url, 307) if path == "/mcp" else None
-        with pytest.raises(MCPInvocationError, match="Redirect to .* not followed"):
+        with pytest.raises(MCPInvocationError, match=r"Redirect to .* not followed"):
             connection.call_tool("whoami")
     assert other.paths == []
 
@@ -124,11 +124,11 @@ def test_a_stolen_code_is_of_no_use_without_the_verifier(server: OAuthServer) ->
     seen: dict[str, str] = {}
 
     async def steal(login: MCPLoginRequest) -> None:
-        seen.update({name: values[0] for name, values in parse_qs(urlsplit(login.url).query).items()})
+        seen.update(dict(parse_qsl(urlsplit(login.url).query)))
         async with httpx2.AsyncClient() as browser:
             page = await browser.get(login.url, follow_redirects=True)
             answer = await browser.post(page.url, data={"subject": "alice"})
-            seen.update({name: values[0] for name, values in parse_qs(urlsplit(answer.headers["location"]).query).items()})
+            seen.update(dict(parse_qsl(urlsplit(answer.headers["location"]).query)))
             stolen = await browser.post(
                 f"{server.origin}/token",
                 data={
@@ -281,6 +281,6 @@ def test_no_call_goes_without_a_token_once_the_server_has_asked_for_one(server: 
         before = server.tamper
         server.tamper = lambda path, body: sent.append(body) if path == "/mcp" else before(path, body)
         for _ in range(2):
-            with pytest.raises(Exception, match="HTTP 503.*The tool did not run"):
+            with pytest.raises(Exception, match=r"HTTP 503.*The tool did not run"):
                 connection.call_tool("whoami")
     assert server.calls == []

@@ -51,6 +51,18 @@ _VERSION_HEADER = "mcp-protocol-version"
 _MOST_REFUSALS = 3
 
 
+class _Renewal:
+    """
+    A task that gets new tokens, and how many wait for it. It is cancelled when the last one gives up.
+    """
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+        self.waiters = 0
+        # Not `task.cancelling()`, which timeouts and cancel scopes within the task count up, too.
+        self.is_given_up = False
+
+
 class _Holder:
     """
     The tokens of one key, for all sessions of the process that use them.
@@ -60,8 +72,7 @@ class _Holder:
         self.key = key
         self.storage = storage
         self.record: Record | None = None
-        self.renewal: asyncio.Task[None] | None = None
-        self.waiters = 0
+        self.renewal: _Renewal | None = None
         self.proofs: Proofs | None = None
 
 
@@ -188,7 +199,8 @@ class OAuth(httpx2.Auth):
 
     async def _current(self, holder: _Holder, request: httpx2.Request) -> Record | None:
         if holder.record is None:
-            holder.record = await holder.storage.load(holder.key)
+            loaded = await holder.storage.load(holder.key)
+            holder.record = holder.record or loaded  # somebody may have got tokens meanwhile
         record = holder.record
         if record is not None and record.get("tokens") and not has_expired(record):
             return record
@@ -251,18 +263,19 @@ class OAuth(httpx2.Auth):
         while True:
             if has_token(holder.record) and not is_same(holder.record, used) and not has_expired(holder.record):
                 return holder.record
-            task = holder.renewal
-            if task is None or task.done() or task.cancelling():
+            renewal = holder.renewal
+            if renewal is None or renewal.task.done() or renewal.is_given_up:
                 task = asyncio.create_task(self._get(holder, used, challenge, request, may_refresh=may_refresh))
                 task.add_done_callback(_retrieve)
-                holder.renewal, holder.waiters = task, 0
-            holder.waiters += 1
+                renewal = holder.renewal = _Renewal(task)
+            renewal.waiters += 1
             try:
-                await asyncio.shield(task)
+                await asyncio.shield(renewal.task)
             finally:
-                holder.waiters -= 1
-                if not holder.waiters:
-                    task.cancel()  # does nothing if it is done
+                renewal.waiters -= 1
+                if not renewal.waiters:
+                    renewal.is_given_up = True
+                    renewal.task.cancel()  # does nothing if it is done
 
     async def _get(
         self,
