@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 from weakref import WeakValueDictionary
 
 import httpx2
@@ -41,6 +41,8 @@ from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.auth.config import OAuthConfig
+
+T = TypeVar("T")
 
 # A token that expires within this share of its lifetime, or within this many seconds, is refreshed before it is used.
 _EARLY_SHARE, _EARLY_SECONDS = 0.1, 30.0
@@ -141,7 +143,7 @@ class OAuth(httpx2.Auth):
             yield request
             return
         holder = self._holder()
-        record = await self._current(holder, request)
+        record = await _told(self._current(holder, request))
         response = yield self._with_token(request, holder, record)
         if holder.proofs is not None and holder.proofs.wants_another(response):
             await _drop_body(response)
@@ -151,7 +153,8 @@ class OAuth(httpx2.Auth):
             if challenge is None:
                 return
             # A refreshed token that is refused, too, is no reason to refresh it once more.
-            record = await self._renew(holder, record, challenge, request, may_refresh=not attempt)
+            renewing = self._renew(holder, record, challenge, request, may_refresh=not attempt)
+            record = await _told(renewing)
             response = yield self._with_token(request, holder, record)
             if holder.proofs is not None and holder.proofs.wants_another(response):
                 await _drop_body(response)
@@ -297,6 +300,20 @@ class OAuth(httpx2.Auth):
             version = request.headers.get(_VERSION_HEADER)
             flow = Flow(self, holder.key, stored or {}, challenge, version)
             holder.record = await flow.run(may_refresh=may_refresh)
+
+
+async def _told(coro: Coroutine[Any, Any, T]) -> T:
+    """
+    Say of whatever goes wrong that it is the authorization: a storage of the user may raise anything.
+    """
+    try:
+        return await coro
+    except MCPAuthorizationError:
+        raise
+    except Exception as error:
+        # Not its text, which may quote a token.
+        msg = f"authorization failed while using the token storage ({type(error).__name__})"
+        raise MCPAuthorizationError(msg) from error
 
 
 async def _drop_body(response: httpx2.Response) -> None:
