@@ -280,7 +280,7 @@ class OAuthConfig:
             value = getattr(self, name)
             parts = urlsplit(value) if value is not None else None
             if parts is not None and name != "redirect_uri" and not _is_http(parts):
-                self._refuse(f"`{name}` must be a URL like https://host/path, got {redact_url(value)!r}")
+                self._refuse(f"`{name}` must be a URL like https://host/path, got {redact_url(str(value))!r}")
         url = self.client_metadata_url
         if url is not None and (not url.startswith("https://") or urlsplit(url).path in ("", "/")):
             self._refuse("`client_metadata_url` must begin with https:// and have a path")

@@ -148,6 +148,8 @@ class Flow:
                 trusted = [self.config.issuer, self.config.idp_token_endpoint]
                 self.outgoing = outgoing = Outgoing(client, self.auth.server_url, trusted, self.auth.check)
                 outgoing.secrets.update(filter(None, (_plain(secret) for secret in self.config._secrets())))
+                tokens = self.record.get("tokens") or {}
+                outgoing.secrets.update(tokens[name] for name in ("access_token", "refresh_token") if tokens.get(name))
                 if self.config.dpop:
                     outgoing.proofs = Proofs.of(self.record)
                     self.record = {**self.record, "dpop_key": outgoing.proofs.pem}

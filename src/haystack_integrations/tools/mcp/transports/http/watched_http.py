@@ -273,7 +273,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         except MCPAuthorizationError as error:
             outcome = current_outcome.get()
             if outcome is not None:
-                outcome.fault, outcome.unauthorized = str(error), True
+                _record_unauthorized(outcome, error)
             return httpx2.Response(httpx2.codes.UNAUTHORIZED, request=request)
         if self._over_sse and is_event_stream(response):
             stream = cast("httpx2.AsyncByteStream", response.stream)
@@ -327,14 +327,14 @@ class WatchedHttpClient(httpx2.AsyncClient):
             outcome.fault = NO_DESCRIPTORS if lacks_descriptors(error) else describe_no_connection(error)
         elif isinstance(error, MCPAuthorizationError):
             _record_never_ran(request, outcome)
-            outcome.fault, outcome.unauthorized, outcome.denied = str(error), True, True
+            _record_unauthorized(outcome, error)
         elif isinstance(error, _TooLargeError):
             outcome.fault = str(error)
         else:
             outcome.fault = f"the connection was cut before the answer came ({_name(error)})"
         if self._over_sse:
             self._lose_session(outcome.fault)
-        return _error_response(request, outcome.fault)
+        return _error_response(request, outcome.fault or "")
 
     def _handle_refusal(self, request: httpx2.Request, outcome: RequestOutcome, response: httpx2.Response) -> None:
         outcome.status = f"{response.status_code} {response.reason_phrase}".strip()
@@ -381,6 +381,12 @@ def _set_timeout(request: httpx2.Request, timeout: float | httpx2.Timeout) -> No
 def _record_never_ran(request: httpx2.Request, outcome: RequestOutcome) -> None:
     if is_tool_call(request):
         outcome.refused += 1
+
+
+def _record_unauthorized(outcome: RequestOutcome, error: MCPAuthorizationError) -> None:
+    # The SDK puts the text on its span, where nobody redacts it any more.
+    outcome.fault = outcome.redactor.text(str(error)) if outcome.redactor is not None else str(error)
+    outcome.unauthorized = outcome.denied = True
 
 
 def _error_response(request: httpx2.Request, message: str) -> httpx2.Response:
