@@ -82,6 +82,12 @@ OUTPUT: dict[str, list[str]] = {
         'result_format="content":',
         "   result: A square of 16 x 16 pixels: + <image/png, 108 characters of base64>",
     ],
+    "oauth.py": [
+        "Logging in, once:",
+        "Somebody allows the access",
+        "A service finds the tokens, and needs nobody:",
+        "The vault of ada is open",
+    ],
     "several_servers.py": [
         "2 servers connected in ",
         "shop_search: 'search' of shop",
