@@ -15,10 +15,16 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
     MCPHandlers,
+    MCPLoginRequest,
     MCPToolset,
+    OAuthConfig,
     StreamableHttpServerInfo,
     accept_defaults,
     prompt_messages,
@@ -75,11 +81,79 @@ SCENARIOS: dict[str, Callable[[MCPToolset], Any]] = {
 }
 
 
+async def browse(login: MCPLoginRequest) -> None:
+    """
+    Be the browser of somebody who is logged in, and allows everything: the suite sends it back at once.
+    """
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(login.url)
+
+
+def issuer_of(url: str) -> str:
+    """
+    Read which authorization server the suite has started, as an administrator would know it.
+    """
+    parts = urlsplit(url)
+    metadata = httpx2.get(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}").json()
+    return str(metadata["authorization_servers"][0])
+
+
+def oauth_config(scenario: str, url: str) -> OAuthConfig | None:
+    """
+    Configure OAuth for a scenario, which has given the credentials of its client to the environment.
+    """
+    if not scenario.startswith("auth/"):
+        return None
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+
+    def secret(name: str) -> Secret:
+        return Secret.from_token(context[name])
+
+    if scenario == "auth/client-credentials-basic":
+        return OAuthConfig(client_id=context["client_id"], client_secret=secret("client_secret"), issuer=issuer_of(url))
+    if scenario == "auth/client-credentials-jwt":
+        return OAuthConfig(
+            client_id=context["client_id"],
+            private_key=secret("private_key_pem"),
+            signing_algorithm=context["signing_algorithm"],
+            issuer=issuer_of(url),
+        )
+    if scenario == "auth/enterprise-managed-authorization":
+        return OAuthConfig(
+            grant_type="id_jag",
+            client_id=context["client_id"],
+            client_secret=secret("client_secret"),
+            issuer=issuer_of(url),
+            id_token=secret("idp_id_token"),
+            idp_client_id=context["idp_client_id"],
+            idp_token_endpoint=context["idp_token_endpoint"],
+        )
+    if scenario == "auth/wif-jwt-bearer":
+        return OAuthConfig(
+            grant_type="jwt_bearer", client_id=context["client_id"], assertion_provider=secret("valid_jwt")
+        )
+    if scenario == "auth/pre-registration":
+        return OAuthConfig(
+            grant_type="authorization_code",
+            client_id=context["client_id"],
+            client_secret=secret("client_secret"),
+            issuer=context["issuer"],
+            redirect_handler=browse,
+        )
+    return OAuthConfig(
+        redirect_handler=browse,
+        client_metadata_url="https://conformance-test.local/client-metadata.json",
+        dpop=scenario.startswith("auth/dpop"),
+    )
+
+
 def main() -> None:
     [url] = sys.argv[1:]
+    scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    server_info = StreamableHttpServerInfo(url, oauth_config=oauth_config(scenario, url))
     handlers = MCPHandlers(elicitation=accept_defaults)
-    with MCPToolset(StreamableHttpServerInfo(url), handlers=handlers) as toolset:
-        SCENARIOS.get(os.environ["MCP_CONFORMANCE_SCENARIO"], call_every_tool)(toolset)
+    with MCPToolset(server_info, handlers=handlers) as toolset:
+        SCENARIOS.get(scenario, call_every_tool)(toolset)
 
 
 if __name__ == "__main__":

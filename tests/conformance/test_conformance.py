@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The client scenarios of the official conformance suite that are not about OAuth.
+The client scenarios of the official conformance suite.
 
 The suite is started for one scenario at a time: with several it looks neither at the exit code of the client nor at the
 time it takes. Its server is reached over Streamable HTTP; for the protocol's other transports it has none.
@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CLIENT = Path(__file__).with_name("client.py")
 
-HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
+FIRST_OAUTH, HANDSHAKE, MODERN = "2025-03-26", "2025-11-25", "2026-07-28"
 
 # An extension has no revision of its own, so the suite takes its default.
 SCENARIOS: list[tuple[str, str | None]] = [
@@ -42,6 +42,50 @@ SCENARIOS: list[tuple[str, str | None]] = [
     ("sep-2640-client-verify-digest", None),
     ("sep-2640-client-verify-size", None),
     ("sep-2640-client-verify-frontmatter", None),
+    *(
+        (f"auth/{name}", revision)
+        for name in (
+            "metadata-default",
+            "metadata-var1",
+            "metadata-var2",
+            "metadata-var3",
+            "basic-cimd",
+            "scope-from-www-authenticate",
+            "scope-from-scopes-supported",
+            "scope-omitted-when-undefined",
+            "scope-step-up",
+            "scope-retry-limit",
+            "token-endpoint-auth-basic",
+            "token-endpoint-auth-post",
+            "token-endpoint-auth-none",
+            "pre-registration",
+        )
+        for revision in (HANDSHAKE, MODERN)
+    ),
+    ("auth/2025-03-26-oauth-metadata-backcompat", FIRST_OAUTH),
+    ("auth/2025-03-26-oauth-endpoint-fallback", FIRST_OAUTH),
+    *(
+        (f"auth/{name}", MODERN)
+        for name in (
+            "resource-mismatch",
+            "offline-access-scope",
+            "offline-access-not-supported",
+            "authorization-server-migration",
+            "iss-supported",
+            "iss-not-advertised",
+            "iss-supported-missing",
+            "iss-wrong-issuer",
+            "iss-unexpected",
+            "iss-normalized",
+            "metadata-issuer-mismatch",
+        )
+    ),
+    ("auth/client-credentials-jwt", None),
+    ("auth/client-credentials-basic", None),
+    ("auth/enterprise-managed-authorization", None),
+    ("auth/dpop", None),
+    ("auth/dpop-nonce", None),
+    ("auth/wif-jwt-bearer", None),
 ]
 
 # What cannot pass yet, and why. The test fails when it does, so that the entry goes.

@@ -87,6 +87,12 @@ OUTPUT: dict[str, list[str]] = {
         "     call: start_oven()",
         "   result: The oven is on.",
     ],
+    "oauth.py": [
+        "Logging in, once:",
+        "Somebody allows the access",
+        "A service finds the tokens, and needs nobody:",
+        "The vault of ada is open",
+    ],
     "several_servers.py": [
         "2 servers connected in ",
         "shop_search: 'search' of shop",

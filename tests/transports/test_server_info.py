@@ -97,6 +97,8 @@ class TestDocumentedFields:
                     "http_transport": None,
                     "token_provider": None,
                     "headers_provider": None,
+                    "oauth_config": None,
+                    "auth": None,
                 },
             ),
             (
@@ -117,6 +119,8 @@ class TestDocumentedFields:
                     "http_transport": None,
                     "token_provider": None,
                     "headers_provider": None,
+                    "oauth_config": None,
+                    "auth": None,
                 },
             ),
             (InProcessServerInfo, {"server": inspect.Parameter.empty}),
@@ -236,7 +240,7 @@ class TestValidation:
     @pytest.mark.parametrize(
         ("parameters", "message"),
         [
-            ({"token": 5}, "`token` must be a string, a Secret or None, got int"),
+            ({"token": 5}, "`token` must be a string, a Secret, a token source or None, got int"),
             ({"headers": "X: y"}, "`headers` must be a dict or None, got str"),
             ({"headers": {"X": 1}}, "`headers` maps strings to strings or Secrets; the value of 'X' is of type int"),
             ({"timeout": 0}, "`timeout` must be a number greater than 0, got 0"),
@@ -502,8 +506,8 @@ class TestDictionaries:
     def test_the_empty_oauth_config_of_older_files_is_passed_over(self):
         data = {"type": "x", "url": "http://h/mcp", "oauth_config": None}
         assert StreamableHttpServerInfo.from_dict(data) == StreamableHttpServerInfo("http://h/mcp")
-        with pytest.raises(ValueError, match="oauth_config"):
-            StreamableHttpServerInfo.from_dict({**data, "oauth_config": {"client_id": "x"}})
+        with pytest.raises(ValueError, match="OAuthConfig has no parameter 'client'"):
+            StreamableHttpServerInfo.from_dict({**data, "oauth_config": {"client": "x"}})
 
     def test_the_data_stay_as_they_were(self):
         data = {"type": "x", "command": "a", "env": {"K": {"type": "env_var", "env_vars": ["X"], "strict": True}}}

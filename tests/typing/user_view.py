@@ -29,9 +29,14 @@ from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import (
     AskUser,
     AsyncExecutor,
+    FileTokenStorage,
     FromState,
+    InMemoryTokenStorage,
     InProcessClient,
     InProcessServerInfo,
+    KeyValueTokenStorage,
+    MCPAssertionRequest,
+    MCPAuthorizationError,
     MCPCallTimeoutError,
     MCPClient,
     MCPConnection,
@@ -41,6 +46,7 @@ from haystack_integrations.tools.mcp import (
     MCPError,
     MCPHandlers,
     MCPInvocationError,
+    MCPLoginRequest,
     MCPOutcomeUnknownError,
     MCPProgress,
     MCPRequestContext,
@@ -51,12 +57,14 @@ from haystack_integrations.tools.mcp import (
     MCPSkillFile,
     MCPSkillStore,
     MCPTimeoutError,
+    MCPTokenStorage,
     MCPTool,
     MCPToolCall,
     MCPToolNotFoundError,
     MCPToolResult,
     MCPToolsChange,
     MCPToolset,
+    OAuthConfig,
     SecretTemplate,
     SSEClient,
     SSEServerInfo,
@@ -68,6 +76,8 @@ from haystack_integrations.tools.mcp import (
     accept_defaults,
     decline,
     load_mcp_toolsets,
+    login,
+    login_async,
     mcp_request_context,
     preload,
     prompt_messages,
@@ -179,6 +189,46 @@ def intercepted() -> MCPTool:
     tool = MCPTool("add", "http://127.0.0.1:8000/mcp", interceptors=[blocking, "app.calls:audit"])
     assert_type(tool.interceptors, list[Any])
     return tool
+
+
+def show_page(request: MCPLoginRequest) -> None:
+    assert_type(request.url, str)
+    assert_type(request.user, str | None)
+
+
+async def answer(request: MCPLoginRequest) -> dict[str, str | None]:
+    return {"code": "c", "state": request.state, "iss": None}
+
+
+async def assertion(request: MCPAssertionRequest) -> str:
+    return f"{request.audience} {request.resource} {request.user}"
+
+
+async def authorized(store: object) -> list[MCPServerInfo]:
+    files = FileTokenStorage("~/tokens")
+    storages: list[MCPTokenStorage] = [InMemoryTokenStorage(), files, KeyValueTokenStorage(store)]
+    person = OAuthConfig(
+        redirect_uri="https://127.0.0.1/back",
+        redirect_handler=show_page,
+        callback_handler=answer,
+        token_storage=storages[0],
+        dpop=True,
+    )
+    service = OAuthConfig("me", Secret.from_env_var("SECRET"), "https://127.0.0.1", ["read"], token_storage=storages[1])
+    workload = OAuthConfig(grant_type="jwt_bearer", assertion_provider=assertion, token_storage=storages[2])
+    assert_type(OAuthConfig.from_dict(service.to_dict()), OAuthConfig)
+    infos: list[MCPServerInfo] = [
+        StreamableHttpServerInfo("https://127.0.0.1/mcp", auth="oauth"),
+        StreamableHttpServerInfo("https://127.0.0.1/mcp", auth=service.create_auth("https://127.0.0.1/mcp")),
+        *(StreamableHttpServerInfo("https://127.0.0.1/mcp", oauth_config=each) for each in (person, service, workload)),
+        SSEServerInfo("https://127.0.0.1/sse", oauth_config=person),
+    ]
+    try:
+        login(infos[0])
+        await login_async(infos[0], user="ada")
+    except MCPAuthorizationError as error:
+        assert_type(error.message, str)
+    return infos
 
 
 def configured() -> ToolsType:

@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING
 __all__ = [
     "AskUser",
     "AsyncExecutor",
+    "FileTokenStorage",
     "FromState",
+    "InMemoryTokenStorage",
     "InProcessClient",
     "InProcessServerInfo",
+    "KeyValueTokenStorage",
+    "MCPAssertionRequest",
+    "MCPAuthorizationError",
     "MCPCallTimeoutError",
     "MCPClient",
     "MCPConnection",
@@ -29,6 +34,7 @@ __all__ = [
     "MCPError",
     "MCPHandlers",
     "MCPInvocationError",
+    "MCPLoginRequest",
     "MCPOutcomeUnknownError",
     "MCPProgress",
     "MCPRequestContext",
@@ -39,12 +45,14 @@ __all__ = [
     "MCPSkillFile",
     "MCPSkillStore",
     "MCPTimeoutError",
+    "MCPTokenStorage",
     "MCPTool",
     "MCPToolCall",
     "MCPToolNotFoundError",
     "MCPToolResult",
     "MCPToolsChange",
     "MCPToolset",
+    "OAuthConfig",
     "SSEClient",
     "SSEServerInfo",
     "SecretTemplate",
@@ -56,6 +64,8 @@ __all__ = [
     "accept_defaults",
     "decline",
     "load_mcp_toolsets",
+    "login",
+    "login_async",
     "mcp_request_context",
     "preload",
     "prompt_messages",
@@ -69,6 +79,11 @@ __all__ = [
 if TYPE_CHECKING:
     __version__: str
 
+    from .auth.config import OAuthConfig
+    from .auth.file_store import FileTokenStorage
+    from .auth.key_value_store import KeyValueTokenStorage
+    from .auth.requests import MCPAssertionRequest, MCPLoginRequest
+    from .auth.token_store import InMemoryTokenStorage, MCPTokenStorage
     from .client.base import MCPClient
     from .client.server_info import MCPServerInfo
     from .config.loader import load_mcp_toolsets
@@ -81,6 +96,7 @@ if TYPE_CHECKING:
     from .convert.skills import MCPSkill, MCPSkillFile
     from .convert.tool_result import MCPToolResult
     from .errors import (
+        MCPAuthorizationError,
         MCPCallTimeoutError,
         MCPConnectionError,
         MCPConnectionTimeoutError,
@@ -103,6 +119,7 @@ if TYPE_CHECKING:
     from .shaping import FromState, ToolOverride
     from .skill_store import MCPSkillStore
     from .transports.http.client import SSEClient, StreamableHttpClient
+    from .transports.http.login import login, login_async
     from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
     from .transports.in_process.client import InProcessClient
     from .transports.in_process.server_info import InProcessServerInfo
@@ -114,6 +131,11 @@ else:
     import importlib.metadata
 
     _NAMES = {
+        "auth.config": ["OAuthConfig"],
+        "auth.file_store": ["FileTokenStorage"],
+        "auth.key_value_store": ["KeyValueTokenStorage"],
+        "auth.requests": ["MCPAssertionRequest", "MCPLoginRequest"],
+        "auth.token_store": ["InMemoryTokenStorage", "MCPTokenStorage"],
         "client.base": ["MCPClient"],
         "client.server_info": ["MCPServerInfo"],
         "config.loader": ["load_mcp_toolsets"],
@@ -126,6 +148,7 @@ else:
         "convert.skills": ["MCPSkill", "MCPSkillFile"],
         "convert.tool_result": ["MCPToolResult"],
         "errors": [
+            "MCPAuthorizationError",
             "MCPCallTimeoutError",
             "MCPConnectionError",
             "MCPConnectionTimeoutError",
@@ -148,6 +171,7 @@ else:
         "shaping": ["FromState", "ToolOverride"],
         "skill_store": ["MCPSkillStore"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
+        "transports.http.login": ["login", "login_async"],
         "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
         "transports.in_process.client": ["InProcessClient"],
         "transports.in_process.server_info": ["InProcessServerInfo"],

@@ -10,7 +10,8 @@ The exceptions of this package.
     Exception
     ├── MCPError
     │   ├── MCPConnectionError             a session could not be opened, or was lost
-    │   │   └── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
+    │   │   ├── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
+    │   │   └── MCPAuthorizationError      … because no access token could be had
     │   ├── MCPSkillError                  a skill has no such file, or another one than the server said
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
@@ -79,6 +80,12 @@ class MCPConnectionError(MCPError):
 class MCPConnectionTimeoutError(MCPConnectionError, TimeoutError):
     """
     Raised when a session cannot be opened within `connection_timeout` seconds.
+    """
+
+
+class MCPAuthorizationError(MCPConnectionError):
+    """
+    Raised when a server wants an access token and none could be had. The message names the step that failed.
     """
 
 

@@ -40,6 +40,7 @@ class RequestOutcome:
     :param stream_fault: What ended the stream of an answer too early, unless the SDK could resume it.
     :param status: HTTP status of a refusal, with its reason phrase, e.g. "401 Unauthorized".
     :param denied: Whether the server would refuse the same request again.
+    :param unauthorized: Whether no access token could be had.
     :param redactor: Redacts what is logged of the requests.
     """
 
@@ -49,6 +50,7 @@ class RequestOutcome:
     stream_fault: str | None = None
     status: str | None = None
     denied: bool = False
+    unauthorized: bool = False
     redactor: Redactor | None = None
     _given_up: bool = field(default=False, init=False)
     # None until there is one: most requests have none, and each call in flight has an outcome.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -59,6 +59,7 @@ from haystack_integrations.tools.mcp.client.taps import tapped
 from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
+    MCPAuthorizationError,
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
@@ -264,10 +265,12 @@ class SDKClient(ListeningClient):
         if is_local:
             what = NO_DESCRIPTORS
         self._failure = what = self.redactor.text(what)
-        advice = None if is_local else await self._advice()
+        # What would find out more sends requests without a token.
+        advice = None if is_local or outcome.unauthorized else await self._advice()
         advice = self.redactor.text(advice) if advice else None
         msg = f"Failed to connect to {self._describe()}: {self._combine(what, advice)}"
-        return MCPConnectionError(
+        kind = MCPAuthorizationError if outcome.unauthorized else MCPConnectionError
+        return kind(
             msg,
             server_info=self._server_info(),
             operation="connect",
@@ -330,6 +333,17 @@ class SDKClient(ListeningClient):
             current_outcome.reset(token)
             self._sdk = None
             self._release()
+
+    def _learn(self, secrets: Iterable[str]) -> None:
+        """
+        Redact more secrets, which became known in the middle of a request.
+        """
+        known = list(secrets)
+        self.redactor = self.redactor.knowing(known)
+        self.life.redact = self.redactor.text
+        outcome = current_outcome.get()
+        if outcome is not None and outcome.redactor is not None:
+            outcome.redactor = outcome.redactor.knowing(known)
 
     def _redactor_of_all(self) -> Redactor:
         headers = (caller.headers for caller in self._callers if caller is not None)
@@ -439,6 +453,8 @@ class SDKClient(ListeningClient):
             over = self.life.over.is_set()
             if fault is not None or over or (protocol is not None and says_transport_ended(protocol)):
                 reason = await self.find_reason() if over or fault is None else fault
+                if outcome.unauthorized:
+                    return MCPAuthorizationError(f"{what}: {reason}", self._server_info(), operation)
                 return ReadInterruptedError(f"{what}: {reason}", self._server_info(), operation)
         code = data = None
         if protocol is not None and not is_unusable_answer(protocol):
@@ -487,7 +503,9 @@ class SDKClient(ListeningClient):
                     raise
                 # The tool has not done its work: it waited for what the user did at a URL.
                 result = await sdk.call_tool(tool_name, tool_args, **extras)
-            return redacted_result(_with_advice(result, callbacks, wanted), redactor) if result.is_error else result
+            if not result.is_error:
+                return result
+            return redacted_result(_with_advice(result, callbacks, wanted), outcome.redactor or redactor)
         except asyncio.CancelledError:
             outcome.give_up()
             raise

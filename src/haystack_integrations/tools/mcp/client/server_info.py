@@ -81,6 +81,19 @@ class MCPServerInfo(ABC):
         """
         return False
 
+    @property
+    def _longest_login(self) -> float:
+        """
+        How long a person may take to log in at the server, in seconds; 0 if nobody has to.
+        """
+        return 0.0
+
+    def _login_seconds(self) -> float | None:
+        """
+        Tell how long a person has been logging in at the server, in seconds; None if nobody is.
+        """
+        return None
+
     async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:  # noqa: ARG002 - for subclasses
         """
         Ask these functions.

@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.request_context import meta_of_call
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
@@ -61,6 +62,7 @@ class Calling:
     Calls tools through the sessions of one connection.
     """
 
+    server_info: MCPServerInfo
     connection_timeout: float
     _limits: CallLimits
     _interceptors: Interceptors
@@ -204,9 +206,14 @@ class Calling:
             max_total_timeout=None if total is None else max(total, request.invocation_timeout),
         )
 
+    @property
+    def _grace(self) -> float:
+        # What waits in the loop has its own timeout, which a login of a person may extend.
+        return BLOCKED_LOOP_GRACE + self.server_info._longest_login
+
     def _longest_wait(self, limits: CallLimits) -> float | None:
         limit = limits.longest_call
-        return None if limit is None else self.connection_timeout + limit + BLOCKED_LOOP_GRACE
+        return None if limit is None else self.connection_timeout + limit + self._grace
 
     def _run_call(
         self, request: CallRequest, limits: CallLimits, on_progress: Callable[[MCPProgress], None] | None

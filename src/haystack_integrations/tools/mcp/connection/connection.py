@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.connection.calling import BLOCKED_LOOP_GRACE, Calling
+from haystack_integrations.tools.mcp.connection.calling import Calling
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, CallLimits, check_timeout
@@ -244,7 +244,7 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
     def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor, supervisor = self._start()
         try:
-            return executor.run(operation(supervisor), timeout + BLOCKED_LOOP_GRACE)
+            return executor.run(operation(supervisor), timeout + self._grace)
         except MCPConnectionError as error:
             # The frames of the executor's tasks help nobody.
             raise error.with_traceback(None)  # noqa: B904
@@ -252,7 +252,7 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
     async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor, supervisor = await self._start_async()
         try:
-            return await executor.run_async(operation(supervisor), timeout + BLOCKED_LOOP_GRACE)
+            return await executor.run_async(operation(supervisor), timeout + self._grace)
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
 
@@ -313,7 +313,7 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
             raise MCPConnectionError(msg, self.server_info, "list_tools")
         timeout = self.connection_timeout
         executor = AsyncExecutor.get_instance()
-        return await executor.run_async(supervisor.list_tools_if_open(timeout), timeout + _BLOCKED_LOOP_GRACE)
+        return await executor.run_async(supervisor.list_tools_if_open(timeout), timeout + self._grace)
 
     def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
         return supervisor.identities.list_tools(self.connection_timeout)

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Callable
 
 # Timers belong to no call, so they see the context variables of none.
 _no_context = contextvars.Context()
 
 # How early the timer of a loop may fire, in seconds.
 _RESOLUTION = 0.002
+
+# Seconds between two looks whether a person is still logging in.
+_POLL = 0.5
 
 
 class Deadlines:
@@ -32,6 +36,10 @@ class Deadlines:
         """
         self._times: dict[asyncio.Task[object], float] = {}
         self._passed: set[asyncio.Task[object]] = set()
+        # How long a person has been logging in, in seconds, while calls wait for that; else None.
+        self.login_seconds: Callable[[], float | None] = lambda: None
+        # What the calls had left when the login began.
+        self._held: dict[asyncio.Task[object], float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, task: asyncio.Task[object], when: float | None) -> None:
@@ -70,6 +78,7 @@ class Deadlines:
         :returns: Whether it was cancelled because its deadline has passed.
         """
         self._times.pop(task, None)
+        self._held.pop(task, None)
         if task not in self._passed:
             return False
         self._passed.discard(task)
@@ -92,7 +101,12 @@ class Deadlines:
     def _look(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time() + _RESOLUTION
+        login = self.login_seconds()
         for task in [task for task, when in self._times.items() if when <= now]:
+            if login is not None or task in self._held:
+                left = self._held.setdefault(task, login or 0.0)
+                self._times[task] = now + (_POLL if login is not None else self._held.pop(task, left))
+                continue
             del self._times[task]
             self._passed.add(task)
             task.cancel()

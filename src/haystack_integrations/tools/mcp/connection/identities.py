@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.error_texts import invocation_error
+from haystack_integrations.tools.mcp.connection.patience import limited
 from haystack_integrations.tools.mcp.connection.release import close_in_background
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
 from haystack_integrations.tools.mcp.request_context import (
@@ -233,7 +234,7 @@ class Identities:
             self._loop = loop
             self._reset()
         try:
-            async with asyncio.timeout(timeout):
+            async with limited(asyncio.timeout(timeout), self._base.server_info):
                 supervisor = await self._find(identity.key, timeout)
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):

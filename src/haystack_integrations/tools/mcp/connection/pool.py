@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.auth.config import OAuthConfig
+
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
@@ -125,6 +127,8 @@ def _freeze(value: Any) -> Any:
         return type(value), value
     if isinstance(value, MethodType):  # each access makes another, equal one
         return value
+    if isinstance(value, OAuthConfig):
+        return _identity(value)
     if dataclasses.is_dataclass(value) and getattr(type(value), "__dataclass_params__").frozen:  # noqa: B009 - a dunder
         return _identity(value)
     return _Itself(value)

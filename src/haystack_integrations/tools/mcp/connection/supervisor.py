@@ -42,12 +42,14 @@ from haystack_integrations.tools.mcp.connection.identities import (
     may_use,
 )
 from haystack_integrations.tools.mcp.connection.listening import Attendant, Listening
+from haystack_integrations.tools.mcp.connection.patience import limited
 from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.connection.session import Session, ToolListing
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
+    MCPAuthorizationError,
     MCPConnectionError,
     MCPConnectionTimeoutError,
     lacks_descriptors,
@@ -93,10 +95,10 @@ class _SharedTask(Generic[T]):
     def cancel(self) -> None:
         self._task.cancel()
 
-    async def result(self, timeout: float) -> T:
+    async def result(self, timeout: float, server_info: MCPServerInfo) -> T:
         self._waiters += 1
         try:
-            async with asyncio.timeout(timeout):
+            async with limited(asyncio.timeout(timeout), server_info):
                 return await asyncio.shield(self._task)
         except asyncio.CancelledError:
             caller = asyncio.current_task()
@@ -264,7 +266,7 @@ class Supervisor:
             start = in_own_context if self._base is self else asyncio.create_task
             self._opening = _SharedTask(self._open(), forget=self._forget, start=start)
         try:
-            return self._checked(await self._opening.result(timeout))
+            return self._checked(await self._opening.result(timeout, self.server_info))
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
@@ -320,7 +322,7 @@ class Supervisor:
                 return await self._open_once()
             except MCPConnectionError as error:
                 self.last_error = self._last_attempt = str(error)
-                if attempt == retries:
+                if attempt == retries or isinstance(error, MCPAuthorizationError):
                     raise
                 logger.info("{error} Trying again.", error=with_full_stop(str(error)), server=self.description)
         raise AssertionError  # the loop returns or raises
@@ -343,6 +345,8 @@ class Supervisor:
             self._set_retries(client)
             self._set_retries(self.server_info)
             session = self._newest = Session(client, owner=self)
+            if self.server_info._longest_login:
+                session.deadlines.login_seconds = self.server_info._login_seconds
             await session.open()
         except MCPConnectionError as error:
             error.server_info = self.server_info
@@ -411,7 +415,7 @@ class Supervisor:
         listing = self._listings.get(key)
         if listing is None or not listing.joinable:
             listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
-        return dataclasses.replace(await listing.result(timeout), generation=self.generation)
+        return dataclasses.replace(await listing.result(timeout, self.server_info), generation=self.generation)
 
     async def subscribe(self, uri: str, timeout: float) -> None:
         """
@@ -459,7 +463,7 @@ class Supervisor:
         """
 
         async def once(session: Session) -> T:
-            async with asyncio.timeout(timeout):
+            async with limited(asyncio.timeout(timeout), self.server_info):
                 return await session.read(operation, read)
 
         return await self._repeat(operation, once, connection_timeout, timeout, may_repeat=may_repeat)

@@ -8,15 +8,11 @@ Validation of server info fields, and resolution of their secrets.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-import anyio.to_thread
 from haystack import logging
 from haystack.utils import Secret
 
@@ -27,9 +23,6 @@ DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
 
 # The answer to a handshake must fit.
 _SMALLEST_MESSAGE_SIZE = 1024
-
-# Two letters at least before the colon: one is a drive of Windows.
-_IMPORT_PATH = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
 def check_number(owner: object, parameter: str, *, minimum: float, exclusive: bool = False) -> None:
@@ -139,77 +132,3 @@ def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]
         else:
             resolved[name] = str(plain)
     return resolved
-
-
-def is_import_path(value: object) -> bool:
-    """
-    Tell whether a value is like `"package.module:attribute"`.
-
-    :param value: Any value.
-    :returns: True for such a string.
-    """
-    return isinstance(value, str) and _IMPORT_PATH.fullmatch(value) is not None
-
-
-def import_object(path: str) -> Any:
-    """
-    Import what a path names. Importing a module may take long, so this is not for an event loop.
-
-    :param path: `"package.module:attribute"`.
-    :returns: The object.
-    :raises ImportError: If there is no such module, or no such object in it.
-    """
-    module, _, attribute = path.partition(":")
-    found = importlib.import_module(module)
-    for name in attribute.split("."):
-        try:
-            found = getattr(found, name)
-        except AttributeError:
-            msg = f"there is no '{attribute}' in the module '{module}'"
-            raise ImportError(msg) from None
-    return found
-
-
-def import_path_of(owner: object, parameter: str, value: Any) -> str:
-    """
-    Give the path by which a function can be stored.
-
-    :param owner: The server info.
-    :param parameter: Name of the field.
-    :param value: The function, or a string, which stays as it is.
-    :returns: The path.
-    :raises ValueError: If importing it would not give the same object.
-    """
-    if isinstance(value, str):
-        return value
-    path = f"{getattr(value, '__module__', None)}:{getattr(value, '__qualname__', None)}"
-    try:
-        if is_import_path(path) and import_object(path) == value:
-            return path
-    except ImportError:
-        pass
-    msg = (
-        f"{type(owner).__name__}: `{parameter}` holds an object of type {type(value).__name__} that cannot be stored, "
-        f'because no import path leads to it. Pass an import path, `{parameter}="package.module:name"`, or a function '
-        "at the top level of a module"
-    )
-    raise ValueError(msg)
-
-
-async def provide(provider: str | Callable[..., Any], argument: object) -> Any:
-    """
-    Call a function of the user: an async one here, any other one in a thread.
-
-    :param provider: The function, or its import path.
-    :param argument: Its argument.
-    :returns: Its result.
-    """
-
-    def called() -> Any:
-        function = import_object(provider) if isinstance(provider, str) else provider
-        return function(argument)
-
-    if inspect.iscoroutinefunction(provider):
-        return await provider(argument)
-    result = await anyio.to_thread.run_sync(called, abandon_on_cancel=True)
-    return await result if inspect.isawaitable(result) else result

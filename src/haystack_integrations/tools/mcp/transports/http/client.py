@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import anyio.to_thread
 import httpx2
 import mcp
 from haystack import logging
@@ -19,11 +20,12 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from haystack_integrations.tools.mcp.client.error_texts import leaves
 from haystack_integrations.tools.mcp.client.request_outcome import RequestOutcome, current_outcome
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
-from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
+from haystack_integrations.tools.mcp.transports.http.login import connected
 from haystack_integrations.tools.mcp.transports.http.options import find_route
 from haystack_integrations.tools.mcp.transports.http.server_info import (
     HttpServerInfo,
@@ -153,7 +155,26 @@ class _HttpClient(SDKClient):
             lose_session=self.life.end,
             heard=self.life.heard,
             max_message_size=self._info.max_message_size,
+            auth=await self._auth(),
         )
+
+    async def _auth(self) -> httpx2.Auth | None:
+        info = self._info
+        if not info._has_auth:
+            return None
+        from haystack_integrations.tools.mcp.auth.own_auth import OwnAuth, TokenSourceAuth, load_auth  # noqa: PLC0415
+
+        if info._token_source is not None:
+            return TokenSourceAuth(info._token_source, self._learn)
+        try:
+            config = info._oauth
+            if config is None:
+                return OwnAuth(await anyio.to_thread.run_sync(load_auth, info.auth))
+            auth = config.create_auth(self.url)
+        except Exception as error:
+            msg = f"Failed to connect to {self._describe()}: authorization cannot begin: {error}"
+            raise MCPAuthorizationError(msg, server_info=info, operation="connect") from error
+        return connected(auth, info, self._learn)
 
 
 class SSEClient(_HttpClient):

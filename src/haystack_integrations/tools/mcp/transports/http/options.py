@@ -27,8 +27,8 @@ import httpx2
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.sdk_workarounds import RedactedRecords
+from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.redaction import redact_url
-from haystack_integrations.tools.mcp.transports.fields import import_object, is_import_path
 from haystack_integrations.tools.mcp.transports.http.server_info import check_proxy_url
 
 if TYPE_CHECKING:

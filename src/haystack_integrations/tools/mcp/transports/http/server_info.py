@@ -10,13 +10,20 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, Self
 from urllib.parse import SplitResult, urlsplit
 
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.auth.config import OAuthConfig
+from haystack_integrations.tools.mcp.auth.requests import login_seconds
 from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
-from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
+from haystack_integrations.tools.mcp.haystack_compat import (
+    check_module_may_be_imported,
+    deserialize_object,
+    serialize_object,
+)
+from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, provide
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.fields import (
@@ -25,14 +32,13 @@ from haystack_integrations.tools.mcp.transports.fields import (
     check_number,
     check_retries,
     check_secrets,
-    import_path_of,
-    is_import_path,
-    provide,
     resolve_secret,
     resolve_secrets,
 )
 
 if TYPE_CHECKING:
+    import httpx2
+
     from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 
@@ -42,6 +48,21 @@ _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 TokenProvider = Callable[["MCPRequestContext"], str | Awaitable[str]]
 HeadersProvider = Callable[["MCPRequestContext"], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+
+
+class TokenSource(Protocol):
+    """
+    Gives a token whenever one is needed, as the token sources of Haystack do.
+    """
+
+    def resolve(self) -> str:
+        """
+        Give a token that is valid now.
+
+        :returns: The token.
+        """
+        ...
+
 
 # `cert`, `(cert, key)` or `(cert, key, password)`.
 ClientCert = str | tuple[str, str] | tuple[str, str, Secret]
@@ -78,7 +99,7 @@ class HttpServerInfo(MCPServerInfo):
     _transport: ClassVar[Literal["sse", "streamable-http"]]
 
     url: Any
-    token: str | Secret | None
+    token: str | Secret | TokenSource | None
     headers: dict[str, str | Secret] | None
     timeout: float | dict[str, float | None]
     max_retries: int
@@ -91,6 +112,8 @@ class HttpServerInfo(MCPServerInfo):
     http_transport: str | Callable[..., Any] | None
     token_provider: str | TokenProvider | None
     headers_provider: str | HeadersProvider | None
+    oauth_config: OAuthConfig | None
+    auth: str | httpx2.Auth | None
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {
         "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
@@ -100,6 +123,8 @@ class HttpServerInfo(MCPServerInfo):
         "http_transport": None,
         "token_provider": None,
         "headers_provider": None,
+        "oauth_config": None,
+        "auth": None,
     }
 
     def __post_init__(self) -> None:
@@ -110,9 +135,7 @@ class HttpServerInfo(MCPServerInfo):
         """
         if not isinstance(self.url, Secret):  # which is a URL only when a session is opened
             _check_url(self.url)
-        if self.token is not None and not isinstance(self.token, (str, Secret)):
-            msg = f"{type(self).__name__}: `token` must be a string, a Secret or None, got {type(self.token).__name__}"
-            raise ValueError(msg)
+        self._check_token()
         check_secrets(self, "headers")
         self._check_timeout()
         check_retries(self)
@@ -123,6 +146,58 @@ class HttpServerInfo(MCPServerInfo):
             self._check_function(parameter)
         if self.token is not None and self.token_provider is not None:
             self._refuse("`token` and `token_provider` exclude each other")
+        self._check_auth()
+
+    def _check_token(self) -> None:
+        token = self.token
+        if token is None or isinstance(token, (str, Secret)):
+            return
+        if not hasattr(token, "resolve") and not hasattr(token, "resolve_async"):
+            self._refuse(f"`token` must be a string, a Secret, a token source or None, got {type(token).__name__}")
+        if getattr(token, "requires_subject_token", False):
+            self._refuse(
+                f"`token` cannot be a {type(token).__name__}, which needs a token of each user. Use `token_provider`"
+            )
+
+    def _check_auth(self) -> None:
+        if self.oauth_config is not None and not isinstance(self.oauth_config, OAuthConfig):
+            self._refuse(f"`oauth_config` must be an OAuthConfig or None, got {type(self.oauth_config).__name__}")
+        auth = self.auth
+        if auth is not None and auth != "oauth" and not is_import_path(auth) and not hasattr(auth, "async_auth_flow"):
+            self._refuse(
+                "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
+                f"that makes one, or None, got {auth if isinstance(auth, str) else type(auth).__name__!r}"
+            )
+        if auth is not None and self.oauth_config is not None:
+            self._refuse("`auth` and `oauth_config` exclude each other")
+        if auth is None and self.oauth_config is None:
+            return
+        parameter = "auth" if self.oauth_config is None else "oauth_config"
+        for other in ("token", "token_provider"):
+            if getattr(self, other) is not None:
+                self._refuse(f"`{other}` and `{parameter}` exclude each other")
+        if any(name.lower() == "authorization" for name in self.headers or {}):
+            self._refuse(f"a header `Authorization` and `{parameter}` exclude each other")
+
+    @property
+    def _oauth(self) -> OAuthConfig | None:
+        return OAuthConfig() if self.auth == "oauth" else self.oauth_config
+
+    @property
+    def _token_source(self) -> Any:
+        return None if isinstance(self.token, (str, Secret)) else self.token
+
+    @property
+    def _has_auth(self) -> bool:
+        return self.auth is not None or self.oauth_config is not None or self._token_source is not None
+
+    @property
+    def _longest_login(self) -> float:
+        config = self._oauth
+        return config.login_timeout if config is not None and config.grant_type == "authorization_code" else 0.0
+
+    def _login_seconds(self) -> float | None:
+        return login_seconds(resolved(self.url))
 
     @property
     def _has_providers(self) -> bool:
@@ -219,8 +294,12 @@ class HttpServerInfo(MCPServerInfo):
         """
         data = super().to_dict()
         for parameter in _OBJECTS & data.keys():
-            if not isinstance(data[parameter], bool):
+            if not isinstance(data[parameter], (bool, str)):
                 data[parameter] = import_path_of(self, parameter, data[parameter])
+        if self.oauth_config is not None:
+            data["oauth_config"] = self.oauth_config.to_dict()
+        if self._token_source is not None:
+            data["token"] = serialize_object("token", self.token)
         return data
 
     @classmethod
@@ -232,6 +311,11 @@ class HttpServerInfo(MCPServerInfo):
         :returns: The server info.
         :raises DeserializationError: If the module in an import path is not on Haystack 3's allowlist.
         """
+        data = dict(data)
+        if isinstance(data.get("oauth_config"), Mapping):
+            data["oauth_config"] = OAuthConfig.from_dict(dict(data["oauth_config"]))
+        if isinstance(data.get("token"), Mapping) and "init_parameters" in data["token"]:
+            data["token"] = deserialize_object(dict(data["token"]))
         info = super().from_dict(data)
         for parameter in _OBJECTS:
             value = getattr(info, parameter)
@@ -266,7 +350,9 @@ class HttpServerInfo(MCPServerInfo):
 
     def _secrets(self) -> set[str]:
         *_, password = self.client_cert if isinstance(self.client_cert, tuple) else [None]
-        return super()._secrets() | secrets_in({"password": password if isinstance(password, Secret) else None})
+        secrets = [password] if isinstance(password, Secret) else []
+        secrets += self.oauth_config._secrets() if self.oauth_config is not None else []
+        return super()._secrets().union(*(secrets_in({"password": secret}) for secret in secrets))
 
     def _redacted_fields(self) -> dict[str, Any]:
         fields = {**super()._redacted_fields(), "url": redact_url(shown(self.url))}
@@ -277,11 +363,13 @@ class HttpServerInfo(MCPServerInfo):
         for parameter in _OBJECTS & fields.keys():
             if not isinstance(fields[parameter], (bool, str)):
                 fields[parameter] = f"<{getattr(fields[parameter], '__qualname__', type(fields[parameter]).__name__)}>"
+        if self.oauth_config is not None:
+            fields["oauth_config"] = self.oauth_config._shown()
         return fields
 
 
 # The fields that may hold an object, which is stored by its import path.
-_OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider"}
+_OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider", "auth"}
 
 
 def check_proxy_url(url: str, owner: str) -> None:
@@ -331,6 +419,7 @@ class SSEServerInfo(HttpServerInfo):
     :param url: Full URL of the MCP server (including /sse endpoint).
     :param base_url: Base URL of the MCP server (deprecated, use url instead).
     :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
+        Or a token source of Haystack, an object with `resolve` or `resolve_async`, which is asked before each request.
     :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
         `Authorization` of their own, which takes precedence.
     :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
@@ -361,6 +450,10 @@ class SSEServerInfo(HttpServerInfo):
         one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
         it fails, so does the call, and nothing is sent.
     :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` precedes the token.
+    :param oauth_config: How to get access tokens (OAuth 2.1). It excludes `token`, `token_provider` and a header
+        `Authorization`. A token of `mcp_request_context` precedes it.
+    :param auth: `"oauth"` is short for `oauth_config=OAuthConfig()`. Or any `httpx2.Auth`, or the import path
+        (`"package.module:name"`) of one or of a function that makes one; only an import path can be saved to YAML.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -369,7 +462,7 @@ class SSEServerInfo(HttpServerInfo):
 
     url: str | Secret | None = None
     base_url: str | None = None
-    token: str | Secret | None = None
+    token: str | Secret | TokenSource | None = None
     headers: dict[str, str | Secret] | None = None
     timeout: float | dict[str, float | None] = 30
     max_retries: int = 3
@@ -382,6 +475,8 @@ class SSEServerInfo(HttpServerInfo):
     http_transport: str | Callable[..., Any] | None = None
     token_provider: str | TokenProvider | None = None
     headers_provider: str | HeadersProvider | None = None
+    oauth_config: OAuthConfig | None = None
+    auth: str | httpx2.Auth | None = None
 
     def __post_init__(self) -> None:
         """
@@ -440,6 +535,7 @@ class StreamableHttpServerInfo(HttpServerInfo):
 
     :param url: Full URL of the MCP server (streamable HTTP endpoint).
     :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
+        Or a token source of Haystack, an object with `resolve` or `resolve_async`, which is asked before each request.
     :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
         `Authorization` of their own, which takes precedence.
     :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
@@ -472,6 +568,10 @@ class StreamableHttpServerInfo(HttpServerInfo):
         one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
         it fails, so does the call, and nothing is sent.
     :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` precedes the token.
+    :param oauth_config: How to get access tokens (OAuth 2.1). It excludes `token`, `token_provider` and a header
+        `Authorization`. A token of `mcp_request_context` precedes it.
+    :param auth: `"oauth"` is short for `oauth_config=OAuthConfig()`. Or any `httpx2.Auth`, or the import path
+        (`"package.module:name"`) of one or of a function that makes one; only an import path can be saved to YAML.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -479,7 +579,7 @@ class StreamableHttpServerInfo(HttpServerInfo):
     _transport_name: ClassVar[str] = "streamable-http"
 
     url: str | Secret
-    token: str | Secret | None = None
+    token: str | Secret | TokenSource | None = None
     headers: dict[str, str | Secret] | None = None
     timeout: float | dict[str, float | None] = 30
     max_retries: int = 3
@@ -493,6 +593,8 @@ class StreamableHttpServerInfo(HttpServerInfo):
     http_transport: str | Callable[..., Any] | None = None
     token_provider: str | TokenProvider | None = None
     headers_provider: str | HeadersProvider | None = None
+    oauth_config: OAuthConfig | None = None
+    auth: str | httpx2.Auth | None = None
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {**HttpServerInfo._optional_fields, "sse_fallback": False}
 
@@ -538,6 +640,7 @@ def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
     """
     headers = resolve_secrets(info.headers)
     token = resolve_secret("token", info.token) if isinstance(info.token, Secret) else info.token
+    token = None if info._token_source is not None else token
     if token and not any(name.lower() == "authorization" for name in headers):
         headers["Authorization"] = f"Bearer {token}"
     return headers

@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     answered_request,
     current_outcome,
 )
-from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, lacks_descriptors
+from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.transports.http.options import Route, client_options
@@ -143,6 +143,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         heard: Callable[[], None] = lambda: None,
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         route: Route | None = None,
+        auth: httpx2.Auth | None = None,
     ) -> None:
         """
         Initialize the WatchedHttpClient.
@@ -160,10 +161,11 @@ class WatchedHttpClient(httpx2.AsyncClient):
         :param max_message_size: How many bytes the body of a response may have after it was decompressed, unless it is
             an event stream, whose reader bounds its events.
         :param route: Certificates, proxy and transport.
+        :param auth: Authenticates the requests.
         """
         phases = httpx2.Timeout(**timeout) if isinstance(timeout, Mapping) else httpx2.Timeout(timeout, read=None)
         without_read = httpx2.Timeout(**{**phases.as_dict(), "read": None})
-        super().__init__(**client_options(headers, without_read, route))
+        super().__init__(**client_options(headers, without_read, route), auth=auth)
         self._over_sse = over_sse
         self._max_message_size = max_message_size
         if over_sse and phases.read is None:
@@ -232,7 +234,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         _set_timeout(request, _DELETE_TIMEOUT)
         try:
             response = await self._read(await super().send(request, **kwargs))
-        except (httpx2.RequestError, _TooLargeError):
+        except (httpx2.RequestError, _TooLargeError, MCPAuthorizationError):
             return httpx2.Response(httpx2.codes.NO_CONTENT, request=request)
         if response.status_code == httpx2.codes.NOT_FOUND:  # the session is gone already, which is what was asked for
             return httpx2.Response(httpx2.codes.NO_CONTENT, request=request)
@@ -266,7 +268,13 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if self._has_streamed:
             await asyncio.sleep(_REOPEN_PAUSE)
         self._has_streamed = True
-        response = await super().send(request, **kwargs)
+        try:
+            response = await super().send(request, **kwargs)
+        except MCPAuthorizationError as error:
+            outcome = current_outcome.get()
+            if outcome is not None:
+                _record_unauthorized(outcome, error)
+            return httpx2.Response(httpx2.codes.UNAUTHORIZED, request=request)
         if self._over_sse and is_event_stream(response):
             stream = cast("httpx2.AsyncByteStream", response.stream)
             response.stream = _SessionEventStream(stream, self._lose_session, self._heard)
@@ -286,6 +294,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
     async def _post(self, request: httpx2.Request, head: bytes, **kwargs: Any) -> httpx2.Response:
         outcome = current_outcome.get() or RequestOutcome()
+        if outcome.unauthorized:  # what failed once in this operation is not tried again, e.g. after another handshake
+            _record_never_ran(request, outcome)
+            return _error_response(request, outcome.fault or "")
         try:
             with outcome.until_given_up() as given_up:
                 response = await super().send(request, **kwargs)
@@ -314,13 +325,16 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if isinstance(error, CONNECT_ERRORS):
             _record_never_ran(request, outcome)
             outcome.fault = NO_DESCRIPTORS if lacks_descriptors(error) else describe_no_connection(error)
+        elif isinstance(error, MCPAuthorizationError):
+            _record_never_ran(request, outcome)
+            _record_unauthorized(outcome, error)
         elif isinstance(error, _TooLargeError):
             outcome.fault = str(error)
         else:
             outcome.fault = f"the connection was cut before the answer came ({_name(error)})"
         if self._over_sse:
             self._lose_session(outcome.fault)
-        return _error_response(request, outcome.fault)
+        return _error_response(request, outcome.fault or "")
 
     def _handle_refusal(self, request: httpx2.Request, outcome: RequestOutcome, response: httpx2.Response) -> None:
         outcome.status = f"{response.status_code} {response.reason_phrase}".strip()
@@ -367,6 +381,12 @@ def _set_timeout(request: httpx2.Request, timeout: float | httpx2.Timeout) -> No
 def _record_never_ran(request: httpx2.Request, outcome: RequestOutcome) -> None:
     if is_tool_call(request):
         outcome.refused += 1
+
+
+def _record_unauthorized(outcome: RequestOutcome, error: MCPAuthorizationError) -> None:
+    # The SDK puts the text on its span, where nobody redacts it any more.
+    outcome.fault = outcome.redactor.text(str(error)) if outcome.redactor is not None else str(error)
+    outcome.unauthorized = outcome.denied = True
 
 
 def _error_response(request: httpx2.Request, message: str) -> httpx2.Response:

@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from haystack_integrations.tools.mcp.auth.authorization import OAuth
+from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT
+from haystack_integrations.tools.mcp.auth.own_auth import OwnAuth
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.transports.allow_lists import check_host
+from haystack_integrations.tools.mcp.transports.http.options import client_options, find_route
+from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers, resolve_url
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+
+
+def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
+    """
+    Let what gets tokens use the proxy, the certificates and the allow list of a server info.
+
+    :param auth: What `OAuthConfig.create_auth` made.
+    :param info: The server info.
+    :param learn: Called with secrets that may come back in what the server says.
+    :returns: What authenticates requests.
+    """
+    if not isinstance(auth, OAuth):  # of a subclass of OAuthConfig
+        return OwnAuth(auth)
+    return auth.connected_by(lambda: _client(info), learn, check_host)
+
+
+@asynccontextmanager
+async def _client(info: HttpServerInfo) -> AsyncIterator[httpx2.AsyncClient]:
+    route = await find_route(info)
+    options: Any = client_options({}, httpx2.Timeout(REQUEST_TIMEOUT), route)
+    async with httpx2.AsyncClient(**options, follow_redirects=False) as client:
+        yield client
+
+
+# Opens no session; and a server that wants a token refuses it.
+_PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+def login(server_info: MCPServerInfo, *, user: str | None = None) -> None:
+    """
+    Log in at a server, before anything else needs its tokens.
+
+    With the grant `"authorization_code"` a person allows the access in the browser of this machine. The tokens are kept
+    in the `token_storage` of the server info, where every process finds them that shares it. If there are valid
+    tokens already, they are replaced.
+
+    ### Usage example
+
+    ```python
+    from haystack_integrations.tools.mcp import FileTokenStorage, OAuthConfig, StreamableHttpServerInfo, login
+
+    server_info = StreamableHttpServerInfo(
+        "https://mcp.example.com/mcp",
+        oauth_config=OAuthConfig(token_storage=FileTokenStorage("~/.config/my-service/tokens")),
+    )
+    login(server_info)
+    ```
+
+    :param server_info: The server info, with an `oauth_config` or `auth="oauth"`.
+    :param user: For which user of `mcp_request_context`; by default for the server info itself.
+    :raises ValueError: If the server info uses no OAuth.
+    :raises MCPAuthorizationError: If it fails. The message names the step.
+    """
+    AsyncExecutor.get_instance().run(login_async(server_info, user=user), timeout=None)
+
+
+async def login_async(server_info: MCPServerInfo, *, user: str | None = None) -> None:
+    """
+    Log in at a server, before anything else needs its tokens: `login` for an event loop.
+
+    :param server_info: As in `login`.
+    :param user: Likewise.
+    :raises ValueError: If the server info uses no OAuth.
+    :raises MCPAuthorizationError: If it fails. The message names the step.
+    """
+    config = server_info._oauth if isinstance(server_info, HttpServerInfo) else None
+    if config is None or not isinstance(server_info, HttpServerInfo):
+        msg = f"{server_info.describe()} uses no OAuth: give its server info an `oauth_config`, or auth='oauth'"
+        raise ValueError(msg)
+    url = resolve_url(server_info)
+    check_host(url)
+    auth = config.create_auth(url)
+    if not isinstance(auth, OAuth):
+        msg = f"{type(config).__name__} makes an {type(auth).__name__} of its own, which cannot log in beforehand"
+        raise ValueError(msg)
+    auth.connected_by(lambda: _client(server_info), lambda _: None, check_host)
+    try:
+        challenge = await _challenge(server_info, url)
+        await auth.log_in(challenge, user)
+    except MCPConnectionError as error:
+        msg = f"Failed to log in at {server_info.describe()}: {error}"
+        raise MCPAuthorizationError(msg, server_info, "login") from error.__cause__
+
+
+async def _challenge(info: HttpServerInfo, url: str) -> httpx2.Response:
+    headers = {**resolve_headers(info), "Accept": "application/json, text/event-stream"}
+    async with _client(info) as client:
+        try:
+            async with client.stream("POST", url, json=_PING, headers=headers) as response:
+                answer = response
+        except httpx2.RequestError as error:
+            msg = f"{redact_url(url)} could not be reached ({type(error).__name__}: {error})"
+            raise MCPConnectionError(msg) from error
+    if answer.status_code == httpx2.codes.UNAUTHORIZED:
+        return httpx2.Response(
+            answer.status_code, headers={"WWW-Authenticate": answer.headers.get("www-authenticate", "")}
+        )
+    # A server may leave some requests open.
+    return httpx2.Response(httpx2.codes.UNAUTHORIZED)

@@ -1,0 +1,286 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Servers, pages and people on the network that want tokens which are not theirs, or hinder who wants them.
+"""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx2
+import pytest
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from haystack_integrations.tools.mcp import (
+    InMemoryTokenStorage,
+    MCPAuthorizationError,
+    MCPConnection,
+    MCPInvocationError,
+    MCPLoginRequest,
+    OAuthConfig,
+    StreamableHttpServerInfo,
+)
+from haystack_integrations.tools.mcp.auth import outgoing
+from tests.support.background import AT_ONCE
+from tests.support.oauth_server import OAuthServer, allow
+
+METADATA = "/.well-known/oauth-authorization-server"
+RESOURCE = "/.well-known/oauth-protected-resource/mcp"
+
+
+@pytest.fixture
+def server() -> Iterator[OAuthServer]:
+    with OAuthServer() as server:
+        yield server
+
+
+@pytest.fixture
+def other() -> Iterator[OAuthServer]:
+    with OAuthServer() as other:
+        yield other
+
+
+def info(url: str, **options: object) -> StreamableHttpServerInfo:
+    transport = options.pop("http_transport", None)
+    options = {"redirect_handler": allow, "token_storage": InMemoryTokenStorage(), **options}
+    return StreamableHttpServerInfo(url, oauth_config=OAuthConfig(**options), http_transport=transport)
+
+
+def failure(server_info: StreamableHttpServerInfo) -> str:
+    began = time.monotonic()
+    with pytest.raises(MCPAuthorizationError) as caught, MCPConnection(server_info, connection_timeout=60):
+        pass
+    assert time.monotonic() - began < AT_ONCE
+    return str(caught.value)
+
+
+def test_a_token_does_not_follow_a_redirect_to_another_origin(server: OAuthServer, other: OAuthServer) -> None:
+    with MCPConnection(info(server.url)) as connection:
+        connection.list_tools()
+        server.tamper = lambda path, body: RedirectResponse(other.url, 307) if path == "/mcp" else None
+        with pytest.raises(MCPInvocationError, match=r"Redirect to .* not followed"):
+            connection.call_tool("whoami")
+    assert other.paths == []
+
+
+def test_a_token_request_does_not_follow_a_redirect_to_another_origin(server: OAuthServer, other: OAuthServer) -> None:
+    server.tamper = lambda path, body: RedirectResponse(f"{other.origin}/token", 307) if path == "/token" else None
+    assert "exchanging the code for a token" in failure(info(server.url))
+    assert other.paths == []
+
+
+def test_a_mixed_up_issuer_gets_no_code(server: OAuthServer) -> None:
+    server.answer = {"iss": "https://honest.example.com"}
+    assert "iss mismatch" in failure(info(server.url))
+    assert "/token" not in server.paths
+
+
+def test_metadata_of_another_issuer_are_not_used(server: OAuthServer) -> None:
+    good = httpx2.get(f"{server.origin}{METADATA}").json()
+    bad = {**good, "issuer": "https://honest.example.com"}
+    server.tamper = lambda path, body: JSONResponse(bad) if path == METADATA else None
+    assert "issuer mismatch" in failure(info(server.url))
+    assert "/register" not in server.paths
+
+
+def test_credentials_go_to_the_configured_issuer_only(server: OAuthServer, other: OAuthServer) -> None:
+    # The MCP server was taken over, and names another authorization server.
+    moved = {"resource": server.url, "authorization_servers": [other.origin]}
+    server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
+    text = failure(info(server.url, client_id="me", issuer=server.origin))
+    assert f"leads to {other.origin}, which is not the configured issuer {server.origin}" in text
+    assert other.paths == []
+
+
+def test_an_answer_with_a_replayed_state_is_refused(server: OAuthServer) -> None:
+    states: list[str] = []
+
+    async def replay(login: MCPLoginRequest) -> None:
+        states.append(login.state)
+        if len(states) == 1:
+            await allow(login)
+            return
+        async with httpx2.AsyncClient() as browser:
+            page = await browser.get(login.redirect_uri, params={"code": "stolen", "state": states[0]})
+            assert page.status_code == 400
+
+    storage = InMemoryTokenStorage()
+    with MCPConnection(info(server.url, redirect_handler=replay, token_storage=storage)) as connection:
+        connection.list_tools()
+        server.refuses_refresh = True
+        server.provider.access.clear()
+        with pytest.raises(Exception, match="another `state`"):
+            connection.call_tool("whoami")
+    assert server.paths.count("/token") == 2  # the first login, and the refused refresh
+
+
+def test_a_stolen_code_is_of_no_use_without_the_verifier(server: OAuthServer) -> None:
+    seen: dict[str, str] = {}
+
+    async def steal(login: MCPLoginRequest) -> None:
+        seen.update(dict(parse_qsl(urlsplit(login.url).query)))
+        async with httpx2.AsyncClient() as browser:
+            page = await browser.get(login.url, follow_redirects=True)
+            answer = await browser.post(page.url, data={"subject": "alice"})
+            seen.update(dict(parse_qsl(urlsplit(answer.headers["location"]).query)))
+            stolen = await browser.post(
+                f"{server.origin}/token",
+                data={
+                    "grant_type": "authorization_code",
+                    "code": seen["code"],
+                    "client_id": seen["client_id"],
+                    "client_secret": str(server.provider.clients[seen["client_id"]].client_secret),
+                    "redirect_uri": seen["redirect_uri"],
+                    "code_verifier": "x" * 64,
+                },
+            )
+            assert stolen.status_code == 400
+            assert stolen.json()["error"] == "invalid_grant"
+            await browser.get(answer.headers["location"])
+
+    with MCPConnection(info(server.url, redirect_handler=steal)) as connection:
+        assert connection.call_tool("whoami").content[0].text == "alice"
+    assert seen["code_challenge_method"] == "S256"
+
+
+def test_an_injected_code_fails_at_the_token_endpoint(server: OAuthServer) -> None:
+    # The attacker's own code, with the right state: PKCE binds a code to the login that it is for.
+    async def inject(login: MCPLoginRequest) -> None:
+        other_login = login.url.replace("code_challenge=", "code_challenge=x")
+        async with httpx2.AsyncClient() as browser:
+            page = await browser.get(other_login, follow_redirects=True)
+            answer = await browser.post(page.url, data={"subject": "mallory"})
+            await browser.get(answer.headers["location"])
+
+    assert "exchanging the code for a token" in failure(info(server.url, redirect_handler=inject))
+
+
+@pytest.mark.parametrize(
+    "place", ["http://169.254.169.254/", "http://[fe80::1]/", "http://127.0.0.1:{port}/", "https://10.0.0.1/"]
+)
+def test_metadata_of_a_server_outside_may_not_point_inside_the_network(server: OAuthServer, place: str) -> None:
+    class Outside(httpx2.AsyncHTTPTransport):
+        """
+        The internet: it has the server under a public address.
+        """
+
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            assert request.url.host == "203.0.114.7", f"{request.url} was requested"
+            request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=urlsplit(server.url).port)
+            request.headers["host"] = request.url.netloc.decode()
+            return await super().handle_async_request(request)
+
+    inside = place.format(port=urlsplit(server.url).port)
+    moved = {"resource": "https://203.0.114.7/mcp", "authorization_servers": [inside]}
+    server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
+    text = failure(info("https://203.0.114.7/mcp", http_transport=lambda **_: Outside()))
+    assert "is refused, because it" in text
+    assert METADATA not in server.paths
+
+
+def test_metadata_may_not_lead_to_the_metadata_service_of_a_cloud_even_from_inside(server: OAuthServer) -> None:
+    moved = {"resource": server.url, "authorization_servers": ["http://169.254.169.254/latest"]}
+    server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
+    assert "http://169.254.169.254/" in failure(info(server.url))
+
+
+def test_the_operators_list_of_hosts_holds_for_authorization_servers(
+    server: OAuthServer, other: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_HOSTS", urlsplit(server.origin).netloc)
+    moved = {"resource": server.url, "authorization_servers": [other.origin]}
+    server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
+    assert "HAYSTACK_MCP_ALLOWED_HOSTS" in failure(info(server.url))
+    assert other.paths == []
+
+
+@pytest.mark.parametrize("path", [RESOURCE, METADATA, "/register", "/token"])
+def test_an_authorization_server_that_never_answers_is_given_up(
+    server: OAuthServer, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "REQUEST_TIMEOUT", 1.0)
+    over = threading.Event()
+
+    class Silence(Response):
+        async def __call__(self, scope: object, receive: object, send: object) -> None:
+            while not over.is_set():
+                await asyncio.sleep(0.05)
+
+    server.tamper = lambda asked, body: Silence() if asked == path else None
+    try:
+        assert f"{path} has not answered within 1 seconds" in failure(info(server.url))
+    finally:
+        over.set()
+
+
+def test_an_authorization_server_that_answers_without_end_is_given_up(server: OAuthServer) -> None:
+    server.tamper = lambda path, body: Response(b"x" * 5_000_000) if path == METADATA else None
+    assert "has more than 1,048,576 bytes" in failure(info(server.url))
+
+
+def test_a_refusal_of_the_person_is_told_in_the_words_of_the_server(server: OAuthServer) -> None:
+    async def deny(login: MCPLoginRequest) -> None:
+        answer = {"error": "access_denied", "error_description": "Alice said no", "state": login.state}
+        async with httpx2.AsyncClient() as browser:
+            await browser.get(login.redirect_uri, params=answer)
+
+    text = failure(info(server.url, redirect_handler=deny))
+    assert "while waiting for the login: the authorization server refused: access_denied: Alice said no" in text
+
+
+def test_nobody_who_logs_in_is_told_after_the_limit(server: OAuthServer) -> None:
+    text = failure(info(server.url, redirect_handler=lambda login: None, login_timeout=0.5))
+    assert "nobody logged in within 0.5 seconds (`login_timeout`)" in text
+
+
+def test_a_server_that_refuses_the_token_it_asked_for_is_told(server: OAuthServer) -> None:
+    refusal = {"WWW-Authenticate": f'Bearer resource_metadata="{server.metadata_url}"'}
+    server.tamper = lambda path, body: Response(status_code=401, headers=refusal) if path == "/mcp" else None
+    assert "the server refuses the token that was just issued for it" in failure(info(server.url))
+    assert server.count["authorizations"] <= 3
+
+
+def test_a_page_of_another_host_name_cannot_reach_the_listener(server: OAuthServer) -> None:
+    async def rebind(login: MCPLoginRequest) -> None:
+        async with httpx2.AsyncClient() as browser:
+            parameters = {"code": "mallory", "state": login.state}
+            page = await browser.get(login.redirect_uri, params=parameters, headers={"Host": "evil.example.com"})
+            assert page.status_code == 404
+        await allow(login)
+
+    with MCPConnection(info(server.url, redirect_handler=rebind)) as connection:
+        assert connection.call_tool("whoami").content[0].text == "alice"
+
+
+def test_nobody_listens_after_a_login(server: OAuthServer) -> None:
+    uris: list[str] = []
+
+    async def note(login: MCPLoginRequest) -> None:
+        uris.append(login.redirect_uri)
+        await allow(login)
+
+    with MCPConnection(info(server.url, redirect_handler=note)) as connection:
+        connection.list_tools()
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", urlsplit(uris[0]).port)) != 0
+
+
+def test_no_call_goes_without_a_token_once_the_server_has_asked_for_one(server: OAuthServer) -> None:
+    with MCPConnection(info(server.url)) as connection:
+        connection.list_tools()
+        server.refuses_refresh = True
+        server.provider.access.clear()
+        server.tamper = lambda path, body: Response(status_code=503) if path in ("/token", "/register") else None
+        sent: list[bytes] = []
+        before = server.tamper
+        server.tamper = lambda path, body: sent.append(body) if path == "/mcp" else before(path, body)
+        for _ in range(2):
+            with pytest.raises(Exception, match=r"HTTP 503.*The tool did not run"):
+                connection.call_tool("whoami")
+    assert server.calls == []

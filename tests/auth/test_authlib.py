@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Every grant against an authorization server that shares no code with the client: Authlib's.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+
+import httpx2
+import jwt
+import pytest
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp import (
+    InMemoryTokenStorage,
+    MCPAssertionRequest,
+    MCPAuthorizationError,
+    MCPConnection,
+    MCPLoginRequest,
+    OAuthConfig,
+    StreamableHttpServerInfo,
+)
+from tests.support.authlib_server import JWT_BEARER, AuthlibServer, Client, new_key
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AuthlibServer]:
+    # Authlib wants https, as it should.
+    monkeypatch.setitem(os.environ, "AUTHLIB_INSECURE_TRANSPORT", "1")
+    with AuthlibServer() as server:
+        yield server
+
+
+def whose(server: AuthlibServer, **options: object) -> str:
+    config = OAuthConfig(token_storage=InMemoryTokenStorage(), **options)
+    with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=config)) as connection:
+        return str(connection.call_tool("whoami").content[0].text)
+
+
+async def browse(login: MCPLoginRequest) -> None:
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(login.url)
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+def test_a_service_has_a_secret(server: AuthlibServer, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "s3cret with/special?chars")
+    server.clients["me"] = Client("me", method, "client_credentials", secret="s3cret with/special?chars")
+    secret = Secret.from_env_var("SECRET")
+    said = whose(server, client_id="me", client_secret=secret, issuer=server.issuer, token_endpoint_auth_method=method)
+    assert said == "me/None"
+
+
+@pytest.mark.parametrize("kind", ["ES256", "RS256"])
+def test_a_service_has_a_key(server: AuthlibServer, kind: str) -> None:
+    private, public = new_key(kind)
+    server.clients["me"] = Client("me", "private_key_jwt", "client_credentials", public_key=public)
+    assert whose(server, client_id="me", private_key=Secret.from_token(private), issuer=server.issuer) == "me/None"
+
+
+def test_a_wrong_secret_is_told_in_the_words_of_the_server_and_not_repeated(server: AuthlibServer) -> None:
+    server.clients["me"] = Client("me", "client_secret_basic", "client_credentials", secret="right")
+    with pytest.raises(MCPAuthorizationError) as caught:
+        whose(server, client_id="me", client_secret=Secret.from_token("wrong-secret"), issuer=server.issuer)
+    host = server.issuer.removeprefix("http://")
+    assert f"while asking for a token with the client's credentials at {host}" in str(caught.value)
+    assert "invalid_client" in str(caught.value)
+    assert "wrong-secret" not in str(caught.value)
+
+
+def test_a_workload_has_an_assertion_for_each_token(server: AuthlibServer) -> None:
+    private, public = new_key()
+    server.clients["workload"] = Client("workload", "none", JWT_BEARER, public_key=public)
+    server.trusted_workloads["https://cluster.example.com"] = "workload"
+
+    def assertion(request: MCPAssertionRequest) -> str:
+        claims = {"iss": "https://cluster.example.com", "sub": "billing", "aud": request.audience}
+        return jwt.encode({**claims, "exp": time.time() + 60}, private, algorithm="ES256")
+
+    said = whose(server, grant_type="jwt_bearer", assertion_provider=assertion, issuer=server.issuer)
+    assert said == "workload/billing"
+
+
+def test_a_person_logs_in_with_a_registered_client(server: AuthlibServer) -> None:
+    server.clients["app"] = Client("app", "none", "authorization_code")
+    assert whose(server, client_id="app", issuer=server.issuer, redirect_handler=browse) == "app/alice"
+
+
+def test_a_refresh_after_a_revocation_needs_no_person(server: AuthlibServer) -> None:
+    server.clients["app"] = Client("app", "client_secret_post", "authorization_code", secret="a-secret")
+    config = OAuthConfig(
+        grant_type="authorization_code",
+        client_id="app",
+        client_secret=Secret.from_token("a-secret"),
+        token_endpoint_auth_method="client_secret_post",
+        issuer=server.issuer,
+        redirect_handler=browse,
+        token_storage=InMemoryTokenStorage(),
+    )
+    with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=config)) as connection:
+        for _ in range(2):
+            assert connection.call_tool("whoami").content[0].text == "app/alice"
+            server.tokens.clear()
+    assert server.count["authorization_code"] == server.count["refresh_token"] == 1

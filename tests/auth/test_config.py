@@ -1,0 +1,212 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What an `OAuthConfig` takes, refuses, shows and stores; and what files of mcp-haystack 2.1 become.
+"""
+
+import subprocess
+import sys
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp import (
+    FileTokenStorage,
+    InMemoryTokenStorage,
+    KeyValueTokenStorage,
+    MCPServerInfo,
+    MCPToolset,
+    OAuthConfig,
+    SSEServerInfo,
+    StreamableHttpServerInfo,
+)
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage as StoredStorage
+from haystack_integrations.tools.mcp.oauth import OAuthConfig as StoredConfig
+from tests.support.oauth_server import allow
+
+SECRET = Secret.from_env_var("MCP_CLIENT_SECRET")
+URL = "https://mcp.example.com/mcp"
+
+
+def make_store() -> Any:
+    raise NotImplementedError
+
+
+def bearer() -> httpx2.Auth:
+    raise NotImplementedError
+
+
+# As mcp-haystack 2.1.1 wrote it.
+OLD = """
+type: haystack_integrations.tools.mcp.mcp_toolset.MCPToolset
+data:
+  server_info:
+    type: haystack_integrations.tools.mcp.mcp_tool.StreamableHttpServerInfo
+    url: https://mcp.example.com/mcp
+    token: null
+    headers: null
+    timeout: 30
+    max_retries: 3
+    base_delay: 1.0
+    max_delay: 30.0
+    oauth_config:
+      client_id: my-client
+      client_secret: {type: env_var, env_vars: [MCP_CLIENT_SECRET], strict: true}
+      issuer: https://auth.example.com
+      scopes: [mcp:tools]
+      token_endpoint_auth_method: client_secret_basic
+      grant_type: client_credentials
+  tool_names: null
+  connection_timeout: 30.0
+  invocation_timeout: 30.0
+  eager_connect: false
+"""
+
+
+def test_a_pipeline_stored_with_2_1_loads() -> None:
+    toolset = MCPToolset.from_dict(yaml.safe_load(OLD))
+    config = toolset.server_info.oauth_config
+    assert config == StoredConfig("my-client", SECRET, "https://auth.example.com", ["mcp:tools"])
+    assert (config.grant_type, config.token_endpoint_auth_method) == ("client_credentials", "client_secret_basic")
+
+
+async def test_the_classes_of_2_1_are_where_they_were() -> None:
+    storage = StoredStorage()
+    assert await storage.get_tokens() is None
+    assert await storage.get_client_info() is None
+    assert StoredConfig is OAuthConfig
+    config = OAuthConfig(client_id="me", client_secret=SECRET, token_storage=storage)
+    assert config.token_storage is storage
+
+
+CONFIGS = [
+    OAuthConfig(),
+    OAuthConfig("me", SECRET, "https://auth.example.com", ["a", "b"], "client_secret_post"),
+    OAuthConfig(grant_type="authorization_code", client_id="me", client_secret=SECRET, login_timeout=60),
+    OAuthConfig(
+        client_metadata_url="https://me.example.com/client.json",
+        redirect_uri="http://localhost:8765/callback",
+        redirect_handler="tests.support.oauth_server:allow",
+        dpop=True,
+    ),
+    OAuthConfig(redirect_handler=allow, client_name="A name"),
+    OAuthConfig(client_id="me", private_key=SECRET, signing_algorithm="ES256", key_id="1"),
+    OAuthConfig(grant_type="jwt_bearer", assertion_provider=SECRET),
+    OAuthConfig(
+        grant_type="id_jag",
+        client_id="me",
+        client_secret=SECRET,
+        issuer="https://auth.example.com",
+        id_token=SECRET,
+        idp_token_endpoint="https://idp.example.com/token",
+        idp_client_id="me there",
+        idp_client_secret=SECRET,
+    ),
+    OAuthConfig(token_storage=FileTokenStorage("~/tokens")),
+    OAuthConfig(token_storage=KeyValueTokenStorage("tests.auth.test_config:make_store", collection="mine")),
+    OAuthConfig(token_storage=KeyValueTokenStorage(make_store)),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=[str(number) for number in range(len(CONFIGS))])
+@pytest.mark.parametrize("kind", [StreamableHttpServerInfo, SSEServerInfo])
+def test_a_configuration_survives_yaml(config: OAuthConfig, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.*")
+    info = kind(url=URL, oauth_config=config)
+    stored = yaml.safe_dump(info.to_dict())
+    loaded = MCPServerInfo.from_dict(yaml.safe_load(stored))
+    assert yaml.safe_dump(loaded.to_dict()) == stored
+    assert loaded.oauth_config.to_dict() == config.to_dict()
+    assert loaded.oauth_config._client_digest() == config._client_digest()
+
+
+def test_what_is_kept_in_memory_is_not_stored() -> None:
+    assert OAuthConfig(token_storage=InMemoryTokenStorage()).to_dict() == {"grant_type": "authorization_code"}
+
+
+def test_a_configuration_shows_no_secret() -> None:
+    config = OAuthConfig(client_id="me", client_secret=Secret.from_token("s3cret-value"))
+    info = StreamableHttpServerInfo(URL, oauth_config=config)
+    for shown in (repr(config), str(config), repr(info), str(info._to_trace_dict())):
+        assert "me" in shown
+        assert "s3cret" not in shown
+    with pytest.raises(ValueError, match="Cannot serialize token-based secret"):
+        info.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"client_secret": "plain"}, "`client_secret` must be a Secret"),
+        ({"client_secret": SECRET}, "needs `client_id`"),
+        ({"grant_type": "password"}, "`grant_type` must be one of 'authorization_code'"),
+        ({"grant_type": "jwt_bearer"}, "the grant 'jwt_bearer' needs `assertion_provider`"),
+        ({"grant_type": "id_jag", "client_id": "me"}, "the grant 'id_jag' needs `client_secret`"),
+        ({"private_key": SECRET, "client_id": "me", "redirect_uri": "http://localhost/"}, "`redirect_uri` is for the"),
+        ({"redirect_uri": "https://me.example.com/back"}, "needs a `callback_handler`"),
+        ({"redirect_uri": "http://localhost:99999/"}, "needs a `callback_handler`"),
+        ({"callback_handler": allow}, "needs the `redirect_uri`"),
+        ({"redirect_handler": 5}, "`redirect_handler` must be a function"),
+        ({"client_metadata_url": "https://me.example.com"}, "must begin with https:// and have a path"),
+        ({"issuer": "auth.example.com"}, "`issuer` must be a URL like https://host/path"),
+        ({"scopes": "a b"}, "`scopes` must be a list"),
+        ({"scopes": ["a b"]}, "`scopes` must be a list"),
+        ({"login_timeout": 0}, "`login_timeout` must be a number of seconds"),
+        ({"dpop": "yes"}, "`dpop` must be True or False"),
+        ({"token_storage": {}}, "`token_storage` must be an MCPTokenStorage"),
+        ({"token_endpoint_auth_method": "private_key_jwt"}, "is for the grant 'client_credentials'"),
+        ({"token_endpoint_auth_method": "client_secret_basic"}, "needs a `client_secret`"),
+        ({"idp_client_id": "me"}, "`idp_client_id` is for the grant 'id_jag'"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        OAuthConfig(**options)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"auth": "oauth", "oauth_config": OAuthConfig()}, "`auth` and `oauth_config` exclude each other"),
+        ({"auth": "oauth", "token": "t"}, "`token` and `auth` exclude each other"),
+        ({"oauth_config": OAuthConfig(), "token_provider": make_store}, "`token_provider` and `oauth_config` exclude"),
+        ({"oauth_config": OAuthConfig(), "headers": {"authorization": "x"}}, "a header `Authorization` and"),
+        ({"auth": "basic"}, "`auth` must be 'oauth', an httpx2.Auth, the import path"),
+        ({"oauth_config": {}}, "`oauth_config` must be an OAuthConfig or None, got dict"),
+        ({"token": 5}, "`token` must be a string, a Secret, a token source or None"),
+    ],
+)
+@pytest.mark.parametrize("kind", [StreamableHttpServerInfo, SSEServerInfo])
+def test_two_ways_to_authenticate_exclude_each_other(kind: type, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        kind(url=URL, **options)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("auth", ["oauth", "tests.auth.test_config:bearer"])
+def test_auth_survives_yaml(auth: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.*")
+    stored = yaml.safe_dump(StreamableHttpServerInfo(URL, auth=auth).to_dict())
+    assert MCPServerInfo.from_dict(yaml.safe_load(stored)).auth == auth
+
+
+def test_an_object_for_auth_cannot_be_stored_and_says_what_can() -> None:
+    with pytest.raises(ValueError, match="Pass an import path"):
+        StreamableHttpServerInfo(URL, auth=httpx2.BasicAuth("a", "b")).to_dict()
+
+
+def test_loading_a_configuration_imports_neither_the_sdk_nor_an_http_client() -> None:
+    script = (
+        "import sys, yaml\nfrom haystack_integrations.tools.mcp import MCPServerInfo\n"
+        f"info = MCPServerInfo.from_dict(yaml.safe_load({OLD!r})['data']['server_info'])\n"
+        "assert info.oauth_config.client_id == 'my-client'\n"
+        "print([name for name in sys.modules if name in ('mcp', 'httpx2', 'jwt')])"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "[]", finished.stderr

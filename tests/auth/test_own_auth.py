@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Authentication that users bring: an `httpx2.Auth`, a token source of Haystack, a subclass of `OAuthConfig`.
+"""
+
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    MCPAuthorizationError,
+    MCPConnection,
+    MCPInvocationError,
+    MCPServerInfo,
+    OAuthConfig,
+    StreamableHttpServerInfo,
+    mcp_request_context,
+)
+from tests.support.identity_server import IdentityServer
+
+
+class Numbered(httpx2.Auth):
+    """
+    Counts requests; fails if told to.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.failure: Exception | None = None
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        if self.failure is not None:
+            raise self.failure
+        self.count += 1
+        request.headers["Authorization"] = f"Numbered {self.count}"
+        yield request
+
+
+the_one = Numbered()
+
+
+class Source:
+    """
+    A token source like those of the package `oauth-haystack`.
+    """
+
+    requires_subject_token = False
+
+    def __init__(self, prefix: str = "source") -> None:
+        self.prefix = prefix
+        self.asked = 0
+        self.failure: Exception | None = None
+
+    def resolve(self) -> str:
+        raise AssertionError("there is `resolve_async`")
+
+    async def resolve_async(self) -> str:
+        if self.failure is not None:
+            raise self.failure
+        self.asked += 1
+        return f"{self.prefix}-token-{self.asked}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": "tests.auth.test_own_auth.Source", "init_parameters": {"prefix": self.prefix}}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Source":
+        return cls(**data["init_parameters"])
+
+
+class SyncSource:
+    def resolve(self) -> str:
+        return "a-sync-token"
+
+
+@pytest.fixture
+def server() -> Iterator[IdentityServer]:
+    with IdentityServer() as server:
+        yield server
+
+
+def seen(connection: MCPConnection) -> str:
+    return str(connection.call_tool("whoami", {"name": ""}).structured_content["token"])
+
+
+@pytest.mark.parametrize("auth", [the_one, "tests.auth.test_own_auth:the_one", "tests.auth.test_own_auth:Numbered"])
+def test_any_auth_of_the_http_client_goes(server: IdentityServer, auth: Any) -> None:
+    with MCPConnection(StreamableHttpServerInfo(server.url, auth=auth)) as connection:
+        assert seen(connection).startswith("Numbered ")
+        with mcp_request_context(token="of-a-caller"):
+            assert seen(connection) == "Bearer of-a-caller"
+
+
+def test_an_auth_that_fails_fails_the_call_at_once(server: IdentityServer) -> None:
+    auth = Numbered()
+    with MCPConnection(StreamableHttpServerInfo(server.url, auth=auth)) as connection:
+        seen(connection)
+        auth.failure = RuntimeError("the vault is sealed")
+        with pytest.raises(
+            MCPInvocationError, match=r"authorization failed in Numbered: the vault is sealed"
+        ) as caught:
+            seen(connection)
+        assert "did not run" in str(caught.value)
+    assert server.anonymous == 0
+
+
+def test_an_auth_that_cannot_be_imported_fails_the_connect_and_says_so(server: IdentityServer) -> None:
+    info = StreamableHttpServerInfo(server.url, auth="tests.auth.test_own_auth:missing")
+    with pytest.raises(MCPAuthorizationError, match="there is no 'missing' in the module"), MCPConnection(info):
+        pass
+
+
+def test_a_token_source_is_asked_before_each_request(server: IdentityServer) -> None:
+    source = Source()
+    with MCPConnection(StreamableHttpServerInfo(server.url, token=source)) as connection:
+        first, second = seen(connection), seen(connection)
+    assert first.startswith("Bearer source-token-")
+    assert first != second
+    assert server.anonymous == 0
+
+
+def test_a_sync_token_source_goes_too(server: IdentityServer) -> None:
+    with MCPConnection(StreamableHttpServerInfo(server.url, token=SyncSource())) as connection:
+        assert seen(connection) == "Bearer a-sync-token"
+
+
+def test_a_token_source_that_fails_sends_nothing_and_quotes_nothing(server: IdentityServer) -> None:
+    source = Source()
+    with MCPConnection(StreamableHttpServerInfo(server.url, token=source)) as connection:
+        source.failure = ValueError("refresh token rt-123456 is invalid")
+        with pytest.raises(MCPInvocationError, match="the token source Source raised ValueError") as caught:
+            seen(connection)
+    assert "rt-123456" not in str(caught.value)
+    assert server.anonymous == 0
+
+
+def test_what_the_server_quotes_of_a_token_of_a_source_is_redacted(server: IdentityServer) -> None:
+    with MCPConnection(StreamableHttpServerInfo(server.url, token=Source())) as connection:
+        with pytest.raises(MCPInvocationError, match=r"no access for \*\*\*"):
+            connection.call_tool("leak")
+
+
+def test_a_token_source_survives_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.*")
+    info = StreamableHttpServerInfo("https://mcp.example.com/mcp", token=Source("mine"))
+    loaded = MCPServerInfo.from_dict(info.to_dict())
+    assert loaded.token.prefix == "mine"
+    assert "source" not in repr(info)
+
+
+def test_a_source_that_needs_a_token_of_the_user_is_refused_and_says_what_to_use() -> None:
+    source = Source()
+    source.requires_subject_token = True
+    with pytest.raises(ValueError, match="Use `token_provider`"):
+        StreamableHttpServerInfo("https://mcp.example.com/mcp", token=source)
+
+
+def test_a_subclass_may_create_an_auth_of_its_own_as_in_2_1(server: IdentityServer) -> None:
+    class Own(OAuthConfig):
+        def create_auth(self, server_url: str) -> httpx2.Auth:
+            assert server_url == server.url
+            return Numbered()
+
+    with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=Own())) as connection:
+        assert seen(connection).startswith("Numbered ")

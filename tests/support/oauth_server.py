@@ -1,0 +1,288 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+An MCP server over HTTP in this process that is protected by an authorization server: that of the MCP SDK.
+
+People log in at a page with a button, as `allow` does without a browser.
+"""
+
+import asyncio
+import contextlib
+import html
+import re
+import secrets
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx2
+import uvicorn
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    RefreshToken,
+    TokenError,
+    construct_redirect_uri,
+)
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from haystack_integrations.tools.mcp import MCPLoginRequest
+from tests.servers.counter_server import serve_handshake_era_only
+
+# Changes what goes out: gets path and body, and returns a response in place of the server's, or None.
+Tamper = Callable[[str, bytes], "Response | None"]
+
+
+class OAuthProvider:
+    """
+    What the authorization server of the SDK leaves to its user: clients and tokens.
+    """
+
+    def __init__(self, server: "OAuthServer") -> None:
+        self.server = server
+        self.clients: dict[str, OAuthClientInformationFull] = {}
+        self.logins: dict[str, tuple[OAuthClientInformationFull, AuthorizationParams]] = {}
+        self.codes: dict[str, AuthorizationCode] = {}
+        self.access: dict[str, AccessToken] = {}
+        self.refresh: dict[str, RefreshToken] = {}
+
+    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        return self.clients.get(client_id)
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        self.server.count["registrations"] += 1
+        self.clients[client_info.client_id] = client_info
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        self.server.count["authorizations"] += 1
+        login = secrets.token_urlsafe(16)
+        self.logins[login] = client, params
+        return f"{self.server.origin}/login?login={login}"
+
+    def allow(self, login: str, subject: str) -> str:
+        client, params = self.logins.pop(login)
+        code = f"code-{secrets.token_urlsafe(24)}"
+        self.server.issued.add(code)
+        self.codes[code] = AuthorizationCode(
+            code=code,
+            scopes=params.scopes or [],
+            expires_at=time.time() + 60,
+            client_id=client.client_id,
+            code_challenge=params.code_challenge,
+            redirect_uri=params.redirect_uri,
+            redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
+            resource=params.resource,
+            subject=subject,
+        )
+        answer: dict[str, str | None] = {"code": code, "state": params.state, "iss": self.server.origin}
+        answer.update(self.server.answer)
+        return construct_redirect_uri(str(params.redirect_uri), **answer)
+
+    async def load_authorization_code(self, client: OAuthClientInformationFull, code: str) -> AuthorizationCode | None:
+        return self.codes.get(code)
+
+    def _issue(self, client_id: str, scopes: list[str], resource: str | None, subject: str | None) -> OAuthToken:
+        token, refresh = f"access-{secrets.token_urlsafe(24)}", f"refresh-{secrets.token_urlsafe(24)}"
+        self.server.issued |= {token, refresh}
+        self.server.count[f"tokens of {subject}"] += 1
+        granted = sorted(set(scopes) | {"use"})
+        self.access[token] = AccessToken(
+            token=token,
+            client_id=client_id,
+            scopes=granted,
+            expires_at=int(time.time() + self.server.lifetime + 1),
+            resource=resource,
+            subject=subject,
+        )
+        self.refresh[refresh] = RefreshToken(
+            token=refresh, client_id=client_id, scopes=granted, resource=resource, subject=subject
+        )
+        return OAuthToken(
+            access_token=token,
+            expires_in=self.server.lifetime,
+            refresh_token=refresh if self.server.refreshes else None,
+            scope=" ".join(granted),
+        )
+
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, code: AuthorizationCode
+    ) -> OAuthToken:
+        del self.codes[code.code]
+        return self._issue(client.client_id, code.scopes, code.resource, code.subject)
+
+    async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
+        found = self.refresh.get(refresh_token)
+        if found is None:
+            self.server.count["refused refreshes"] += 1
+        return found
+
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        if self.server.refuses_refresh:
+            raise TokenError("invalid_grant", "the refresh token was revoked")
+        # Rotated: who comes second with the same one is refused.
+        del self.refresh[refresh_token.token]
+        await asyncio.sleep(self.server.refresh_takes)
+        self.server.count["refreshes"] += 1
+        self.server.count[f"refreshes of {refresh_token.subject}"] += 1
+        return self._issue(client.client_id, scopes, refresh_token.resource, refresh_token.subject)
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        found = self.access.get(token)
+        return found if found is not None and (found.expires_at or 0) > time.time() else None
+
+    async def revoke_token(self, token: Any) -> None:
+        self.access.pop(token.token, None)
+
+
+class OAuthServer:
+    """
+    `whoami()` tells whose token came with the call, `write()` needs the scope `write`, and `leak()` quotes the token.
+
+    `count` has what happened; `calls` whose calls came, with the name that each was made for; `issued` every secret.
+    """
+
+    def __init__(self, *, handshake: bool = False, transport: str = "streamable-http", lifetime: int = 3600) -> None:
+        self.count: Counter[str] = Counter()
+        self.calls: list[tuple[str, str]] = []
+        self.issued: set[str] = set()
+        # What the answer to the browser has in place of what is right.
+        self.answer: dict[str, str | None] = {}
+        self.lifetime = lifetime
+        self.refreshes = True
+        self.refuses_refresh = False
+        self.refresh_takes = 0.0
+        self.tamper: Tamper = lambda path, body: None
+        # Path and query of each request.
+        self.paths: list[str] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.origin = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"{self.origin}/{'sse' if transport == 'sse' else 'mcp'}"
+        self.provider = OAuthProvider(self)
+        server = MCPServer(
+            "protected",
+            auth_server_provider=self.provider,
+            auth=AuthSettings(
+                issuer_url=self.origin,
+                resource_server_url=self.url,
+                validate_token_resource=True,
+                required_scopes=["use"],
+                client_registration_options=ClientRegistrationOptions(
+                    enabled=True, valid_scopes=["use", "write"], default_scopes=["use", "write"]
+                ),
+            ),
+        )
+        self._add_tools(server)
+        if handshake:
+            serve_handshake_era_only(server)
+        self._app: Any = server.sse_app() if transport == "sse" else server.streamable_http_app()
+        config = uvicorn.Config(self._serve, interface="asgi3", log_level="error", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._server.serve(sockets=[self._listener])), name="oauth-server"
+        )
+
+    def _add_tools(self, server: MCPServer) -> None:
+        owner = self
+
+        @server.tool()
+        async def whoami(name: str = "", seconds: float = 0.0) -> str:
+            token = get_access_token()
+            assert token is not None
+            await asyncio.sleep(seconds)
+            owner.calls.append((token.subject or "", name))
+            return token.subject or ""
+
+        @server.tool()
+        def write() -> str:
+            return "written"
+
+        @server.tool()
+        def leak() -> str:
+            token = get_access_token()
+            assert token is not None
+            msg = f"no access for {token.token}"
+            raise ToolError(msg)
+
+    @contextlib.asynccontextmanager
+    async def _page(self) -> Any:
+        yield
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        path = scope["path"]
+        self.paths.append(path)
+        body = await request.body()
+        response = self.tamper(path, body)
+        if response is None and path == "/login":
+            response = await self._login(request)
+        if response is None and b'"name":"write"' in body and not self._may_write(request):
+            self.count["step-ups"] += 1
+            challenge = f'Bearer error="insufficient_scope", scope="write", resource_metadata="{self.metadata_url}"'
+            response = Response(status_code=403, headers={"WWW-Authenticate": challenge})
+        if response is not None:
+            await response(scope, receive, send)
+            return
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def replay() -> Any:
+            return next(messages, None) or await receive()
+
+        await self._app(scope, replay, send)
+
+    @property
+    def metadata_url(self) -> str:
+        return f"{self.origin}/.well-known/oauth-protected-resource{urlsplit(self.url).path}"
+
+    def _may_write(self, request: Request) -> bool:
+        token = self.provider.access.get(request.headers.get("authorization", "").removeprefix("Bearer "))
+        return token is None or "write" in token.scopes
+
+    async def _login(self, request: Request) -> Response:
+        login = request.query_params["login"]
+        if request.method == "POST":
+            form = await request.form()
+            return RedirectResponse(self.provider.allow(login, str(form["subject"])), status_code=303)
+        client, _ = self.provider.logins[login]
+        return HTMLResponse(
+            f"<title>Allow?</title><h1>May {html.escape(client.client_name or '')} use your account?</h1>"
+            '<form method="post"><input name="subject" value="alice"><button id="allow">Allow</button></form>'
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(30)
+        with contextlib.suppress(OSError):
+            self._listener.close()
+
+
+async def allow(login: MCPLoginRequest) -> None:
+    """
+    Be a browser whose user presses the button: as the user of the login, or as Alice.
+    """
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        page = await browser.get(login.url)
+        assert re.search("May .* use your account", page.text), page.text
+        answer = await browser.post(page.url, data={"subject": login.user or "alice"})
+        assert answer.status_code in (200, 400), answer.text
