@@ -357,7 +357,11 @@ class ToolsOfRun(Toolset):
         tools = list(self._toolset) if self._live else [*self.own, *self._toolset._added_tools()]
         return iter([tool for tool in tools if self._names is None or tool.name in self._names])
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        """
+        Hash this object by its identity.
+        """
+        return id(self)
 
     def __eq__(self, other: object) -> bool:
         """

@@ -193,7 +193,9 @@ class Attendant:
         :returns: Those.
         """
         wanted, capabilities = self._listening.wanted(), self._session.details.capabilities or {}
-        lists = frozenset(kind for kind in wanted.lists if (capabilities.get(kind) or {}).get("listChanged"))
+        lists: frozenset[ChangedList] = frozenset(
+            kind for kind in wanted.lists if (capabilities.get(kind) or {}).get("listChanged")
+        )
         return WantedChanges(lists, wanted.uris if self.offers_resources else frozenset())
 
     @property
