@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from haystack import component, default_from_dict, default_to_dict
+from haystack import component, default_to_dict
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo, prompt_messages
@@ -277,7 +277,8 @@ class MCPPromptBuilder(ReaderBase):
         :returns: The component.
         """
         parameters = loaded_parameters(data.get("init_parameters", {}))
-        return default_from_dict(cls, {**data, "init_parameters": parameters})
+        # Not `default_from_dict`: on Haystack 3 it would take `arguments` with a "type" for an object to import.
+        return cls(**parameters)
 
 
 def _named(listed: Iterable[types.Prompt], name: str) -> types.Prompt | None:

@@ -7,5 +7,6 @@ Calls tools in Haystack pipelines: those that a model asks for, without an Agent
 """
 
 from .tool_caller import MCPToolCaller
+from .tool_runner import MCPToolRunner
 
-__all__ = ["MCPToolCaller"]
+__all__ = ["MCPToolCaller", "MCPToolRunner"]
