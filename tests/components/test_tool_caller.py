@@ -69,12 +69,14 @@ def test_the_calls_of_a_reply_are_made_and_answered_in_their_order(make):
     assert results(outputs) == [("8", False), ("hello", False), ("2", False)]
     assert [message.text for message in outputs["messages"][:1]] == ["go"]
     assert outputs["messages"][1:] == [reply, *outputs["tool_messages"]]
+    assert "replies" not in outputs
     assert outputs["tool_call_counts"] == {"add": 2, "echo": 1}
 
 
 def test_without_tool_calls_nothing_is_called(make):
     outputs = make(MCPToolCaller(MCPToolset(COUNTER)), say("done"))
-    assert (outputs["tool_messages"], outputs["messages"]) == ([], [say("done")])
+    assert (outputs["tool_messages"], outputs["replies"], outputs["tool_call_counts"]) == ([], [say("done")], {})
+    assert "messages" not in outputs
 
 
 def test_calls_that_have_a_result_are_not_made_again(make):

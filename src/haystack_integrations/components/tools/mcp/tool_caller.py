@@ -60,7 +60,16 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
 
 # Inputs and outputs of the component that keys of the State cannot have.
-_RESERVED = ("messages", "history", "state", "streaming_callback", "tools", "tool_messages", "tool_call_counts")
+_RESERVED = (
+    "messages",
+    "history",
+    "state",
+    "streaming_callback",
+    "tools",
+    "tool_messages",
+    "replies",
+    "tool_call_counts",
+)
 
 
 @dataclass
@@ -68,6 +77,7 @@ class _Step:
     calls: list[ResolvedCall]
     state: State
     history: list[ChatMessage]
+    replies: list[ChatMessage]
     callback: Any
     messages: list[ChatMessage | None]
 
@@ -82,6 +92,9 @@ class MCPToolCaller:
     again, so that a whole conversation can be passed.
 
     What goes wrong is told to the model: an unknown tool, arguments that the tool refuses, a call that fails.
+
+    For a loop in a pipeline, connect the output `messages` to the chat generator's input again, and take the answer
+    from the output `replies`: a run gives `messages` if there were calls, and `replies` if there were none.
 
     ### Usage example
 
@@ -152,6 +165,7 @@ class MCPToolCaller:
             self,
             tool_messages=list[ChatMessage],
             messages=list[ChatMessage],
+            replies=list[ChatMessage],
             state=State,
             tool_call_counts=dict[str, int],
             **outputs,
@@ -212,7 +226,9 @@ class MCPToolCaller:
         :param state_inputs: Values for the keys of `state_schema`.
         :returns: A dictionary with:
             - `tool_messages`: One message for each call, in the order of the calls.
-            - `messages`: `history`, `messages` and the tool messages, for the next turn of the model.
+            - `messages`: `history`, `messages` and the tool messages, for the next turn of the model. Only if there
+              were calls.
+            - `replies`: `messages` as they came. Only if there were no calls.
             - `state`: The State after the calls.
             - `tool_call_counts`: How often each tool was called, failed calls and unknown tools included.
             - for each key of `state_schema` that the State has, its value.
@@ -292,7 +308,7 @@ class MCPToolCaller:
                 state.set(key, value)
         calls = [resolve(call, named) for call in pending_calls(messages)]
         passed = callback if self.tool_streaming_callback_passthrough else None
-        return _Step(calls, state, [*(history or []), *messages], passed, [None] * len(calls))
+        return _Step(calls, state, list(history or []), list(messages), passed, [None] * len(calls))
 
     def _results(self, step: _Step, batch: list[int]) -> list[Any]:
         # The arguments are taken before any call of the batch runs: the State changes between batches only.
@@ -340,9 +356,10 @@ class MCPToolCaller:
     def _outputs(self, step: _Step) -> dict[str, Any]:
         made = [message for message in step.messages if message is not None]
         known = {key: step.state.get(key) for key in self.state_schema or {} if step.state.has(key)}
+        following = {"messages": [*step.history, *step.replies, *made]} if made else {"replies": step.replies}
         return {
             "tool_messages": made,
-            "messages": [*step.history, *made],
+            **following,
             "state": step.state,
             "tool_call_counts": dict(Counter(resolved.call.tool_name for resolved in step.calls)),
             **known,
