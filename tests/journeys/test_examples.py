@@ -61,6 +61,15 @@ OUTPUT: dict[str, list[str]] = {
         "   result: 3.5",
     ],
     "tool_invoker_pipeline.py": CONVERSATION if HAS_TOOL_INVOKER else NEEDS_HAYSTACK_2,
+    "pipeline_components.py": [
+        "Written: 4, in the store: 4",
+        "Written: 4, in the store: 4",
+        "['notes://all/garden', 'notes://all/kitchen']",
+        "     user: Summarize my notes on the garden, briefly.",
+        "   result: [resource link: garden, notes://all/garden, text/markdown]",
+        "     call: read_resource(uri='notes://all/garden')",
+        "assistant: The tools say: ",
+    ],
     "yaml_round_trip.py": [
         "type: haystack_integrations.tools.mcp.mcp_tool.StdioServerInfo",
         "type: haystack_integrations.tools.mcp.mcp_toolset.MCPToolset",

@@ -25,6 +25,9 @@ from mcp import types
 from mcp.server import MCPServer
 from mcp.types import CallToolResult
 
+from haystack_integrations.components.builders.mcp import MCPPromptBuilder
+from haystack_integrations.components.fetchers.mcp import MCPResourceFetcher
+from haystack_integrations.components.tools.mcp import MCPToolCaller, MCPToolRunner
 from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import (
     AskUser,
@@ -50,6 +53,7 @@ from haystack_integrations.tools.mcp import (
     MCPOutcomeUnknownError,
     MCPProgress,
     MCPRequestContext,
+    MCPResourceToolset,
     MCPSampling,
     MCPServerInfo,
     MCPSkill,
@@ -384,6 +388,25 @@ async def use_async(info: MCPServerInfo) -> None:
         assert_type(await connection.list_tools_async(), list[types.Tool])
         assert_type(await tool.invoke_async(a=1, b=2), str | dict[str, Any])
         assert_type(await tool.call_async(a=1, b=2), MCPToolResult)
+
+
+def components(info: MCPServerInfo) -> None:
+    fetcher = MCPResourceFetcher(info, prefix="notes://", uri_template="notes://{day}", max_concurrency=2)
+    assert_type(fetcher.run(uris=["notes://today"], day="Monday"), dict[str, Any])
+    assert_type(fetcher.connection, MCPConnection)
+    assert_type(MCPResourceFetcher.from_dict(fetcher.to_dict()), MCPResourceFetcher)
+    with MCPPromptBuilder.from_server(info, "greet", system_role="first") as builder:
+        assert_type(builder, MCPPromptBuilder)
+        assert_type(builder.run({"style": "loud"}, name="Ada"), dict[str, list[ChatMessage]])
+    reading = MCPResourceToolset(info, uris=["notes://*"], result_format="content")
+    assert_type(MCPResourceToolset.from_dict(reading.to_dict()), MCPResourceToolset)
+    caller = MCPToolCaller([MCPToolset(info), reading], state_schema={"sum": {"type": float}})
+    assert_type(caller.run([ChatMessage.from_user("go")], sum=1.5), dict[str, Any])
+    runner = MCPToolRunner(MCPTool("add", info), {"a": float}, outputs={"sum": float})
+    assert_type(runner.run(a=1.5), dict[str, Any])
+    assert_type(runner.tool, MCPTool)
+    for each in (fetcher, builder, reading, caller, runner):
+        each.close()
 
 
 @dataclass(repr=False)

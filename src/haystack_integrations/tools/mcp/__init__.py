@@ -38,6 +38,7 @@ __all__ = [
     "MCPOutcomeUnknownError",
     "MCPProgress",
     "MCPRequestContext",
+    "MCPResourceToolset",
     "MCPSampling",
     "MCPServerInfo",
     "MCPSkill",
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
     from .request_context import MCPRequestContext, mcp_request_context
+    from .resource_tools import MCPResourceToolset
     from .secret_template import SecretTemplate
     from .shaping import FromState, ToolOverride
     from .skill_store import MCPSkillStore
@@ -167,6 +169,7 @@ else:
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
         "request_context": ["MCPRequestContext", "mcp_request_context"],
+        "resource_tools": ["MCPResourceToolset"],
         "secret_template": ["SecretTemplate"],
         "shaping": ["FromState", "ToolOverride"],
         "skill_store": ["MCPSkillStore"],

@@ -55,6 +55,9 @@ _STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCom
 SkillInfo: Any = getattr(haystack_dataclasses, "SkillInfo", None)
 
 _SERIALIZERS = {"outputs_to_state": _serialize_outputs_to_state, "outputs_to_string": _serialize_outputs_to_string}
+# Imported at its first use, because it imports much.
+_STATE = "haystack.components.agents.state.state"
+
 _DESERIALIZERS = {
     "outputs_to_state": _deserialize_outputs_to_state,
     "outputs_to_string": _deserialize_outputs_to_string,
@@ -83,6 +86,38 @@ def deserialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, An
     :returns: The configuration with its handlers.
     """
     return _DESERIALIZERS[parameter](config)
+
+
+def check_state_schema(schema: dict[str, Any]) -> None:
+    """
+    Check the schema of a State.
+
+    :param schema: A dictionary from keys to their type and handler.
+    :raises ValueError: If a key has no type, or something else than a function as its handler.
+    """
+    importlib.import_module(_STATE)._validate_schema(schema)
+
+
+def serialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """
+    Serialize the schema of a State, as Haystack's Agent does.
+
+    :param schema: A dictionary from keys to their type and handler.
+    :returns: The same with the names of the types and the import paths of the handlers.
+    """
+    stored: dict[str, Any] = importlib.import_module(_STATE)._schema_to_dict(schema)
+    return stored
+
+
+def deserialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """
+    Import what a stored schema of a State names.
+
+    :param schema: The result of `serialize_state_schema`.
+    :returns: The schema.
+    """
+    loaded: dict[str, Any] = importlib.import_module(_STATE)._schema_from_dict(schema)
+    return loaded
 
 
 def check_module_may_be_imported(module: str) -> None:
