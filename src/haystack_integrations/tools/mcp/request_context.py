@@ -71,6 +71,12 @@ class MCPRequestContext:
             raise ValueError(msg) from None
 
 
+class IdentityRefusedError(ValueError):
+    """
+    Why nothing is sent on behalf of a caller. Its text is ours, and contains no credential.
+    """
+
+
 @dataclass(frozen=True, kw_only=True)
 class Identity:
     """
