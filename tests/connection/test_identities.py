@@ -488,6 +488,7 @@ class TestOtherTransports:
     [
         ({"user": 1}, "`user` must be a string, or None, got int"),
         ({"token": ""}, "`token` must be a string or a Secret, or None, got an empty string"),
+        ({"token": "Bearer t-5ecret"}, "`token` must be the token alone; 'Bearer ' is put before it"),
         ({"headers": {"a": 1}}, "`headers` maps strings to strings or Secrets"),
         ({"meta": {"a": object()}}, "`meta` must be JSON"),
     ],
