@@ -245,7 +245,7 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
         ({"mcpServers": {"one": {"comand": "x"}}}, "server 'one': unknown key 'comand'. Did you mean `command`?"),
         ({"mcpServers": {"one": "x"}}, "server 'one': an entry is an object with `command`"),
         ({"mcpServers": {"one": {}}}, "server 'one': an entry has either `command` with"),
-        ({"mcpServers": {"one": {"command": "x", "url": "http://h/"}}}, "it has `command` and url"),
+        ({"mcpServers": {"one": {"command": "x", "url": "http://h/"}}}, "it has `command` and `url`"),
         ({"mcpServers": {"one": {"command": "x", "type": "sse"}}}, "type 'sse' does not go with `command`"),
         ({"mcpServers": {"one": {"command": "x", "type": "tcp"}}}, "must be one of stdio, local, http"),
         ({"mcpServers": {"one": {"command": "x", "args": "y"}}}, "`args` must be a list of strings, got str"),
@@ -262,6 +262,10 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
         ({"mcpServers": {"one": {"url": "ftp://h/"}}}, "server 'one': Invalid url: ftp://h/"),
         ({"mcpServers": {"one": {"url": "http://${NOT_SET_1}/${NOT_SET_2:-x}"}}}, "are not set: NOT_SET_1; set them"),
         ({"mcpServers": {"one": {"command": "x", "args": ["${input:a}"]}}}, "`${input:a}` is not among the `inputs`"),
+        (
+            {"mcpServers": {"one": {"command": "x", "args": ["${input:a}"]}}},
+            '; declare it there, as in {"id": "a", "type": "promptString"}, or write `${NAME}`',
+        ),
         (
             {"servers": {"one": {"command": "x", "args": ["${input:a}"]}}, "inputs": [{"id": "a", "description": "A"}]},
             "`${input:a}` (A) has no value: pass inputs={'a': Secret",

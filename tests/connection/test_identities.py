@@ -175,7 +175,7 @@ class TestManyUsers:
             ):
                 who(connection, "nobody")
             assert server.messages == messages
-            assert ("5ecret" not in str(raised.value) and connection.status().last_error == str(raised.value)) or True
+            assert "5ecret" not in f"{raised.value} {connection.status().last_error}"
         assert server.anonymous == 0
 
     def test_what_a_server_quotes_of_a_token_is_redacted(self, server: IdentityServer) -> None:
@@ -286,6 +286,31 @@ def test_pings_have_the_identity_of_their_session(server: IdentityServer) -> Non
     pings = [token for method, token, _ in server.requests if method == "ping"]
     assert pings.count("Bearer alice-token") > 1
     assert pings.count("Bearer bob-token") > 1
+    assert server.anonymous == 0
+
+
+@pytest.mark.parametrize("era", ["2026"])
+@pytest.mark.parametrize(
+    ("provider", "reason"),
+    [
+        (
+            {"token_provider": lambda _: None},
+            "`token_provider` must return a string that is not empty, it returned None",
+        ),
+        ({"token_provider": lambda _: ""}, "it returned an empty string"),
+        ({"token_provider": lambda _: Secret.from_token("t-5ecret")}, "it returned TokenSecret"),
+        ({"headers_provider": lambda _: {"X-Count": 5}}, "`headers_provider` must return a dict of strings"),
+    ],
+)
+def test_a_provider_that_returns_something_else_is_named(
+    server: IdentityServer, provider: dict[str, Any], reason: str
+) -> None:
+    connection = MCPConnection(info_of(server, **provider))
+    with pytest.raises(MCPInvocationError) as raised:
+        who(connection, "alice")
+    connection.close()
+    assert reason in str(raised.value)
+    assert "5ecret" not in str(raised.value)
     assert server.anonymous == 0
 
 
@@ -463,6 +488,7 @@ class TestOtherTransports:
     [
         ({"user": 1}, "`user` must be a string, or None, got int"),
         ({"token": ""}, "`token` must be a string or a Secret, or None, got an empty string"),
+        ({"token": "Bearer t-5ecret"}, "`token` must be the token alone; 'Bearer ' is put before it"),
         ({"headers": {"a": 1}}, "`headers` maps strings to strings or Secrets"),
         ({"meta": {"a": object()}}, "`meta` must be JSON"),
     ],

@@ -396,7 +396,9 @@ class TestAnswers:
             assert (await tool.call_async(a=1, b=2)).meta == {"of": 3}
 
     @every_kind
-    @pytest.mark.parametrize(("answer", "named"), [(None, "None"), (5, "int"), ({"x": object()}, "dict")])
+    @pytest.mark.parametrize(
+        ("answer", "named"), [(None, "None"), (5, "int"), ({"x": object()}, "a dict that JSON cannot say")]
+    )
     async def test_what_is_no_result_is_an_error_that_names_the_interceptor(
         self, stdio_server: StdioServerFactory, kind: Any, answer: Any, named: str
     ) -> None:
@@ -416,6 +418,16 @@ class TestAnswers:
 
         with MCPTool("add", info_of(stdio_server()), interceptors=[forgetful]) as tool:
             with pytest.raises(MCPInvocationError, match=r"forgetful' returned coroutine; define it with `async def`"):
+                tool.call(a=1, b=2)
+
+    async def test_an_async_one_that_does_not_await_is_an_error_that_says_so(
+        self, stdio_server: StdioServerFactory
+    ) -> None:
+        async def hasty(call: MCPToolCall, call_next: Any) -> Any:
+            return call_next(call)
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[hasty]) as tool:
+            with pytest.raises(MCPInvocationError, match=r"hasty' returned coroutine; `await call_next\(call\)`\."):
                 tool.call(a=1, b=2)
 
     @every_kind
@@ -765,6 +777,7 @@ class TestParameter:
             ([f"{HERE}:missing"], "cannot be imported"),
             ([f"{HERE}:HERE"], "got '.*', which is str"),
             ([lambda call: call], "must take two arguments"),
+            ([Adding], "the class 'Adding' cannot be called without arguments.*give an object of it"),
         ],
     )
     @pytest.mark.parametrize("kind", [MCPTool, MCPToolset, MCPConnection])

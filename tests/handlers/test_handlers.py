@@ -194,6 +194,14 @@ class TestElicitation:
         assert "does not fit the form: count" in caplog.text
         assert "Sentinel-4711" not in caplog.text + str(raised.value)
 
+    def test_a_required_field_that_is_missing_is_named_in_the_log(
+        self, ask: Ask, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        connection = ask(elicitation=lambda _: {"color": "red"})
+        with pytest.raises(MCPInvocationError, match="elicitation handler failed"):
+            connection.call_tool("ask_name")
+        assert "does not fit the form: name is required" in caplog.text
+
     def test_a_call_that_needs_a_url_is_sent_again_once_the_user_was_there(self, ask: Ask) -> None:
         urls = []
 

@@ -51,6 +51,8 @@ EXTENSION = advertise("com.example/two")
     ("fields", "message"),
     [
         ({"sampling": 5}, "`sampling` must be a Haystack chat generator, a function or an MCPSampling"),
+        ({"sampling": ScriptedChatGenerator}, "got the class ScriptedChatGenerator; call it"),
+        ({"elicitation": AskUser}, "got the class AskUser; call it"),
         ({"elicitation": "decline"}, "`elicitation` must be a function"),
         ({"roots": "/srv"}, "`roots` must be a list"),
         ({"roots": ["https://example.com"]}, "`roots` must contain paths and file:// URIs"),
@@ -73,6 +75,7 @@ def test_invalid_handlers_are_refused_at_construction(fields: dict[str, Any], me
     [
         ({}, "either `chat_generator` or `function`, got neither"),
         ({"chat_generator": ScriptedChatGenerator([]), "function": answer}, "got both"),
+        ({"chat_generator": ScriptedChatGenerator}, "got the class ScriptedChatGenerator; call it"),
         ({"chat_generator": answer}, "Pass a function as `function`"),
         ({"function": answer, "consent": True}, "`consent` must be a function"),
         ({"function": answer, "max_tokens": -1}, "`max_tokens` must be a whole number"),

@@ -314,7 +314,7 @@ class TestBoundArguments:
         schema_of_state = {"tenant": {"type": str}}
         for value, missing in (
             (FromState("tenant"), "'tenant' is bound to the State's 'tenant', which has no value"),
-            (Secret.from_env_var("SHAPING_KEY"), "'tenant' is bound to a Secret that has no value"),
+            (Secret.from_env_var("SHAPING_KEY"), "('SHAPING_KEY',). The tool did not run."),
             (Secret.from_env_var("SHAPING_KEY", strict=False), "'tenant' is bound to a Secret that has no value"),
         ):
             with MCPToolset(server.info, bound_arguments={"search": {"tenant": value}}) as toolset:

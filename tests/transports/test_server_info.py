@@ -263,7 +263,7 @@ class TestValidation:
         with pytest.raises(ValueError, match=r"`server` must be like 'package.module:server'"):
             InProcessServerInfo(server)
 
-    @pytest.mark.parametrize("server", [None, {}, [], 5, b"x"])
+    @pytest.mark.parametrize("server", [None, {}, [], 5, b"x", MCPServer])
     def test_what_is_no_server_at_all_is_refused(self, server):
         with pytest.raises(ValueError, match="`server` must be an MCP server object or its import path"):
             InProcessServerInfo(server)

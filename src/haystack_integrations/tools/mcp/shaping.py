@@ -412,7 +412,7 @@ class BoundArguments:
         try:
             value = secret.resolve_value()
         except ValueError as error:
-            msg = f"its argument '{name}' is bound to a Secret that has no value: {error} The tool did not run."
+            msg = f"its argument '{name}' is bound to a Secret that has no value: {error}. The tool did not run."
             raise ValueError(msg) from None
         if value is None:
             msg = f"its argument '{name}' is bound to a Secret that has no value. The tool did not run."

@@ -67,7 +67,7 @@ class Variables:
         for name, value in inputs.items():
             if name not in self._asked:
                 known = ", ".join(self._asked) or "none"
-                msg = f"{where}: there is no input '{name}'; the file asks for: {known}"
+                msg = f"{where}: the file does not declare '{name}' under its `inputs`; it declares: {known}"
                 raise ValueError(msg)
             if not isinstance(value, (str, Secret)):
                 msg = f"`inputs` maps ids to strings or Secrets; that of '{name}' is of type {type(value).__name__}"
@@ -114,7 +114,10 @@ class Variables:
         asked = self._asked.get(name)
         if asked is None:
             known = ", ".join(self._asked) or "none"
-            msg = f"{where}: `${{input:{name}}}` is not among the `inputs` of the file, which has: {known}"
+            msg = (
+                f"{where}: `${{input:{name}}}` is not among the `inputs` of the file, which has: {known}; declare it "
+                f'there, as in {{"id": "{name}", "type": "promptString"}}, or write `${{NAME}}`'
+            )
             raise ValueError(msg)
         if isinstance(asked.get("default"), str):
             return str(asked["default"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,9 +101,9 @@ class Calling:
         :raises MCPInvocationError: If the tool reports an error or the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
             MCPInvocationError, too.
-        :raises ValueError: If `meta` or `on_progress` is invalid.
+        :raises ValueError: If `tool_name`, `tool_args`, `meta` or `on_progress` is of the wrong type.
         """
-        _check_call(meta, on_progress)
+        _check_call(tool_name, tool_args, meta, on_progress)
         if is_asynchronous(on_progress):
             msg = "`on_progress` of `call_tool` must not be asynchronous; use `call_tool_async`, or a function"
             raise ValueError(msg)
@@ -136,7 +136,7 @@ class Calling:
 
         It calls `on_progress`, which may be asynchronous, in that loop.
         """
-        _check_call(meta, on_progress)
+        _check_call(tool_name, tool_args, meta, on_progress)
         request = CallRequest(
             tool_name=tool_name,
             tool_args=tool_args if tool_args is not None else {},
@@ -230,7 +230,15 @@ class Calling:
         return (self._supervisor or self._acquire()).identities.call(call)
 
 
-def _check_call(meta: dict[str, Any] | None, on_progress: ProgressCallback | None) -> None:
+def _check_call(
+    tool_name: object, tool_args: object, meta: dict[str, Any] | None, on_progress: ProgressCallback | None
+) -> None:
+    if not isinstance(tool_name, str):
+        msg = f"`tool_name` must be the name of a tool, got {type(tool_name).__name__}"
+        raise ValueError(msg)
+    if tool_args is not None and not isinstance(tool_args, Mapping):
+        msg = f"`tool_args` must be a dict of the tool's arguments, or None, got {type(tool_args).__name__}"
+        raise ValueError(msg)
     if meta is not None and not (isinstance(meta, dict) and all(isinstance(key, str) for key in meta)):
         msg = f"`meta` must be a dict with strings as keys, or None, got {type(meta).__name__}"
         raise ValueError(msg)

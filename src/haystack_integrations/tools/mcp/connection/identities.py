@@ -31,6 +31,7 @@ from haystack_integrations.tools.mcp.connection.release import close_in_backgrou
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
 from haystack_integrations.tools.mcp.request_context import (
     Identity,
+    IdentityRefusedError,
     MCPRequestContext,
     current_context,
     current_identity,
@@ -216,7 +217,9 @@ class Identities:
             raise MCPConnectionTimeoutError(msg, info) from None
         except Exception as error:
             # Not the text of a provider's error, which may quote a credential.
-            what = str(error) if isinstance(error, _RefusedError) else f"a provider failed ({type(error).__name__})"
+            what = (
+                str(error) if isinstance(error, IdentityRefusedError) else f"a provider failed ({type(error).__name__})"
+            )
             msg = f"Nothing was sent to {info.describe()}: {what}"
             raise MCPConnectionError(msg, info) from error
         key: Any = tuple(sorted(headers.items())) or None
@@ -311,10 +314,6 @@ class Identities:
         await asyncio.gather(*(close_in_background(supervisor) for supervisor in supervisors))
 
 
-class _RefusedError(ValueError):
-    pass
-
-
 def _key(identity: Identity | None) -> Any:
     return identity.key if identity is not None else None
 
@@ -356,10 +355,10 @@ def _plain(what: str, value: str | Secret) -> str:
         plain = value.resolve_value() if isinstance(value, Secret) else value
     except ValueError as error:
         msg = f"{what} of mcp_request_context: {error}"
-        raise _RefusedError(msg) from None
+        raise IdentityRefusedError(msg) from None
     if not plain:
         msg = f"{what} of mcp_request_context has no value"
-        raise _RefusedError(msg)
+        raise IdentityRefusedError(msg)
     return str(plain)
 
 
@@ -370,4 +369,4 @@ def _check_headers(headers: dict[str, str]) -> None:
                 f"the value of the header '{name}' has a line break, leading or trailing white space, or a character "
                 "that is not ASCII"
             )
-            raise _RefusedError(msg)
+            raise IdentityRefusedError(msg)

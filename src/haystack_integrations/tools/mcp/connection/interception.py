@@ -275,7 +275,9 @@ class InterceptedCall:
         what = type(answer).__name__ if answer is not None else "None"
         advice = "return what `call_next` gave, a CallToolResult, an MCPToolResult, a string or a dict of JSON values"
         if isinstance(answer, Awaitable):
-            advice = "define it with `async def`, if it is asynchronous"
+            advice = "`await call_next(call)`" if interceptor.is_async else "define it with `async def`"
+        elif isinstance(answer, dict):
+            what = "a dict that JSON cannot say"
         text = f"the interceptor '{interceptor.name}' returned {what}; {advice}."
         return self._error(MCPInvocationError, text)
 

@@ -236,7 +236,7 @@ def _checked(given: Any, find: Callable[[str], Any]) -> Interceptor:
     if isinstance(given, Interceptor):
         return given
     found = find(given) if isinstance(given, str) else given
-    function = found() if isinstance(found, type) else found
+    function = _made(found) if isinstance(found, type) else found
     if not callable(function):
         what = f"'{given}', which is {type(function).__name__}" if isinstance(given, str) else type(function).__name__
         msg = (
@@ -256,6 +256,17 @@ def _checked(given: Any, find: Callable[[str], Any]) -> Interceptor:
     except ValueError:  # a function in C that does not tell what it takes
         pass
     return interceptor
+
+
+def _made(found: type[Any]) -> Any:
+    try:
+        return found()
+    except TypeError as error:
+        msg = (
+            f"`interceptors`: the class '{found.__qualname__}' cannot be called without arguments ({error}); give an "
+            "object of it"
+        )
+        raise ValueError(msg) from error
 
 
 def _deserialized(path: str) -> Any:

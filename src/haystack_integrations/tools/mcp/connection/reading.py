@@ -180,9 +180,10 @@ class Reading:
         :param meta: The `_meta` of the request, for servers that look for something there.
         :returns: Its messages. `prompt_messages` converts them for Haystack.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
-        :raises ValueError: If an argument is no string.
+        :raises ValueError: If the name or an argument is no string.
         """
         meta = _checked_meta(meta)
+        _check_prompt(name)
         _check_strings("arguments", arguments)
         return self._read("get_prompt", lambda client: client.get_prompt(name, arguments, meta))
 
@@ -193,6 +194,7 @@ class Reading:
         Do the same as `get_prompt` without blocking the event loop.
         """
         meta = _checked_meta(meta)
+        _check_prompt(name)
         _check_strings("arguments", arguments)
         return await self._read_async("get_prompt", lambda client: client.get_prompt(name, arguments, meta))
 
@@ -400,6 +402,14 @@ def _check_strings(parameter: str, values: object) -> None:
         if not isinstance(value, str):
             msg = f"`{parameter}` must be a dictionary of strings, but '{name}' is of type {type(value).__name__}"
             raise ValueError(msg)
+
+
+def _check_prompt(name: object) -> None:
+    if not isinstance(name, str):
+        msg = f"`name` must be the name of a prompt, got {type(name).__name__}"
+        if hasattr(name, "name"):
+            msg += "; pass its `name`"
+        raise ValueError(msg)
 
 
 def _check_argument(argument: object) -> None:

@@ -92,6 +92,7 @@ class MCPSampling:
             given = "neither" if self.function is None else "both"
             msg = f"MCPSampling needs either `chat_generator` or `function`, got {given}"
             raise ValueError(msg)
+        _check_object("MCPSampling", "chat_generator", self.chat_generator)
         if self.chat_generator is not None and not callable(getattr(self.chat_generator, "run", None)):
             msg = (
                 "MCPSampling: `chat_generator` must be a Haystack chat generator, with a method `run`, got "
@@ -218,6 +219,9 @@ class MCPHandlers:
         """
         Validate the fields.
         """
+        _check_object("MCPHandlers", "sampling", self.sampling)
+        if self.elicitation is AskUser:
+            _check_object("MCPHandlers", "elicitation", self.elicitation)
         sampling = self.sampling
         if sampling is not None and not isinstance(sampling, MCPSampling):
             is_generator = callable(getattr(sampling, "run", None))
@@ -310,6 +314,12 @@ class MCPHandlers:
 def _changed(settings: Any) -> dict[str, Any]:
     values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
     return {name: value for name, (value, default) in values.items() if value is not default}
+
+
+def _check_object(owner: str, name: str, value: object) -> None:
+    if isinstance(value, type):
+        msg = f"{owner}: `{name}` must be an object, got the class {value.__name__}; call it: {value.__name__}(...)"
+        raise ValueError(msg)
 
 
 def _check_callable(owner: str, name: str, value: Any) -> None:

@@ -16,7 +16,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
-from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, defaults
+from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, defaults, missing
 from haystack_integrations.tools.mcp.handlers.logging import log_message
 from haystack_integrations.tools.mcp.handlers.roots import roots_result
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
@@ -370,7 +370,8 @@ def _check_form(schema: dict[str, Any], result: types.ElicitResult) -> None:
         return  # the server has to know what it asks for
     errors = Draft202012Validator(checked).iter_errors(result.content or {})
     # The texts of the errors quote what was filled in.
-    wrong = sorted({str(error.path[0]) if error.path else "a required field is missing" for error in errors})
+    wrong = sorted({str(error.path[0]) for error in errors if error.path})
+    wrong += [f"{name} is required" for name in missing(schema, result.content or {})]
     if wrong:
         msg = f"what it filled in does not fit the form: {', '.join(wrong)}"
         raise ValueError(msg)

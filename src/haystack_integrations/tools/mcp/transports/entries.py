@@ -170,7 +170,11 @@ def _kind(entry: Mapping[str, Any], where: str) -> Literal["stdio", "http", "sse
         raise ValueError(msg)
     urls = [key for key in _URL_KEYS if entry.get(key) is not None]
     if (entry.get("command") is None) == (not urls) or len(urls) > 1:
-        what = f"it has {' and '.join(['`command`'] * ('command' in entry) + urls)}" if urls else "it has neither"
+        what = (
+            f"it has {' and '.join(f'`{key}`' for key in ['command'] * ('command' in entry) + urls)}"
+            if urls
+            else "it has neither"
+        )
         msg = f"{where}: an entry has either {_CHOICES}; {what}"
         raise ValueError(msg)
     kind = _KINDS[named] if named is not None else None

@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, provide
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
+from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
@@ -210,15 +211,16 @@ class HttpServerInfo(MCPServerInfo):
             if not isinstance(provided, Mapping) or not all(
                 isinstance(text, str) for pair in provided.items() for text in pair
             ):
-                msg = "`headers_provider` must give a dict of strings"
-                raise TypeError(msg)
+                msg = "`headers_provider` must return a dict of strings"
+                raise IdentityRefusedError(msg)
             headers.update(provided)
         has_authorization = any(name.lower() == "authorization" for name in headers)
         if self.token_provider is not None and not has_authorization:
             token = await provide(self.token_provider, context)
             if not isinstance(token, str) or not token:
-                msg = "`token_provider` must give a string that is not empty"
-                raise TypeError(msg)
+                kind = "an empty string" if token == "" else type(token).__name__
+                msg = f"`token_provider` must return a string that is not empty, it returned {kind}"
+                raise IdentityRefusedError(msg)
             headers["Authorization"] = f"Bearer {token}"
         return headers
 

@@ -56,11 +56,13 @@ class InProcessServerInfo(MCPServerInfo):
             if not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
                 msg = f"InProcessServerInfo: `server` must be like 'package.module:server', got {self.server!r}"
                 raise ValueError(msg)
-        elif self.server is None or isinstance(self.server, (Mapping, list, int, float, bytes)):
+        elif self.server is None or isinstance(self.server, (Mapping, list, int, float, bytes, type)):
             msg = (
                 "InProcessServerInfo: `server` must be an MCP server object or its import path "
                 f"'package.module:server', got {type(self.server).__name__}"
             )
+            if isinstance(self.server, type):
+                msg += f"; create an object, as in {self.server.__name__}('name')"
             raise ValueError(msg)
 
     def create_client(self) -> MCPClient:
