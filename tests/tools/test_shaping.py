@@ -205,7 +205,7 @@ class TestMistakes:
         with pytest.raises(ValueError, match=message):
             MCPToolset(COUNTER, **parameters)
 
-    @pytest.mark.parametrize("parameter", ["tool_overrides", "bound_arguments", "exclude_tools"])
+    @pytest.mark.parametrize("parameter", ["tool_overrides", "exclude_tools"])
     def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, parameter, caplog):
         value = ["serch"] if parameter == "exclude_tools" else {"serch": {}}
         server = ForeignServer(definition("search"))
@@ -214,6 +214,13 @@ class TestMistakes:
             toolset.warm_up()
         told = [record.getMessage() for record in caplog.records if parameter in record.getMessage()]
         assert len(told) == 1 and "'serch'" in told[0] and "Did you mean 'search'?" in told[0]
+
+    def test_an_unknown_tool_in_bound_arguments_is_an_error_because_its_arguments_would_be_seen(self):
+        toolset = MCPToolset(
+            ForeignServer(definition("search", SEARCH)).info, bound_arguments={"serch": {"query": "x"}}
+        )
+        with pytest.raises(ValueError, match=r"names tool 'serch', which the server does not have\. Did you mean"):
+            toolset.warm_up()
 
     def test_an_unknown_bound_parameter_is_an_error_with_the_valid_ones(self):
         toolset = MCPToolset(ForeignServer(definition("search", SEARCH)).info, bound_arguments={"search": {"key": "x"}})

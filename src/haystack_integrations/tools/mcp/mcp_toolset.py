@@ -376,8 +376,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
 
         :raises MCPConnectionError: If connecting fails and `required` is True.
         :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
-        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
-            name, or the schema of a tool that was requested by name is unusable.
+        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` a tool
+            or a parameter that is not there, two tools get the same name, or the schema of a tool that was requested by
+            name is unusable.
         """
         if self._is_left_to_background():
             return
@@ -549,6 +550,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
                     logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
             if not self._generation:  # said once, not after each reconnect
                 self._warn_about_unknown_exclusions(list(by_name))
+                self._check_bound(list(by_name))
             if self.tool_names is not None:
                 self._check_found(by_name)
                 self._check_not_left_out(reasons)
@@ -631,6 +633,14 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             if self._left_out.get(name) != reason:
                 logger.info("Tool '{tool}' is left out: {reason}", tool=name, reason=reason)
         self._left_out = reasons
+
+    def _check_bound(self, listed: list[str]) -> None:
+        # Not a warning: of the tool that is meant, the model would see the arguments that it must not see.
+        for name in self.bound_arguments:
+            if name not in listed:
+                choices = describe_choices([name], listed, "The server")
+                msg = f"`bound_arguments` names tool '{name}', which the server does not have. {choices}"
+                raise ValueError(msg)
 
     def _warn_about_unknown_exclusions(self, listed: list[str]) -> None:
         for name in self._selection.unknown_exclusions(listed):
