@@ -423,6 +423,8 @@ class AsyncExecutor:
             # After e.g. a KeyboardInterrupt nobody waits any more. Cancelling a finished operation has no effect.
             operation.cancel()
             raise
+        finally:
+            del future, operation  # they hold an error whose traceback holds this frame
 
     async def run_async(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """
@@ -458,6 +460,7 @@ class AsyncExecutor:
             if timer is not None:
                 timer.cancel()
             operation.give_up()
+            del operation, timer  # they hold an error whose traceback holds this frame
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """

@@ -191,6 +191,7 @@ class InterceptedCall:
                 return await call_next(following)
             finally:
                 awaited.discard(task)
+                del task  # it holds an error whose traceback holds this frame
 
         def wait_for_next(following: MCPToolCall) -> types.CallToolResult:
             try:
