@@ -15,6 +15,7 @@ import pytest
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
     InProcessServerInfo,
     MCPCallTimeoutError,
     MCPConnection,
@@ -23,7 +24,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from tests.support.processes import StdioServer
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import LIMIT, wait_until_async
 
 # Enough for what is there once, such as a timer, not to count.
 CALLS = 50
@@ -103,6 +104,18 @@ class TestDeadlines:
         assert deadlines.left(task) == 0
         assert deadlines.end(task)
         assert not deadlines.end(task)
+
+    def test_a_deadline_that_is_due_at_once_does_not_disturb_others_in_the_loop_of_sessions(self):
+        async def wait() -> float:
+            deadlines, loop = Deadlines(), asyncio.get_running_loop()
+            due, other = (asyncio.ensure_future(asyncio.Event().wait()) for _ in range(2))
+            deadlines.set(due, loop.time())
+            deadlines.set(other, loop.time() + 3600)
+            await asyncio.wait({due})
+            other.cancel()
+            return deadlines.left(other) or 0.0
+
+        assert AsyncExecutor.get_instance().run(wait(), LIMIT) > 3500
 
 
 @pytest.mark.parametrize("is_inner_late", [False, True])
