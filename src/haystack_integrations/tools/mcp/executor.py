@@ -448,8 +448,8 @@ class AsyncExecutor:
             )
             raise RuntimeError(msg) from None
         if self.in_loop_thread():
-            # In a task of its own: what counts, times and cancels operations knows them by their tasks, and a tool of an
-            # in-process server, which may call another one, runs in the task of its caller.
+            # In a task of its own: what counts, times and cancels operations knows them by their tasks, and a tool of
+            # an in-process server, which may call another one, runs in the task of its caller.
             async with asyncio.timeout(timeout):
                 return await asyncio.create_task(coro)
         operation = _ForLoop(self, coro, loop, timeout)
