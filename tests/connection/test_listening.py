@@ -306,6 +306,28 @@ def test_invalid_parameters_are_named(call, named):
         call(MCPConnection(COUNTER))
 
 
+def test_a_slow_function_is_told_last_what_changed_last(reach):
+    changes: list[MCPToolsChange] = []
+    may_go_on = threading.Event()
+
+    def note(change: MCPToolsChange) -> None:
+        changes.append(change)
+        assert may_go_on.wait(LIMIT)
+
+    with MCPToolset(reach("in process").info) as toolset:
+        toolset.warm_up()
+        toolset.on_change(note)
+        toolset["offer"].invoke(name="other")
+        wait_until(lambda: changes, "the first change")
+        for name in ("offer", "withdraw", "offer"):
+            toolset[name].invoke(name="extra")
+            toolset.refresh()
+        may_go_on.set()
+        added = MCPToolsChange(added=("extra",))
+        wait_until(lambda: added in changes, "the tool that came again")
+    assert changes[1:] == [MCPToolsChange(removed=("extra",)), added]
+
+
 class TestRestlessServer:
     """One that says a thousand times a second that its tools changed, and does not answer everything."""
 
