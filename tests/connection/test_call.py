@@ -12,11 +12,19 @@ from collections.abc import Awaitable, Callable
 
 import mcp
 import pytest
+from mcp.server import MCPServer
 
-from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    InProcessServerInfo,
+    MCPCallTimeoutError,
+    MCPConnection,
+    MCPToolset,
+    StdioServerInfo,
+)
 from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from tests.support.processes import StdioServer
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import LIMIT, wait_until_async
 
 # Enough for what is there once, such as a timer, not to count.
 CALLS = 50
@@ -96,3 +104,36 @@ class TestDeadlines:
         assert deadlines.left(task) == 0
         assert deadlines.end(task)
         assert not deadlines.end(task)
+
+    def test_a_deadline_that_is_due_at_once_does_not_disturb_others_in_the_loop_of_sessions(self):
+        async def wait() -> float:
+            deadlines, loop = Deadlines(), asyncio.get_running_loop()
+            due, other = (asyncio.ensure_future(asyncio.Event().wait()) for _ in range(2))
+            deadlines.set(due, loop.time())
+            deadlines.set(other, loop.time() + 3600)
+            await asyncio.wait({due})
+            other.cancel()
+            return deadlines.left(other) or 0.0
+
+        assert AsyncExecutor.get_instance().run(wait(), LIMIT) > 3500
+
+
+@pytest.mark.parametrize("is_inner_late", [False, True])
+def test_a_tool_in_process_that_calls_another_of_its_server_is_held_to_its_own_deadline(is_inner_late):
+    server = MCPServer("nested", log_level="WARNING")
+
+    @server.tool()
+    async def inner() -> str:
+        await asyncio.sleep(60 if is_inner_late else 0)
+        return "inner"
+
+    @server.tool()
+    async def outer() -> str:
+        await connection.call_tool_async("inner", invocation_timeout=60)
+        await asyncio.sleep(60)
+        return "outer"
+
+    with MCPConnection(InProcessServerInfo(server), invocation_timeout=0.3) as connection:
+        with pytest.raises(MCPCallTimeoutError, match=r"`outer`: timed out after 0\.3 seconds"):
+            connection.call_tool("outer")
+        assert connection.status().in_flight == 0

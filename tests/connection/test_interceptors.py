@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import errno
 import functools
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -613,6 +614,26 @@ class TestReplays:
             with pytest.raises(MCPCallTimeoutError, match=r"giving_up' raised TimeoutError\. The tool may have run"):
                 await tool.call_async(seconds=30)
         assert len(server.log.events("sleep")) == 2
+
+    @pytest.mark.parametrize("is_sent_before", [False, True])
+    def test_a_shutdown_under_an_interceptor_is_not_its_fault_and_hides_no_call_that_may_have_run(
+        self, stdio_server: StdioServerFactory, is_sent_before: bool
+    ) -> None:
+        def shut_down(call: MCPToolCall, call_next: Any) -> Any:
+            if is_sent_before:
+                with pytest.raises(MCPCallTimeoutError):
+                    call_next(call)
+            AsyncExecutor.get_instance().shutdown()
+            return call_next(call)
+
+        server = stdio_server()
+        with MCPTool("sleep", info_of(server), interceptors=[shut_down, middle], invocation_timeout=0.2) as tool:
+            with pytest.raises(MCPInvocationError) as raised:
+                tool.invoke(seconds=30)
+        assert isinstance(raised.value, MCPOutcomeUnknownError) is is_sent_before
+        told = "may have run" if is_sent_before else "did not run"
+        assert re.search(f"`sleep`: This AsyncExecutor was shut down.*The tool {told}", str(raised.value))
+        assert len(server.log.events("sleep")) == is_sent_before
 
     async def test_another_tool_may_be_called_instead(self, stdio_server: StdioServerFactory) -> None:
         async def falling_back(call: MCPToolCall, call_next: Any) -> Any:

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 
@@ -33,7 +34,8 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from tests.servers.changing_server import NOTE, build_server
-from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.background import in_thread
+from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, python_script
 from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -325,3 +327,72 @@ def test_a_subscription_is_on_nobodys_behalf(reach):
 def test_invalid_parameters_are_named(call, named):
     with pytest.raises(ValueError, match=f"`{named}`"):
         call(MCPConnection(COUNTER))
+
+
+def test_a_slow_function_is_told_last_what_changed_last(reach):
+    changes: list[MCPToolsChange] = []
+    may_go_on = threading.Event()
+
+    def note(change: MCPToolsChange) -> None:
+        changes.append(change)
+        assert may_go_on.wait(LIMIT)
+
+    with MCPToolset(reach("in process").info) as toolset:
+        toolset.warm_up()
+        toolset.on_change(note)
+        toolset["offer"].invoke(name="other")
+        wait_until(lambda: changes, "the first change")
+        for name in ("offer", "withdraw", "offer"):
+            toolset[name].invoke(name="extra")
+            toolset.refresh()
+        may_go_on.set()
+        added = MCPToolsChange(added=("extra",))
+        wait_until(lambda: added in changes, "the tool that came again")
+    assert changes[1:] == [MCPToolsChange(removed=("extra",)), added]
+
+
+class TestRestlessServer:
+    """One that says a thousand times a second that its tools changed, and does not answer everything."""
+
+    @pytest.fixture
+    def server(self, tmp_path) -> StdioServer:
+        log = CallLog(tmp_path / "calls.txt")
+        command, *arguments = python_script(SERVERS / "restless_server.py", str(log.path))
+        return StdioServer(command, arguments, log)
+
+    def test_it_is_not_asked_for_its_tools_without_a_pause(self, server):
+        with MCPToolset(StdioServerInfo(server.command, server.args)) as toolset:
+            changes: queue.Queue[MCPToolsChange] = queue.Queue()
+            toolset.on_change(changes.put)
+            began, listed = time.monotonic(), len(server.requests("tools/list"))
+            for _ in range(3):
+                changes.get(timeout=LIMIT)
+            assert toolset["rest"].call().text == "rested"
+            listings = len(server.requests("tools/list")) - listed
+            assert listings <= (time.monotonic() - began) / 0.2 + 2
+
+    def test_a_toolset_that_is_dropped_is_collected_and_ends_it(self, server):
+        def use() -> weakref.ref[MCPToolset]:
+            toolset = MCPToolset(StdioServerInfo(server.command, server.args))
+            toolset.warm_up()
+            listed = len(server.requests("tools/list"))
+            wait_until(lambda: len(server.requests("tools/list")) > listed, "it is listed again")
+            return weakref.ref(toolset)
+
+        dropped = use()
+        wait_until(lambda: gc.collect() is not None and dropped() is None, "the toolset is collected")
+        server.wait_until_gone()
+
+    def test_a_subscription_that_is_not_answered_holds_up_no_other(self, server):
+        info = StdioServerInfo(server.command, server.args)
+        with MCPConnection(info, connection_timeout=2 * LIMIT) as connection:
+            silent = in_thread(connection.subscribe_resource, "memo://silent", print)
+            server.wait_for("@resources/subscribe")
+            unsubscribe = connection.subscribe_resource("memo://other", print)
+            assert not silent.done()
+            unsubscribe()
+            server.wait_for("@resources/unsubscribe")
+            connection.subscribe_resource("memo://other", print)
+            connection.close()
+            with pytest.raises(MCPConnectionError, match="the session ended meanwhile"):
+                silent.result(timeout=LIMIT)

@@ -423,6 +423,8 @@ class AsyncExecutor:
             # After e.g. a KeyboardInterrupt nobody waits any more. Cancelling a finished operation has no effect.
             operation.cancel()
             raise
+        finally:
+            del future, operation  # they hold an error whose traceback holds this frame
 
     async def run_async(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """
@@ -446,8 +448,10 @@ class AsyncExecutor:
             )
             raise RuntimeError(msg) from None
         if self.in_loop_thread():
+            # In a task of its own: what counts, times and cancels operations knows them by their tasks, and a tool of
+            # an in-process server, which may call another one, runs in the task of its caller.
             async with asyncio.timeout(timeout):
-                return await coro
+                return await asyncio.create_task(coro)
         operation = _ForLoop(self, coro, loop, timeout)
         self._submit(operation)
         timer = operation.start_timer()
@@ -458,6 +462,7 @@ class AsyncExecutor:
             if timer is not None:
                 timer.cancel()
             operation.give_up()
+            del operation, timer  # they hold an error whose traceback holds this frame
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """

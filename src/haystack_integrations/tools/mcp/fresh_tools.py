@@ -49,6 +49,10 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
+# The shortest time between two listings in the background, in seconds: a server may say a thousand times a second that
+# its tools changed.
+_PAUSE = 0.2
+
 
 @dataclass(frozen=True, kw_only=True)
 class MCPToolsChange:
@@ -129,6 +133,7 @@ class FreshTools:
         # What the server has and the toolset not yet.
         self._fetched: list[Tool] | None = None
         self._fetching: asyncio.Task[None] | None = None
+        self._may_fetch_at = 0.0
         self._callbacks: list[Delivery] = []
         # What the callbacks know of: what the model sees of each tool.
         self._told: dict[str, Any] = {}
@@ -202,23 +207,33 @@ class FreshTools:
     def _start_fetching(self) -> None:
         if self._fetching is None or self._fetching.done():
             # Not in the context of a call: it is on nobody's behalf.
-            self._fetching = asyncio.create_task(self._fetch(), context=contextvars.Context())
+            self._fetching = asyncio.create_task(_keep_fetching(weakref.ref(self)), context=contextvars.Context())
 
-    async def _fetch(self) -> None:
-        while self._listed_at < self._changed_at:
-            connection = self._toolset._connection
-            if not connection._has_own_session():
-                return  # the next warm-up lists them, and a background task opens no session
-            try:
-                listing = await connection._list_if_open_async()
-                # In a thread: `tool_filter` is the user's.
-                await call(self._load, listing)
-            except (MCPConnectionError, TimeoutError) as error:
-                logger.info("The tools changed, but could not be listed: {error}", error=str(error))
-                return
-            except (MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
-                logger.warning("The tools changed and cannot be used as they are now: {error}", error=str(error))
-                return
+    @property
+    def _fetch_pause(self) -> float | None:
+        # How long to wait before the next listing, in seconds; None if there is to be none.
+        if self._listed_at >= self._changed_at:
+            return None
+        return max(self._may_fetch_at - monotonic(), 0.0)
+
+    async def _fetch(self) -> bool:
+        # Tells whether it may go on.
+        connection = self._toolset._connection
+        if not connection._has_own_session():
+            return False  # the next warm-up lists them, and a background task opens no session
+        try:
+            listing = await connection._list_if_open_async()
+            # In a thread: `tool_filter` is the user's.
+            await call(self._load, listing)
+        except (MCPConnectionError, TimeoutError) as error:
+            logger.info("The tools changed, but could not be listed: {error}", error=str(error))
+            return False
+        except (MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
+            logger.warning("The tools changed and cannot be used as they are now: {error}", error=str(error))
+            return False
+        finally:
+            self._may_fetch_at = monotonic() + _PAUSE
+        return True
 
     def _load(self, listing: ToolListing) -> None:
         self._toolset._load_listing(listing, publish=False)
@@ -329,6 +344,16 @@ class FreshTools:
         spawned = (each() for each in self._spawned)
         for tools in (*(own for _, own in list(self._runs.values())), *(each.own for each in spawned if each)):
             tools[:] = [other if each is tool else each for each in tools]
+
+
+async def _keep_fetching(reference: weakref.ref[FreshTools]) -> None:
+    # It must not keep the toolset alive while it waits: a server may never come to rest.
+    while (fresh := reference()) is not None and (pause := fresh._fetch_pause) is not None:
+        if pause:
+            del fresh
+            await asyncio.sleep(pause)
+        elif not await fresh._fetch():
+            return
 
 
 class ToolsOfRun(Toolset):

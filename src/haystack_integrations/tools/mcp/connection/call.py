@@ -126,7 +126,10 @@ class ToolCall:
         except Exception as error:
             failure = self._failure(error)
             supervisor.call_failed(failure)
-            raise failure from failure.__cause__
+            try:
+                raise failure from failure.__cause__
+            finally:
+                del failure  # its traceback holds this frame
         finally:
             if self._reports is not None:
                 self._reports.end()
@@ -176,6 +179,7 @@ class ToolCall:
             self._clock.end(loop_time() - self._attempt_began, deadlines.left(task))
             if deadlines.end(task):
                 task.uncancel()
+            del task, self._task  # it holds an error whose traceback holds this frame
         if self._reports is not None:
             await self._deliver(self._reports, left)
         if result.is_error:

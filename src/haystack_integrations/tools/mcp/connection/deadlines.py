@@ -41,6 +41,8 @@ class Deadlines:
         # What the calls had left when the login began.
         self._held: dict[asyncio.Task[object], float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        # When it fires. That of uvloop does not know it if it fires at once.
+        self._fires_at = 0.0
 
     def set(self, task: asyncio.Task[object], when: float | None) -> None:
         """
@@ -55,7 +57,7 @@ class Deadlines:
             self._times.pop(task, None)
             return
         self._times[task] = when
-        if self._timer is None or when < self._timer.when():
+        if self._timer is None or when < self._fires_at:
             self._arm(when)
 
     def left(self, task: asyncio.Task[object]) -> float | None:
@@ -96,6 +98,7 @@ class Deadlines:
     def _arm(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._fires_at = when
         self._timer = asyncio.get_running_loop().call_at(when, self._look, context=_no_context)
 
     def _look(self) -> None:

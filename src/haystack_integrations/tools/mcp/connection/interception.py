@@ -157,7 +157,8 @@ class InterceptedCall:
         reports = None if self._request.on_progress is None else WaitingReports(self._request.on_progress)
         note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
         # What is sent has its own time limit; an interceptor may wait for as long as it likes.
-        return self._executor.run(self._step_async(call, index, note), wait=wait)
+        with self._naming(None):
+            return self._executor.run(self._step_async(call, index, note), wait=wait)
 
     async def _step_async(self, call: MCPToolCall, index: int, note: _Note) -> types.CallToolResult:
         """
@@ -191,10 +192,12 @@ class InterceptedCall:
                 return await call_next(following)
             finally:
                 awaited.discard(task)
+                del task  # it holds an error whose traceback holds this frame
 
         def wait_for_next(following: MCPToolCall) -> types.CallToolResult:
             try:
-                return executor.run(go_on(following))
+                with self._naming(None):
+                    return executor.run(go_on(following))
             except OperationCancelledError:
                 raise self._error(MCPInvocationError, _GIVEN_UP) from None
 
@@ -291,6 +294,8 @@ class InterceptedCall:
             if not isinstance(error, (OSError, RuntimeError)):
                 return error
             failure = executor_failed(error, self._request.display_name, self._request.tool_args)
+            if self._replays.is_unknown and not isinstance(failure, MCPOutcomeUnknownError):
+                failure = self._unknown(str(error))  # this is about the last sending, not about one before
             failure.__cause__ = error
             return failure
         text = str(error)

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.changes import ChangedList, ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.client.error_texts import failed_to
 from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.connection.watching import Watcher
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
@@ -179,6 +181,7 @@ class Attendant:
         self._served = WantedChanges()
         self._refused: dict[str, MCPConnectionError] = {}
         self._progress = asyncio.Condition()
+        self._is_over = False
 
     def wake(self) -> None:
         """
@@ -213,14 +216,26 @@ class Attendant:
         :raises MCPConnectionError: If it does not.
         """
         async with self._progress:
-            await self._progress.wait_for(lambda: uri in self._served.uris or uri in self._refused)
-        if uri in self._refused and uri not in self._served.uris:
+            await self._progress.wait_for(lambda: uri in self._served.uris or uri in self._refused or self._is_over)
+        if uri in self._served.uris:
+            return
+        if uri in self._refused:
             raise self._refused.pop(uri)
+        msg = f"{failed_to('subscribe_resource', self._server)}: the session ended meanwhile"
+        raise MCPConnectionError(msg, operation="subscribe_resource")
 
     async def run(self) -> None:
         """
         Listen until it is cancelled.
         """
+        try:
+            await self._run()
+        finally:
+            self._is_over = True
+            async with self._progress:
+                self._progress.notify_all()
+
+    async def _run(self) -> None:
         if not self._is_first:
             for change in self._listening.wanted().as_changes():
                 if change.uri is None:  # who subscribed to a resource is told once the server knows again
@@ -233,33 +248,61 @@ class Attendant:
             logger.exception("Listening to changes of {server} ended", server=self._server)
 
     async def _note(self, served: WantedChanges, refused: dict[str, MCPConnectionError] | None = None) -> None:
+        self._served = served  # at once: several are noted at the same time
+        if refused:
+            self._refused.update(refused)
         async with self._progress:
-            self._served = served
-            if refused:
-                self._refused.update(refused)
             self._progress.notify_all()
 
     async def _subscribe(self) -> None:
-        while True:
-            self._waking.clear()
-            wanted = self.offered().uris
-            for uri in sorted(self._served.uris - wanted):
-                try:
-                    await self._session.unsubscribe_resource(uri)
-                except MCPConnectionError as error:
-                    logger.debug("{error}", error=str(error))
-                await self._note(WantedChanges(uris=self._served.uris - {uri}))
-            for uri in sorted(wanted - self._served.uris - set(self._refused)):
-                try:
-                    await self._session.subscribe_resource(uri)
-                except MCPConnectionError as error:
-                    self._warn(uri, error)
-                    await self._note(self._served, {uri: error})
-                    continue
-                await self._note(WantedChanges(uris=self._served.uris | {uri}))
-                if not self._is_first:
-                    self._listening.announce(ServerChange("resource", uri))
-            await self._waking.wait()
+        # By URI: what the server is asked for, and whether that is to subscribe. One that it never answers holds up no
+        # other, and is given up once the opposite is wanted.
+        asking: dict[str, tuple[bool, asyncio.Task[None]]] = {}
+        try:
+            while True:
+                self._waking.clear()
+                wanted = self.offered().uris
+                for uri, (is_to_subscribe, request) in list(asking.items()):
+                    if request.done():
+                        del asking[uri]
+                        request.result()
+                    elif is_to_subscribe != (uri in wanted):
+                        del asking[uri]
+                        request.cancel()
+                for uri in sorted(self._served.uris - wanted - asking.keys()):
+                    asking[uri] = False, self._ask(self._end_subscription(uri))
+                for uri in sorted(wanted - self._served.uris - self._refused.keys() - asking.keys()):
+                    asking[uri] = True, self._ask(self._begin_subscription(uri))
+                await self._waking.wait()
+        finally:
+            requests = {request for _, request in asking.values()}
+            for request in requests:
+                request.cancel()
+            if requests:
+                await asyncio.wait(requests)
+
+    def _ask(self, request: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(request)
+        task.add_done_callback(lambda _: self.wake())
+        return task
+
+    async def _end_subscription(self, uri: str) -> None:
+        await self._note(WantedChanges(uris=self._served.uris - {uri}))
+        try:
+            await self._session.unsubscribe_resource(uri)
+        except MCPConnectionError as error:
+            logger.debug("{error}", error=str(error))
+
+    async def _begin_subscription(self, uri: str) -> None:
+        try:
+            await self._session.subscribe_resource(uri)
+        except MCPConnectionError as error:
+            self._warn(uri, error)
+            await self._note(self._served, {uri: error})
+            return
+        await self._note(WantedChanges(uris=self._served.uris | {uri}))
+        if not self._is_first:
+            self._listening.announce(ServerChange("resource", uri))
 
     def _warn(self, uri: str, error: MCPConnectionError) -> None:
         if not self._is_first:  # otherwise who subscribes gets it

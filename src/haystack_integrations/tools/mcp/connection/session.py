@@ -431,6 +431,7 @@ class Session:
             )
         finally:
             self._end(task)
+            del task  # it holds an error whose traceback holds this frame
         try:
             raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
         finally:
@@ -470,9 +471,13 @@ class Session:
             raise
         except BaseException as error:
             failure = self._interrupted(error, task, unanswered)
-            raise failure from failure.__cause__
+            try:
+                raise failure from failure.__cause__
+            finally:
+                del failure  # its traceback holds this frame
         finally:
             self._end(task)
+            del task  # likewise, with an error
 
     def _begin(self, longest_silence: float | None = None, ping_interval: float | None = None) -> asyncio.Task[Any]:
         """
@@ -500,14 +505,16 @@ class Session:
         :returns: The error, with its cause.
         """
         if isinstance(error, asyncio.CancelledError):
-            if task not in self._abandoned or task.cancelling() > 1:
-                raise error
-            return unanswered(self._life.reason or "the session ended")
-        if _is_being_closed(error, task):
+            if task in self._abandoned and task.cancelling() <= 1:
+                return unanswered(self._life.reason or "the session ended")
+        elif not _is_being_closed(error, task):
+            failure = unanswered(_raised_by_server(error))
+            failure.__cause__ = error
+            return failure
+        try:
             raise error
-        failure = unanswered(_raised_by_server(error))
-        failure.__cause__ = error
-        return failure
+        finally:
+            del error, task  # its traceback holds this frame
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)

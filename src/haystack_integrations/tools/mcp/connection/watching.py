@@ -77,6 +77,8 @@ class Delivery:
 
         :param item: What the function gets; hashable.
         """
+        # The last change is told last: a tool that comes, goes and comes again is there.
+        self._waiting.pop(item, None)
         self._waiting[item] = None
         if self._task is None or self._task.done():
             # Not in the context of a call: it may outlive the call.

@@ -50,11 +50,7 @@ async def in_thread(function: Callable[..., Any], *args: Any, name: str = "mcp-h
     outcome: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(set_outcome: Callable[[Any], None], value: Any) -> None:
-        if not outcome.done():
-            set_outcome(value)
-
-    def run() -> None:
+    def run(outcome: asyncio.Future[Any]) -> None:
         try:
             set_outcome, value = outcome.set_result, context.run(function, *args)
         except StopIteration:  # a future does not take it
@@ -64,12 +60,22 @@ async def in_thread(function: Callable[..., Any], *args: Any, name: str = "mcp-h
         except BaseException as error:  # e.g. SystemExit, which is not to end the loop
             set_outcome, value = outcome.set_exception, RuntimeError(f"it raised {type(error).__name__}")
         try:
-            loop.call_soon_threadsafe(settle, set_outcome, value)
+            loop.call_soon_threadsafe(_settle, outcome, set_outcome, value)
         except RuntimeError:
             pass  # the loop was closed; nobody waits
+        finally:
+            del outcome, set_outcome, value  # they hold an error whose traceback holds this frame
 
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return await outcome
+    try:
+        threading.Thread(target=run, args=(outcome,), name=name, daemon=True).start()
+        return await outcome
+    finally:
+        del outcome  # likewise
+
+
+def _settle(outcome: asyncio.Future[Any], set_outcome: Callable[[Any], None], value: Any) -> None:
+    if not outcome.done():
+        set_outcome(value)
 
 
 class InOrder:

@@ -195,17 +195,21 @@ class WaitingReports(_Reports):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         future.add_done_callback(lambda _: self._queue.put(None))
-        while True:
-            try:
-                report = self._queue.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0.0))
-            except queue.Empty:
-                return future.result(0)
-            if report is None:
-                return future.result()
-            awaitable = self._start(report)
-            if inspect.iscoroutine(awaitable):
-                awaitable.close()
-                self._fail(TypeError("an asynchronous function needs an asynchronous call"), report)
+        try:
+            while True:
+                left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                try:
+                    report = self._queue.get(timeout=left)
+                except queue.Empty:
+                    return future.result(0)
+                if report is None:
+                    return future.result()
+                awaitable = self._start(report)
+                if inspect.iscoroutine(awaitable):
+                    awaitable.close()
+                    self._fail(TypeError("an asynchronous function needs an asynchronous call"), report)
+        finally:
+            del future  # it holds an error whose traceback holds this frame
 
 
 class AwaitedReports(_Reports):
