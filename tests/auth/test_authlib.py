@@ -106,3 +106,14 @@ def test_a_refresh_after_a_revocation_needs_no_person(server: AuthlibServer) -> 
             assert connection.call_tool("whoami").content[0].text == "app/alice"
             server.tokens.clear()
     assert server.count["authorization_code"] == server.count["refresh_token"] == 1
+
+
+async def test_the_auth_of_a_configuration_works_in_any_http_client(server: AuthlibServer) -> None:
+    server.clients["me"] = Client("me", "client_secret_basic", "client_credentials", secret="a-secret")
+    config = OAuthConfig("me", Secret.from_token("a-secret"), server.issuer, token_storage=InMemoryTokenStorage())
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    headers = {"Accept": "application/json, text/event-stream"}
+    async with httpx2.AsyncClient(auth=config.create_auth(server.url)) as client:
+        answers = [await client.post(server.url, json=ping, headers=headers) for _ in range(2)]
+    assert all(answer.status_code != 401 for answer in answers)
+    assert server.count["client_credentials"] == 1
