@@ -4,7 +4,7 @@
 
 """The benchmark cases: what is measured, how often, and the targets."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 DIRECT, FLOOR, OURS, OURS_ASYNCIO, UPSTREAM = "direct", "floor", "ours", "ours-asyncio", "2.1.1"
@@ -13,6 +13,8 @@ ALL_BRIDGES = (FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
 MAIN_SUBJECTS = (FLOOR, OURS, UPSTREAM)
 
 SLOW_SERVERS, SLOW_START = 10, 0.3
+FILE_SERVERS, SLOWEST_START, DEAD_SERVER = 20, 1.0, ["-I", "-S", "-c", "raise SystemExit(3)"]
+"""The servers of a file: the first takes this long to start, the last ends at once, the others are like the slow ones."""
 SINGLE_TOOLS = 20
 CALLED_TOOLS = 3
 """`echo`, `sleep` and `big`, which every server has besides the generated tools."""
@@ -40,7 +42,7 @@ class Case:
     """The request to the workers. The driver adds `target` and `targets`."""
     quick: Repeats | None
     full: Repeats
-    server: Literal["stdio", "http", "costless-stdio", "costless-http", "slow", "none"] = "stdio"
+    server: Literal["stdio", "http", "costless-stdio", "costless-http", "slow", "file", "none"] = "stdio"
     generated_tools: int = 0
     subjects: tuple[str, ...] = MAIN_SUBJECTS
     at_most: dict[str, float] = field(default_factory=dict)
@@ -49,11 +51,15 @@ class Case:
     """The subject that the targets are for."""
     most_stall: float | None = None
     """Target: for how many seconds the loop of the caller may stand still."""
+    most: dict[str, float] = field(default_factory=dict)
+    """Targets for other figures that the case reports in addition to its time."""
 
     @property
     def connects(self) -> bool:
         """Whether the case measures connecting. All other cases share a connection that stays open."""
-        return self.request["case"] in {"warm_up_one", "warm_up_many", "warm_up_many_async", "single_tools", "toolset"}
+        return self.request["case"] in {
+            "warm_up_one", "warm_up_many", "warm_up_many_async", "warm_up_file", "single_tools", "toolset",
+        }  # fmt: skip
 
     @property
     def needs_fresh_tools(self) -> bool:
@@ -173,6 +179,27 @@ def _costless() -> list[Case]:
     return cases
 
 
+def _overheads() -> list[Case]:
+    """What a call costs more if it has something in addition; see extras.py."""
+    echo = {"tool": "echo", "arguments": {"text": "hello"}}
+    titles = {
+        "progress": "one call that asks for progress",
+        "handlers": "… of a server that may ask for everything",
+        "context": "… on behalf of a user",
+        "interceptor": "… through an interceptor",
+    }
+    cases = []
+    for extra, title in titles.items():
+        for server, label, quick, full in (("stdio", "stdio", 50, 100), ("http", "HTTP", 20, 40)):
+            cases.append(
+                _call(
+                    f"overhead-{extra}-{server}", f"{title}, {label}", {"case": "overhead", "extra": extra, **echo},
+                    server, quick, full, most={"overhead": 1.05},
+                )
+            )  # fmt: skip
+    return [replace(case, subjects=(OURS,)) for case in cases]
+
+
 def _connecting() -> list[Case]:
     seconds = f"{SLOW_START} s"
     return [
@@ -185,6 +212,11 @@ def _connecting() -> list[Case]:
         Case(
             "warm-up-10-async", "… from a running loop", {"case": "warm_up_many_async"},
             None, Repeats(5, upstream_rounds=2), "slow",
+        ),
+        Case(
+            "warm-up-file", f"{FILE_SERVERS} servers of a file, one of {SLOWEST_START} s and one dead",
+            {"case": "warm_up_file"}, Repeats(3), Repeats(7), "file",
+            subjects=(OURS, OURS_ASYNCIO), most={"against-slowest": 1.5},
         ),
         Case(
             "single-tools", f"{SINGLE_TOOLS} MCPTools of one server",
@@ -253,6 +285,6 @@ FIRST_WARM_UP = Case(
 )
 
 CASES = [
-    *_single_calls(), *_concurrent_calls(), *_costless(), *_agents(), *_connecting(), *_toolsets(), COLD_START,
-    FIRST_WARM_UP,
+    *_single_calls(), *_concurrent_calls(), *_costless(), *_overheads(), *_agents(), *_connecting(), *_toolsets(),
+    COLD_START, FIRST_WARM_UP,
 ]  # fmt: skip

@@ -76,9 +76,11 @@ class Report:
             "processes": ("… processes", ""),
             "megabytes": ("… their memory", "MB"),
             "import": ("the import alone", "s"),
+            "overhead": ("… divided by the same call without it", "x"),
+            "against-slowest": ("… divided by the slowest of them alone", "x"),
         }
         title, unit = titles[name]
-        limits = {"processes": 1.0, "stall": case.most_stall}
+        limits = {"processes": 1.0, "stall": case.most_stall, **case.most}
         at_most = {"limit": limit} if (limit := limits.get(name)) is not None else {}
         key = f"{case.name}:{name}"
         self.rows.setdefault(key, Row(key, title, unit, at_most=at_most, judged=case.judged)).add(subject, value)

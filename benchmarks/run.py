@@ -29,12 +29,15 @@ from typing import IO, Any
 
 from cases import (
     CASES,
+    DEAD_SERVER,
     DIRECT,
+    FILE_SERVERS,
     FLOOR,
     OURS,
     OURS_ASYNCIO,
     SLOW_SERVERS,
     SLOW_START,
+    SLOWEST_START,
     SUBJECTS,
     UPSTREAM,
     Case,
@@ -224,6 +227,14 @@ class Run:
             # Different arguments, because a bridge that shares connections would otherwise start only one server.
             targets = [{"command": python, "args": [*args, f"number-{number}"]} for number in range(SLOW_SERVERS)]
             yield {"target": targets[0], "targets": targets}
+        elif case.server == "file":
+            args = ["-I", "-S", str(BENCHMARKS / "slow_server.py")]
+            starts = [SLOWEST_START, *[SLOW_START] * (FILE_SERVERS - 2)]
+            targets = [
+                {"command": python, "args": [*args, str(start), f"number-{number}"]}
+                for number, start in enumerate(starts)
+            ]
+            yield {"targets": [*targets, {"command": python, "args": DEAD_SERVER}]}
         else:
             yield {"target": {"command": python, "args": [str(BENCHMARKS / "server.py"), *options]}}
 

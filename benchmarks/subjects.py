@@ -15,8 +15,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
+from extras import EXTRAS
 from haystack.tools import Tool
 from haystack.tools.utils import warm_up_tools, warm_up_tools_async
 
@@ -122,6 +125,19 @@ class HaystackSubject(Subject):
         toolset = self._package.MCPToolset(server_info=self._server_info(target))
         toolset.warm_up()
         return _ToolSession(toolset, list(toolset))
+
+    def open_with(self, target: Target, extra_name: str) -> tuple[Session, Callable[[], AbstractContextManager[Any]]]:
+        """Do the same as `open` with something in addition; give the context for calls, too."""
+        extra = EXTRAS[extra_name](self._package, target)
+        toolset = self._package.MCPToolset(server_info=self._server_info(target), **extra.parameters)
+        toolset.warm_up()
+        return _ToolSession(toolset, list(toolset)), extra.context
+
+    def open_file(self, config: Path) -> list[Session]:
+        """Connect to the servers of a configuration file, some of which may be down."""
+        toolsets = self._package.load_mcp_toolsets(config, required=False)
+        self._package.warm_up_toolsets(toolsets)
+        return [_ToolSession(toolset, list(toolset)) for toolset in toolsets]
 
     def open_tool(self, target: Target, tool_name: str) -> Session:
         tool = self._package.MCPTool(name=tool_name, server_info=self._server_info(target))

@@ -19,9 +19,11 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -97,6 +99,28 @@ class Worker:
             times.append(perf_counter() - begin)
         return {"seconds": statistics.median(times)}
 
+    def measure_overhead(self, request: Request) -> Answer:
+        """Calls with something in addition and calls without it, in turns; the ratio of their medians."""
+        key = json.dumps([request["extra"], request["target"]])
+        if key not in self._open:
+            self._open[key] = self._subject.open_with(request["target"], request["extra"])
+        session, context = self._open[key]
+        plain = self._session(request).call(request["tool"], request["arguments"])
+        call = session.call(request["tool"], request["arguments"])
+
+        def with_extra() -> None:
+            with context():
+                call()
+
+        times: dict[Any, list[float]] = {plain: [], with_extra: []}
+        for number in range(request["n"] // _WARM_UP_SHARE + 1 + request["n"]):
+            for one in (plain, with_extra) if number % 2 else (with_extra, plain):
+                begin = perf_counter()
+                one()
+                times[one].append(perf_counter() - begin)
+        without, seconds = (statistics.median(each[-request["n"] :]) for each in times.values())
+        return {"seconds": seconds, "figures": {"overhead": seconds / without}}
+
     def measure_call_async(self, request: Request) -> Answer:
         """The same with async calls in this thread's loop."""
         call = self._session(request).call_async(request["tool"], request["arguments"])
@@ -154,6 +178,24 @@ class Worker:
         seconds = perf_counter() - begin
         session.close()
         return {"seconds": seconds}
+
+    def measure_warm_up_file(self, request: Request) -> Answer:
+        """Warm up the servers of a file, the last of which is dead, and before that the slowest, the first, alone."""
+        slowest = self.measure_warm_up_one({"target": request["targets"][0]})["seconds"]
+        servers = {f"server-{number}": target for number, target in enumerate(request["targets"])}
+        with tempfile.TemporaryDirectory() as folder:
+            config = Path(folder) / "mcp.json"
+            config.write_text(json.dumps({"mcpServers": servers}))
+            begin = perf_counter()
+            sessions = self._subject.open_file(config)
+            seconds = perf_counter() - begin
+        counts = [len(session.tools()) for session in sessions]
+        for session in sessions:
+            session.close()
+        if counts != [1] * (len(servers) - 1) + [0]:
+            message = f"the servers have {counts} tools"
+            raise ValueError(message)
+        return {"seconds": seconds, "figures": {"against-slowest": seconds / slowest}}
 
     def measure_warm_up_many(self, request: Request) -> Answer:
         """Warm up several servers from a thread without an event loop."""

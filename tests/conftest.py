@@ -280,6 +280,28 @@ def old_time_server(run_folder: Path) -> StdioServer:
 
 
 @pytest.fixture(scope="session")
+def filesystem_server(run_folder: Path) -> StdioServer:
+    """
+    How to start `@modelcontextprotocol/server-filesystem` over stdio, without a folder: it asks for roots.
+    """
+    command, arguments = external.filesystem()
+    external.once("filesystem", run_folder, lambda: external.download(command, arguments))
+    return StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
+
+
+@pytest.fixture(scope="session")
+def isolated_fastmcp_server(run_folder: Path) -> StdioServer:
+    """
+    How to start `tests/servers/published_fastmcp_server.py` over stdio, in an environment with FastMCP 4 alone.
+    """
+    script = str(SERVERS / "published_fastmcp_server.py")
+    command, arguments = external.uv_script(external.FASTMCP, script)
+    external.once("fastmcp", run_folder, lambda: external.download(command, [*arguments, "--check"]))
+    command, arguments = external.uv_script(external.FASTMCP, script, "--offline")
+    return StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
+
+
+@pytest.fixture(scope="session")
 def conformance_suite(run_folder: Path) -> list[str]:
     """
     The command of the official conformance suite.

@@ -47,6 +47,7 @@ class Wire:
     # Ends the session when the client sends a message with this method, as the HTTP client does that was refused one.
     lose_at: str | None = None
     sessions: int = 0
+    closed: int = 0
     # Closing waits for it.
     may_close: threading.Event = field(default_factory=threading.Event)
 
@@ -93,6 +94,7 @@ class Wire:
                 group.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(self.may_close.wait, LIMIT)
+                self.closed += 1
 
 
 class WireClient(SDKClient):
@@ -147,7 +149,7 @@ def test_a_transport_that_crashes_under_a_call_fails_it_with_the_reason_and_the_
         assert connection.status().state == "lost"
         wire.crash_at = None
         assert connection.call_tool("echo", {"text": "three"}).structured_content == {"result": "three"}
-    assert wire.sessions == 2
+    assert wire.sessions == wire.closed == 2
 
 
 def test_a_transport_that_crashes_under_a_listing_fails_it_and_the_loss_is_logged_once(wire, caplog):

@@ -25,7 +25,8 @@ FILES = Path(__file__).parent / "files"
 KEY = "s3ntinel-of-a-key"
 
 VARIABLES = ("API_KEY", "API_BASE_URL", "AUTH_TOKEN", "CLAUDE_PLUGIN_ROOT", "DB_URL", "MY_SERVICE_TOKEN")
-VARIABLES += ("GITHUB_PERSONAL_ACCESS_TOKEN", "PERPLEXITY_KEY")
+VARIABLES += ("GITHUB_PERSONAL_ACCESS_TOKEN", "PERPLEXITY_KEY", "NOTES_FOLDER", "NOTES_KEY", "ISSUES_TOKEN")
+VARIABLES += ("DATABASE_URL", "SEARCH_KEY")
 
 
 @pytest.fixture
@@ -127,6 +128,36 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
                 )
             },
         ),
+        (
+            "zed_settings.json",
+            {
+                "notes": StdioServerInfo(
+                    "uvx",
+                    ["mcp-server-notes", SecretTemplate("--folder=${env:NOTES_FOLDER}")],
+                    {"NOTES_KEY": Secret.from_env_var("NOTES_KEY")},
+                ),
+                "issues": StreamableHttpServerInfo(
+                    "https://issues.example.com/mcp",
+                    headers={"Authorization": SecretTemplate("Bearer ${ISSUES_TOKEN}")},
+                    sse_fallback=True,
+                ),
+            },
+        ),
+        (
+            "gemini_settings.json",
+            {
+                "database": StdioServerInfo(
+                    "node",
+                    ["dist/server.js"],
+                    {"DATABASE_URL": Secret.from_env_var("DATABASE_URL")},
+                    cwd="/srv/database-server",
+                ),
+                "search": StreamableHttpServerInfo(
+                    "https://search.example.com/mcp", headers={"X-API-Key": Secret.from_env_var("SEARCH_KEY")}
+                ),
+                "events": SSEServerInfo("https://events.example.com/sse"),
+            },
+        ),
     ],
 )
 def test_the_files_of_other_clients_load_and_can_be_stored(name: str, infos: dict[str, Any]) -> None:
@@ -205,7 +236,10 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"mcpServer": {}}, "neither `mcpServers` nor `servers`, but mcpServer. Did you mean `mcpServers`?"),
+        (
+            {"mcpServer": {}},
+            "no `mcpServers` or `servers` or `context_servers`, but mcpServer. Did you mean `mcpServers`?",
+        ),
         ({"mcpServers": []}, "`mcpServers` must be an object with an entry for each server"),
         ([], "must be an object with `mcpServers`"),
         ({"mcpServers": {"one": {"comand": "x"}}}, "server 'one': unknown key 'comand'. Did you mean `command`?"),

@@ -17,6 +17,7 @@ from mcp import types
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import AsyncExecutor, InProcessServerInfo, MCPClient, MCPConnection, MCPServerInfo
+from haystack_integrations.tools.mcp.client.changes import ServerChange
 from haystack_integrations.tools.mcp.connection.session import Session
 from tests.support.waiting import LIMIT
 
@@ -26,6 +27,9 @@ async def test_a_session_that_is_closed_before_it_starts_is_forgotten_and_holds_
         description = "a server"
 
         def session_lost(self, _session: Session, _reason: str) -> None:
+            pass
+
+        def server_changed(self, _change: ServerChange) -> None:
             pass
 
     session = Session(InProcessServerInfo(MCPServer("never used")).create_client(), owner=Owner())

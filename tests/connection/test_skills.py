@@ -6,72 +6,11 @@
 Skills of servers that have the extension for them.
 """
 
-import hashlib
-from typing import Any
-
 import pytest
-from mcp import MCPError, types
-from mcp.server.lowlevel import Server
+from mcp import types
 
-from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
-    MCPConnection,
-    MCPConnectionError,
-    MCPSkillError,
-    MCPToolset,
-)
-
-FILES = {
-    "skill://tidy/SKILL.md": "---\nname: tidy\ndescription: Tidy up\n---\nFirst the desk.\n",
-    "skill://tidy/desk.md": "Throw it all away.",
-    "skill://acme/cook/SKILL.md": "---\nname: cook\ndescription: Cook\n---\nBoil it.\n",
-}
-
-
-class SkillServer:
-    """
-    A server of two skills, one a page, and of one that is not as it should be; it notes what is read.
-    """
-
-    def __init__(self, *, has_extension: bool = True) -> None:
-        self.files = dict(FILES)
-        self.requests: list[str] = []
-        server: Server[Any] = Server("skills", on_read_resource=self._read)
-        server.add_request_handler("skills/list", types.PaginatedRequestParams, self._list)
-        server.add_request_handler("skills/get", types.ReadResourceRequestParams, self._get)
-        if has_extension:
-            server.extensions["io.modelcontextprotocol/skills"] = {}
-        self.info = InProcessServerInfo(server)
-
-    def entry(self, uri: str) -> dict[str, Any]:
-        folder = uri.removesuffix("SKILL.md")
-        name = folder.rstrip("/").rpartition("/")[2]
-        resources = [
-            {"uri": path, "digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}", "size": len(text.encode())}
-            for path, text in self.files.items()
-            if path.startswith(folder)
-        ]
-        description = {"tidy": "Tidy up", "cook": "Cook"}[name]
-        return {"uri": uri, "frontmatter": {"name": name, "description": description}, "resources": resources}
-
-    async def _list(self, _context: Any, params: Any) -> dict[str, Any]:
-        self.requests.append("skills/list")
-        if params is None or params.cursor is None:
-            return {
-                "skills": [self.entry("skill://tidy/SKILL.md"), {"uri": "skill://broken/SKILL.md"}],
-                "nextCursor": "2",
-            }
-        return {"skills": [self.entry("skill://acme/cook/SKILL.md")]}
-
-    async def _get(self, _context: Any, params: Any) -> dict[str, Any]:
-        if params.uri not in self.files:
-            raise MCPError(types.INVALID_PARAMS, "no such skill")
-        return {"skill": self.entry(params.uri)}
-
-    async def _read(self, _context: Any, params: Any) -> types.ReadResourceResult:
-        self.requests.append(params.uri)
-        contents = types.TextResourceContents(uri=params.uri, text=self.files[params.uri])
-        return types.ReadResourceResult(contents=[contents], ttl_ms=600_000)
+from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPSkillError, MCPToolset
+from tests.support.skill_server import SkillServer
 
 
 def test_skills_are_listed_without_reading_a_file_and_read_when_they_are_wanted(caplog):

@@ -10,19 +10,23 @@ import asyncio
 import logging
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from haystack import Pipeline, component
 from haystack.dataclasses import ChatMessage, ImageContent
 from mcp import types
-from mcp.client.extension import advertise
+from mcp.client.extension import ClientExtension, ResultClaim, advertise
+from mcp.server import MCPServer
+from mcp.server.extension import Extension
 
 from haystack_integrations.tools.mcp import (
     AskUser,
     AsyncExecutor,
+    InProcessServerInfo,
     MCPCallTimeoutError,
     MCPConnection,
+    MCPHandlers,
     MCPInvocationError,
     MCPSampling,
     accept_defaults,
@@ -219,6 +223,27 @@ class TestRoots:
         roots[0] = tmp_path / "second"
         assert "second" in text(connection.call_tool("ask_roots"))
 
+    async def test_a_server_with_sessions_is_told_that_they_changed_and_others_ask_in_each_call(self, ask: Ask) -> None:
+        connection = ask(roots=lambda: ["/srv"])
+        assert connection.notify_roots_changed() is False  # nobody to tell yet
+        told = int(text(await connection.call_tool_async("root_changes")))
+        has_sessions = (connection.status().protocol_version or "") < "2026"
+        for number in (1, 2):
+            notified = (
+                await connection.notify_roots_changed_async() if number > 1 else connection.notify_roots_changed()
+            )
+            assert notified is has_sessions
+            expected = str(told + (number if has_sessions else 0))
+            wait_until(lambda: text(connection.call_tool("root_changes")) == expected, "the server was told")  # noqa: B023
+
+    @pytest.mark.parametrize(("fields", "named"), [({}, "is not set"), ({"roots": ["/srv"]}, "is a list")])
+    def test_roots_that_never_change_are_none_to_tell_of(self, fields: dict[str, Any], named: str) -> None:
+        connection = MCPConnection(
+            InProcessServerInfo("tests.servers.asking_server:server"), handlers=MCPHandlers(**fields)
+        )
+        with pytest.raises(ValueError, match=f"roots=function.*{named}"):
+            connection.notify_roots_changed()
+
 
 class TestLogging:
     def test_log_messages_go_to_a_logger_with_the_name_of_the_server(
@@ -406,3 +431,45 @@ def test_the_server_learns_who_the_client_says_it_is_and_its_extensions(ask: Ask
 
 
 EXTENSION = advertise("com.example/two")
+
+
+class NewKindOfResult(ClientExtension):
+    """Has results of its own, which only the new era has."""
+
+    identifier = "com.example/results"
+
+    def claims(self) -> Any:
+        return [ResultClaim(result_type="example", model=ExampleResult, resolve=resolve)]
+
+
+async def resolve(result: Any, _context: Any) -> types.CallToolResult:
+    raise NotImplementedError
+
+
+class ExampleResult(types.Result):
+    result_type: Literal["example"] = "example"
+
+
+@in_both_eras
+def test_the_status_tells_the_extensions_of_both_sides(ask: Ask) -> None:
+    connection = ask(extensions=[advertise("com.example/one", {"level": 2}), NewKindOfResult()])
+    assert connection.status().extensions is None
+    connection.open()
+    expected: dict[str, Any] = {"com.example/one": {"server": None, "client": {"level": 2}}}
+    if (connection.status().protocol_version or "") > "2026":  # sessions have no results of other kinds
+        expected["com.example/results"] = {"server": None, "client": {}}
+    assert connection.status().extensions == expected
+    with MCPConnection(
+        InProcessServerInfo(with_extension()), handlers=MCPHandlers(extensions=[advertise("com.example/one")])
+    ) as connection:
+        assert connection.status().extensions == {"com.example/one": {"server": {"level": 3}, "client": {}}}
+
+
+def with_extension() -> Any:
+    class One(Extension):
+        identifier = "com.example/one"
+
+        def settings(self) -> dict[str, Any]:
+            return {"level": 3}
+
+    return MCPServer("extended", extensions=[One()])

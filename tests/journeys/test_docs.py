@@ -33,6 +33,9 @@ from typing import Any
 import pytest
 import yaml
 
+import haystack_integrations.components.builders.mcp as builders
+import haystack_integrations.components.fetchers.mcp as fetchers
+import haystack_integrations.components.tools.mcp as tool_components
 import haystack_integrations.tools.mcp as package
 from examples.servers.running import calculator_over
 from haystack_integrations.tools.mcp import (
@@ -40,7 +43,9 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPConnectionStatus,
     MCPHandlers,
+    MCPResourceToolset,
     MCPSampling,
+    MCPSkillStore,
     MCPTool,
     MCPToolset,
     SSEServerInfo,
@@ -59,6 +64,7 @@ SHELL = [block for block in BLOCKS if block.language == "shell"]
 INSTALL = README.blocks[0]
 REFERENCE = next(page for page in PAGES if page.name == "docs/reference.md")
 PUBLIC_NAMES = set(package.__all__)
+COMPONENTS = [getattr(kind, name) for kind in (builders, fetchers, tool_components) for name in kind.__all__]
 
 # What pages show, and the transport of the server that is really there.
 URLS = {"http://127.0.0.1:8000/mcp": "http", "http://127.0.0.1:8001/sse": "sse"}
@@ -146,7 +152,8 @@ def test_a_python_block_compiles_and_imports_what_exists(block: Block) -> None:
     assert block.compile()
     for statement in ast.walk(ast.parse(block.code)):
         module = statement.module if isinstance(statement, ast.ImportFrom) else None
-        if module and module.startswith("haystack") and "Haystack 2.31" not in block.needs:
+        is_for_one_haystack = any(need.startswith("Haystack") for need in block.needs)
+        if module and module.startswith("haystack") and not is_for_one_haystack:
             for alias in statement.names:
                 assert hasattr(importlib.import_module(module), alias.name)
 
@@ -294,6 +301,7 @@ def test_the_reference_has_every_public_name() -> None:
         MCPConnectionStatus,
         MCPHandlers,
         MCPSampling,
+        MCPSkillStore,
         MCPTool,
         MCPToolset,
         SSEServerInfo,
@@ -318,10 +326,24 @@ def test_the_reference_has_every_parameter_and_method(public: type) -> None:
     assert names == set()
 
 
+@pytest.mark.parametrize("kind", [*COMPONENTS, MCPResourceToolset], ids=lambda kind: kind.__name__)
+def test_the_reference_has_every_parameter_and_input_of_what_stands_in_pipelines(kind: type) -> None:
+    section = next(text for heading, text in REFERENCE.sections.items() if f"`{kind.__name__}`" in heading)
+    of_connection = {"connection_timeout", "invocation_timeout", "share", "handlers"}
+    parameters = dict(inspect.signature(kind.__init__).parameters)
+    given = set(parameters) - {"self"}
+    if hasattr(kind, "run"):
+        parameters = dict(inspect.signature(kind.run).parameters)
+        given |= {name for name, each in parameters.items() if each.kind is not each.VAR_KEYWORD} - {"self"}
+    assert {name for name in given - of_connection if f"`{name}`" not in section} == set()
+    assert not given & of_connection or "(#parameters-of-a-connection)" in section
+
+
 def test_the_api_reference_of_haystack_is_made_from_every_module_with_public_names() -> None:
     config = yaml.safe_load((ROOT / "pydoc/config_docusaurus.yml").read_text())
     [loader] = config["loaders"]
-    assert set(loader["modules"]) == {getattr(package, name).__module__ for name in PUBLIC_NAMES}
+    public = [*(getattr(package, name) for name in PUBLIC_NAMES), *COMPONENTS]
+    assert set(loader["modules"]) == {each.__module__ for each in public}
 
 
 def test_the_workflow_uses_make_targets_that_exist() -> None:

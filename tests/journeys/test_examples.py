@@ -61,6 +61,15 @@ OUTPUT: dict[str, list[str]] = {
         "   result: 3.5",
     ],
     "tool_invoker_pipeline.py": CONVERSATION if HAS_TOOL_INVOKER else NEEDS_HAYSTACK_2,
+    "pipeline_components.py": [
+        "Written: 4, in the store: 4",
+        "Written: 4, in the store: 4",
+        "['notes://all/garden', 'notes://all/kitchen']",
+        "     user: Summarize my notes on the garden, briefly.",
+        "   result: [resource link: garden, notes://all/garden, text/markdown]",
+        "     call: read_resource(uri='notes://all/garden')",
+        "assistant: The tools say: ",
+    ],
     "yaml_round_trip.py": [
         "type: haystack_integrations.tools.mcp.mcp_tool.StdioServerInfo",
         "type: haystack_integrations.tools.mcp.mcp_toolset.MCPToolset",
@@ -82,6 +91,11 @@ OUTPUT: dict[str, list[str]] = {
         'result_format="content":',
         "   result: A square of 16 x 16 pixels: + <image/png, 108 characters of base64>",
     ],
+    "changing_tools.py": [
+        "   result: The oven is there.",
+        "     call: start_oven()",
+        "   result: The oven is on.",
+    ],
     "oauth.py": [
         "Logging in, once:",
         "Somebody allows the access",
@@ -99,6 +113,11 @@ OUTPUT: dict[str, list[str]] = {
         "The server asks: How many nights?",
         "   result: Booked: 3 nights at the Sea View.",
         "   result: Sea View: A reply to: Praise the Sea View.",
+    ],
+    "interceptors.py": [
+        "audit: multiply on its way",
+        "cached: multiply",
+        "    error: Failed to invoke Tool `divide`: the interceptor '__main__.polite' raised PermissionError: nobody",
     ],
     "config_file.py": [
         "shop: ready",

@@ -7,27 +7,35 @@ The tools of servers that nobody here wrote, each started for real.
 """
 
 import json
+import queue
 from pathlib import Path
 from typing import Any
 
 import pytest
-from haystack.dataclasses import ByteStream, ImageContent, TextContent
+from haystack.components.agents import Agent
+from haystack.dataclasses import ByteStream, ChatMessage, ImageContent, TextContent
+from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
+    FromState,
     MCPConnection,
     MCPHandlers,
     MCPInvocationError,
     MCPServerInfo,
     MCPTool,
+    MCPToolCall,
+    MCPToolResult,
     MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    load_mcp_toolsets,
     prompt_messages,
     resource_contents,
 )
 from haystack_integrations.tools.mcp.convert.results import model_content, model_text
 from tests.support.processes import HttpServer, StdioServer
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import wait_until
 
 # `npx` and `uvx` may have to unpack the server first.
@@ -86,6 +94,15 @@ class TestEverythingServer:
             assert connection.complete(prompt, {"name": "department", "value": "E"}).values == ["Engineering"]
             assert connection.list_skills() == []
 
+    def test_it_tells_of_changes_of_a_resource_that_was_subscribed_to(self, everything_stdio: StdioServer) -> None:
+        updates: queue.Queue[str] = queue.Queue()
+        with toolset(stdio_info(everything_stdio)) as tools:
+            resource = tools.list_resources()[0]
+            unsubscribe = tools.subscribe_resource(resource, updates.put)
+            tools["toggle-subscriber-updates"].invoke()
+            assert updates.get(timeout=START) == resource.uri
+            unsubscribe()
+
     def test_its_image_becomes_an_image_and_never_base64_text(self, everything_stdio: StdioServer) -> None:
         with toolset(stdio_info(everything_stdio), tool_names=["get-tiny-image"]) as tools:
             envelope = tools[0].invoke()
@@ -143,6 +160,25 @@ class TestEverythingServer:
             named["toggle-simulated-logging"].invoke()
             wait_until(lambda: any(m.method == "notifications/message" for m in messages), "a log message")
 
+    def test_it_asks_again_for_roots_that_have_changed(self, everything_stdio: StdioServer) -> None:
+        roots = ["/srv/documents"]
+        with toolset(stdio_info(everything_stdio), handlers=MCPHandlers(roots=lambda: roots)) as tools:
+            listed = by_name(tools)["get-roots-list"]
+            assert "/srv/documents" in model_text(listed.invoke())
+            roots[0] = "/srv/pictures"
+            assert "/srv/documents" in model_text(listed.invoke())  # it remembers them
+            assert tools.connection.notify_roots_changed()
+            wait_until(lambda: "/srv/pictures" in model_text(listed.invoke()), "it asked again")
+
+    def test_interceptors_see_and_change_its_calls_and_results(self, everything: MCPServerInfo) -> None:
+        def twice(call: MCPToolCall, call_next: Any) -> Any:
+            result = call_next(call.override(arguments={**call.arguments, "b": call.arguments["b"] * 2}))
+            assert MCPToolResult.from_result(result).text == "The sum of 1 and 4 is 5."
+            return "five"
+
+        with toolset(everything, tool_names=["get-sum"], interceptors=[twice]) as tools:
+            assert model_text(tools[0].invoke(a=1, b=2)) == "five"
+
     def test_it_recovers_when_its_http_server_is_restarted(self, everything_http: HttpServer) -> None:
         info = StreamableHttpServerInfo(url=everything_http.url, base_delay=0.1)
         with toolset(info, tool_names=["echo"]) as tools:
@@ -180,6 +216,31 @@ class TestTimeServer:
 
 @pytest.mark.integration
 class TestGitServer:
+    def test_an_agent_uses_it_from_a_configuration_file_without_knowing_where_the_repository_is(
+        self, git_server: StdioServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("REPOSITORY", str(git_server.cwd))
+        *args, repository = git_server.args
+        assert repository == str(git_server.cwd)
+        entry = {"command": git_server.command, "args": [*args, "${REPOSITORY}"], "env": git_server.env or {}}
+        config = tmp_path / "mcp.json"
+        config.write_text(json.dumps({"mcpServers": {"git": entry}}))
+        [tools] = load_mcp_toolsets(
+            config,
+            connection_timeout=START,
+            tool_names=["git_log", "git_status"],
+            bound_arguments={
+                name: {"repo_path": Secret.from_env_var("REPOSITORY")} for name in ("git_log", "git_status")
+            },
+        )
+        with tools:
+            generator = ScriptedChatGenerator([call("git_git_log", max_count=1), say("done")])
+            result = Agent(chat_generator=generator, tools=[tools]).run(messages=[ChatMessage.from_user("go")])
+        [log] = [each for message in result["messages"] for each in message.tool_call_results]
+        assert not log.error
+        assert "first" in log.result
+        assert all("repo_path" not in spec["parameters"]["properties"] for spec in generator.turns[0].tool_specs)
+
     def test_a_repository_is_read(self, git_server: StdioServer) -> None:
         with toolset(stdio_info(git_server), tool_names=["git_log", "git_status"]) as tools:
             named = by_name(tools)
@@ -203,6 +264,82 @@ class TestGitServer:
             with pytest.raises(MCPInvocationError, match=r"^Failed to invoke Tool `git_status`: ") as raised:
                 tools[0].invoke(repo_path=str(nowhere))
             assert "TextContent" not in str(raised.value)
+
+
+@pytest.mark.integration
+class TestFilesystemServer:
+    def test_it_may_use_the_folders_that_are_the_roots_of_the_client_and_no_others(
+        self, filesystem_server: StdioServer, tmp_path: Path
+    ) -> None:
+        mine, others = tmp_path.resolve() / "mine", tmp_path.resolve() / "others"
+        for folder in (mine, others):
+            folder.mkdir()
+            (folder / "note.txt").write_text(f"in {folder.name}")
+        handlers = MCPHandlers(roots=[mine])
+        with toolset(
+            stdio_info(filesystem_server), handlers=handlers, tool_names=["read_text_file", "list_allowed_directories"]
+        ) as tools:
+            # It asks for the roots when the session is open, and does not say when it has them.
+            wait_until(lambda: str(mine) in tools["list_allowed_directories"].call().text, "the roots")
+            assert tools["read_text_file"].call(path=str(mine / "note.txt")).text == "in mine"
+            with pytest.raises(MCPInvocationError, match="outside allowed directories"):
+                tools["read_text_file"].call(path=str(others / "note.txt"))
+
+    def test_its_tools_are_chosen_by_what_they_say_of_themselves(
+        self, filesystem_server: StdioServer, tmp_path: Path
+    ) -> None:
+        info = stdio_info(filesystem_server)
+        info.args = [*(info.args or []), str(tmp_path)]
+        with toolset(info, required_hints={"read_only_hint": True}, exclude_tools=["*_media_*"]) as tools:
+            names = {tool.name for tool in tools}
+        assert {"read_text_file", "list_directory"} <= names
+        assert not {"write_file", "edit_file", "move_file", "create_directory", "read_media_file"} & names
+
+
+@pytest.mark.integration
+class TestFastMCPServerInAnEnvironmentOfItsOwn:
+    def test_an_agent_uses_its_tools_with_a_card_from_its_state(self, isolated_fastmcp_server: StdioServer) -> None:
+        reports: list[tuple[float, str | None]] = []
+        handlers = MCPHandlers(progress=lambda report: reports.append((report.progress, report.message)))
+        bound = {"borrow": {"card": FromState("card")}}
+        with toolset(stdio_info(isolated_fastmcp_server), handlers=handlers, bound_arguments=bound) as tools:
+            replies = [
+                call("find", author="Austen"),
+                call("borrow", title="emma"),
+                call("borrow", title="x"),
+                say("ok"),
+            ]
+            generator = ScriptedChatGenerator(replies)
+            agent = Agent(
+                chat_generator=generator,
+                tools=tools,
+                state_schema={"card": {"type": str}},
+                system_prompt=tools.instructions,
+            )
+            result = agent.run(messages=[ChatMessage.from_user("go")], card="4711")
+        assert generator.turns[0].messages[0].text == "Borrow one book at a time."
+        [borrow] = [spec for spec in generator.turns[0].tool_specs if spec["name"] == "borrow"]
+        assert set(borrow["parameters"]["properties"]) == {"title"}
+        found, borrowed, failed = [each for message in result["messages"] for each in message.tool_call_results]
+        assert "emma" in found.result
+        assert json.loads(borrowed.result) == {"title": "emma", "card": "4711"}
+        assert failed.error
+        assert failed.result.endswith("there is no x")
+        assert reports == [(1, "looking"), (2, "found")]
+
+    def test_its_resources_templates_and_prompts_are_read(self, isolated_fastmcp_server: StdioServer) -> None:
+        info = stdio_info(isolated_fastmcp_server)
+        with MCPConnection(info, connection_timeout=START, invocation_timeout=60) as connection:
+            assert connection.status().server_version == "1.2.3"
+            [hours] = connection.list_resources()
+            assert resource_contents(connection.read_resource(hours)) == ["9 to 5"]
+            [template] = connection.list_resource_templates()
+            assert template.uri_template == "library://books/{title}"
+            [book] = resource_contents(connection.read_resource("library://books/ulysses"))
+            assert json.loads(book) == {"title": "ulysses", "author": "James Joyce"}
+            [prompt] = connection.list_prompts()
+            [message] = prompt_messages(connection.get_prompt(prompt.name, {"mood": "sad"}))
+            assert message.text == "Recommend a book for somebody who is sad."
 
 
 class TestFastMCPServer:

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,15 @@ import pytest
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, StdioServerInfo, mcp_toolset
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPToolset,
+    StdioServerInfo,
+    load_mcp_toolsets,
+    mcp_toolset,
+)
 from tests.conftest import StdioServerFactory
+from tests.support.executors import Executor, every_executor
 from tests.support.kinds import Gate
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import wait_until
@@ -56,3 +64,27 @@ def test_an_agent_runs_without_a_server_that_is_down_and_with_it_when_it_is_back
     assert {"add", "good_add"} <= set(shown[2])
     messages = [message for result in (first, second) for message in result["messages"]]
     assert [each.result for message in messages for each in message.tool_call_results] == ["8", "9"]
+
+
+@every_executor
+def test_the_servers_of_a_file_serve_together_without_the_dead_one(
+    execute: Executor, stdio_server: StdioServerFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_TEST_COMMAND", stdio_server().command)
+    servers: dict[str, Any] = {
+        name: {"command": "${MCP_TEST_COMMAND}", "args": stdio_server().args} for name in ("first", "second")
+    }
+    servers["dead"] = {"command": "mcp-no-such-command"}
+    servers["off"] = {"command": "mcp-no-such-command", "disabled": True}
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": servers}))
+    toolsets = load_mcp_toolsets(config, required=False, exclude_tools=["die"])
+    try:
+        outcome = execute(toolsets, ("first_add", {"a": 1, "b": 2}), ("second_add", {"a": 3, "b": 4}))
+    finally:
+        for toolset in toolsets:
+            toolset.close()
+    assert [each.result for each in outcome.results] == ["3", "7"]
+    for turn in outcome.turns:
+        assert {"first_add", "second_add"} <= set(turn.tool_names)
+        assert not any("dead" in name or "die" in name or "off" in name for name in turn.tool_names)

@@ -20,6 +20,7 @@ from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve,
 from mcp.shared.exceptions import UrlElicitationRequiredError
 from mcp.types import (
     CreateMessageResult,
+    CreateMessageResultWithTools,
     ElicitRequest,
     ElicitRequestURLParams,
     ImageContent,
@@ -27,8 +28,13 @@ from mcp.types import (
     ListRootsResult,
     ModelHint,
     ModelPreferences,
+    NotificationParams,
     SamplingMessage,
     TextContent,
+    Tool,
+    ToolChoice,
+    ToolResultContent,
+    ToolUseContent,
 )
 from pydantic import BaseModel, Field
 
@@ -67,6 +73,36 @@ def _sample(prompt: str) -> Sample:
     )
 
 
+WEATHER = Tool(
+    name="weather.of",
+    description="Tell the weather.",
+    input_schema={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+
+
+def _first_question(prompt: str) -> Sample:
+    asked = SamplingMessage(role="user", content=TextContent(type="text", text=prompt))
+    return Sample([asked], max_tokens=50, tools=[WEATHER], tool_choice=ToolChoice(mode="required"))
+
+
+def _second_question(prompt: str, reply: Annotated[CreateMessageResultWithTools, Resolve(_first_question)]) -> Sample:
+    results = [
+        ToolResultContent(
+            tool_use_id=use.id,
+            content=[TextContent(type="text", text=f"rain in {use.input['city']}")],
+            is_error=use.input["city"] == "Atlantis",
+        )
+        for use in reply.content_as_list
+        if isinstance(use, ToolUseContent) and use.name == WEATHER.name
+    ]
+    messages = [
+        SamplingMessage(role="user", content=TextContent(type="text", text=prompt)),
+        SamplingMessage(role="assistant", content=reply.content_as_list),
+        SamplingMessage(role="user", content=list(results)),
+    ]
+    return Sample(messages, max_tokens=50, tools=[WEATHER], tool_choice=ToolChoice(mode="auto"))
+
+
 def _order() -> Elicit[Order]:
     return Elicit("What do you order?", Order)
 
@@ -82,6 +118,7 @@ def _roots() -> ListRoots:
 def build_server() -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer("asking.server", log_level="WARNING")
     failed_for_url: list[bool] = []
+    changes: list[bool] = []
 
     @server.tool()
     def add(a: int, b: int) -> int:
@@ -91,6 +128,16 @@ def build_server() -> MCPServer[Any]:
     def ask_model(prompt: str, reply: Annotated[CreateMessageResult, Resolve(_sample)]) -> str:
         text = reply.content.text if isinstance(reply.content, TextContent) else reply.content.type
         return f"{text} ({reply.model}, {reply.stop_reason})"
+
+    @server.tool()
+    def ask_model_with_tools(
+        prompt: str,
+        reply: Annotated[CreateMessageResultWithTools, Resolve(_first_question)],
+        answer: Annotated[CreateMessageResultWithTools, Resolve(_second_question)],
+    ) -> str:
+        """Ask a model that may use a tool, run the tool, and ask again with its results."""
+        text = "".join(block.text for block in answer.content_as_list if isinstance(block, TextContent))
+        return f"{reply.stop_reason}, then {answer.stop_reason}: {text}"
 
     @server.tool()
     def ask_order(order: Annotated[Order, Resolve(_order)]) -> str:
@@ -103,6 +150,18 @@ def build_server() -> MCPServer[Any]:
     @server.tool()
     def ask_roots(roots: Annotated[ListRootsResult, Resolve(_roots)]) -> list[str]:
         return [f"{root.uri} {root.name}" for root in roots.roots]
+
+    @server.tool()
+    async def root_changes() -> int:
+        """How often a client said that its roots have changed."""
+        return len(changes)
+
+    async def note_change(context: Any, params: Any) -> None:
+        changes.append(True)
+
+    server._lowlevel_server.add_notification_handler(
+        "notifications/roots/list_changed", NotificationParams, note_change
+    )
 
     @server.tool()
     async def ask_url(ctx: Context[Any, Any]) -> str | InputRequiredResult:

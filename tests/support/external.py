@@ -25,6 +25,8 @@ CONFORMANCE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 TIME = "mcp-server-time==2026.10.19"
 OLD_TIME = "mcp-server-time==2025.9.25"
 GIT = "mcp-server-git==2026.10.19"
+FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
+FASTMCP = "fastmcp==4.1.2"
 
 # What a first start may take, with everything still to be downloaded.
 DOWNLOAD_LIMIT = 240.0
@@ -75,6 +77,21 @@ def uvx(requirement: str, *options: str) -> tuple[str, list[str]]:
     The command and its arguments for a server that is published on PyPI.
     """
     return uv(), ["tool", "run", "--quiet", *options, "--python", sys.executable, requirement]
+
+
+def filesystem(*folders: str) -> tuple[str, list[str]]:
+    """
+    The command and its arguments for `server-filesystem` over stdio.
+    """
+    return npx(), ["-y", FILESYSTEM, *folders]
+
+
+def uv_script(requirement: str, script: str, *options: str) -> tuple[str, list[str]]:
+    """
+    The command and its arguments for a script in an environment of its own that has the requirement.
+    """
+    environment = ["--no-project", "--isolated", "--python", sys.executable, "--with", requirement]
+    return uv(), ["run", "--quiet", *environment, *options, "python", script]
 
 
 def conformance_suite(folder: Path) -> list[str]:

@@ -134,7 +134,11 @@ class IdentityServer:
         app: Any = server.sse_app() if transport == "sse" else server.streamable_http_app()
         app = HandshakeEraOnly(app) if handshake else app
         self._app = app
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        # For sockets that name the protocol, asyncio turns off Nagle's algorithm. With it, every response that is sent
+        # in two parts waits 40 ms for an acknowledgement.
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._listener.bind(("127.0.0.1", 0))
+        self._listener.listen(1024)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/{'sse' if transport == 'sse' else 'mcp'}"
         config = uvicorn.Config(self._ask, interface="asgi3", log_level="error", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)

@@ -14,11 +14,26 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGE = "haystack_integrations.tools.mcp"
+PACKAGES = [
+    "haystack_integrations.tools.mcp",
+    "haystack_integrations.components.builders.mcp",
+    "haystack_integrations.components.fetchers.mcp",
+    "haystack_integrations.components.tools.mcp",
+]
 FLOOR = 0.99
 
 
 def main() -> int:
+    return max(map(check, PACKAGES))
+
+
+def check(package: str) -> int:
+    """
+    Print how much of a package has a known type.
+
+    :param package: Its name.
+    :returns: 1 if that is too little, else 0.
+    """
     # pyright asks the first `python` of PATH where packages are. It is to find those of this environment, and the
     # sources of this checkout before any that are installed.
     environment = {
@@ -27,11 +42,11 @@ def main() -> int:
         "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
         "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
     }
-    command = ["pyright", "--outputjson", "--ignoreexternal", "--verifytypes", PACKAGE]
+    command = ["pyright", "--outputjson", "--ignoreexternal", "--verifytypes", package]
     answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     report = json.loads(answer.stdout)["typeCompleteness"]
     score = report["completenessScore"]
-    print(f"{score:.1%} of {PACKAGE} has a known type, as {report['pyTypedPath']} promises; the floor is {FLOOR:.0%}")
+    print(f"{score:.1%} of {package} has a known type, as {report['pyTypedPath']} promises; the floor is {FLOOR:.0%}")
     for symbol in report["symbols"] if score < FLOOR else []:
         for diagnostic in symbol["diagnostics"]:
             print(f"{symbol['name']}: {diagnostic['message']}")

@@ -11,12 +11,12 @@ What a type checker sees of the package from outside: a user's script with every
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_type
 
 from haystack.components.agents import Agent
-from haystack.dataclasses import ByteStream, ChatMessage
+from haystack.dataclasses import ByteStream, ChatMessage, FileContent, ImageContent
 from haystack.tools import ToolsType
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
@@ -25,6 +25,9 @@ from mcp import types
 from mcp.server import MCPServer
 from mcp.types import CallToolResult
 
+from haystack_integrations.components.builders.mcp import MCPPromptBuilder
+from haystack_integrations.components.fetchers.mcp import MCPResourceFetcher
+from haystack_integrations.components.tools.mcp import MCPToolCaller, MCPToolRunner
 from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import (
     AskUser,
@@ -50,16 +53,20 @@ from haystack_integrations.tools.mcp import (
     MCPOutcomeUnknownError,
     MCPProgress,
     MCPRequestContext,
+    MCPResourceToolset,
     MCPSampling,
     MCPServerInfo,
     MCPSkill,
     MCPSkillError,
     MCPSkillFile,
+    MCPSkillStore,
     MCPTimeoutError,
     MCPTokenStorage,
     MCPTool,
+    MCPToolCall,
     MCPToolNotFoundError,
     MCPToolResult,
+    MCPToolsChange,
     MCPToolset,
     OAuthConfig,
     SecretTemplate,
@@ -167,6 +174,25 @@ def on_behalf_of(user: str, tool: MCPTool) -> None:
     with mcp_request_context(user=user, token=Secret.from_env_var("TOKEN"), meta={"a": 1}) as context:
         assert_type(context, MCPRequestContext)
         tool.invoke(a=1)
+
+
+def blocking(call: MCPToolCall, call_next: Callable[[MCPToolCall], CallToolResult]) -> CallToolResult:
+    assert_type(
+        call.override(arguments={**call.arguments, "limit": 1}, headers={"X": Secret.from_token("x")}), MCPToolCall
+    )
+    return call_next(call)
+
+
+async def awaiting(call: MCPToolCall, call_next: Callable[[MCPToolCall], Awaitable[CallToolResult]]) -> CallToolResult:
+    return await call_next(call)
+
+
+def intercepted() -> MCPTool:
+    MCPConnection(StdioServerInfo(command="x"), interceptors=[blocking, awaiting])
+    MCPToolset("http://127.0.0.1:8000/mcp", interceptors=["app.calls:audit"])
+    tool = MCPTool("add", "http://127.0.0.1:8000/mcp", interceptors=[blocking, "app.calls:audit"])
+    assert_type(tool.interceptors, list[Any])
+    return tool
 
 
 def show_page(request: MCPLoginRequest) -> None:
@@ -319,6 +345,14 @@ async def read_async(source: MCPConnection | MCPToolset) -> None:
     assert_type(await source.read_skill_file_async(skill, "a.md"), str | ByteStream)
 
 
+def serve_skills(info: MCPServerInfo) -> None:
+    with MCPSkillStore(info, invocation_timeout=None) as store:
+        assert_type(store.list_skills(), dict[str, Any])
+        assert_type(store.load_skill("tidy"), tuple[str, list[str]])
+        assert_type(store.read_skill_file("tidy", "desk.png"), str | ImageContent | FileContent)
+        assert_type(MCPSkillStore.from_dict(store.to_dict()), MCPSkillStore)
+
+
 def fail(tool: MCPTool) -> str:
     try:
         tool.warm_up()
@@ -354,6 +388,25 @@ async def use_async(info: MCPServerInfo) -> None:
         assert_type(await connection.list_tools_async(), list[types.Tool])
         assert_type(await tool.invoke_async(a=1, b=2), str | dict[str, Any])
         assert_type(await tool.call_async(a=1, b=2), MCPToolResult)
+
+
+def components(info: MCPServerInfo) -> None:
+    fetcher = MCPResourceFetcher(info, prefix="notes://", uri_template="notes://{day}", max_concurrency=2)
+    assert_type(fetcher.run(uris=["notes://today"], day="Monday"), dict[str, Any])
+    assert_type(fetcher.connection, MCPConnection)
+    assert_type(MCPResourceFetcher.from_dict(fetcher.to_dict()), MCPResourceFetcher)
+    with MCPPromptBuilder.from_server(info, "greet", system_role="first") as builder:
+        assert_type(builder, MCPPromptBuilder)
+        assert_type(builder.run({"style": "loud"}, name="Ada"), dict[str, list[ChatMessage]])
+    reading = MCPResourceToolset(info, uris=["notes://*"], result_format="content")
+    assert_type(MCPResourceToolset.from_dict(reading.to_dict()), MCPResourceToolset)
+    caller = MCPToolCaller([MCPToolset(info), reading], state_schema={"sum": {"type": float}})
+    assert_type(caller.run([ChatMessage.from_user("go")], sum=1.5), dict[str, Any])
+    runner = MCPToolRunner(MCPTool("add", info), {"a": float}, outputs={"sum": float})
+    assert_type(runner.run(a=1.5), dict[str, Any])
+    assert_type(runner.tool, MCPTool)
+    for each in (fetcher, builder, reading, caller, runner):
+        each.close()
 
 
 @dataclass(repr=False)
@@ -410,6 +463,23 @@ def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
     assert_type(toolset.handlers, MCPHandlers)
     assert_type(MCPHandlers.from_dict(handlers[1].to_dict()), MCPHandlers)
     return toolset
+
+
+def note(change: MCPToolsChange) -> None:
+    assert_type(change.added, tuple[str, ...])
+
+
+async def read_again(uri: str) -> None:
+    await asyncio.sleep(len(uri))
+
+
+def hear_of_changes(info: MCPServerInfo) -> None:
+    toolset = MCPToolset(info, cache_tools=False, update_between_steps=True)
+    toolset.refresh()
+    unsubscribe = toolset.on_change(note)
+    unsubscribe()
+    MCPConnection(info).on_list_change(print, lists="prompts")
+    toolset.subscribe_resource("memo://today", read_again)()
 
 
 def run() -> None:

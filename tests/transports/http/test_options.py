@@ -7,6 +7,7 @@ What the HTTP client of a connection and that of `diagnose` have in common: prox
 
 import asyncio
 import logging
+import os
 import re
 import socket
 import ssl
@@ -23,7 +24,7 @@ from haystack_integrations.tools.mcp import SSEServerInfo, StreamableHttpServerI
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.http import options
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.options import client_options
+from haystack_integrations.tools.mcp.transports.http.options import client_options, find_route
 from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
 
 SECRET = "query-5ecret"
@@ -131,6 +132,26 @@ class TestTrust:
             with pytest.raises(MCPConnectionError, match="is not trusted"):
                 await client.connect()
             await client.aclose()
+
+    async def test_sessions_share_what_is_trusted_by_default_until_it_changes(
+        self, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def trusted(**parameters: Any) -> Any:
+            return (await find_route(StreamableHttpServerInfo("https://mcp.test/mcp", **parameters))).verify
+
+        shared = await trusted()
+        assert isinstance(shared, ssl.SSLContext)
+        assert await trusted() is shared
+        # It gets a certificate of its own, which must not be shown to the servers of others.
+        assert await trusted(client_cert=tuple(map(str, certificate))) is not shared
+        assert await trusted(verify=False) is False
+        bundle = certificate[0]
+        monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+        other = await trusted()
+        assert other is not shared and other.cert_store_stats()["x509"] == 1
+        assert await trusted() is other
+        os.utime(bundle, (0, 0))
+        assert await trusted() is not other
 
 
 class TestSockets:

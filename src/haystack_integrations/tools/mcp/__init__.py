@@ -38,16 +38,20 @@ __all__ = [
     "MCPOutcomeUnknownError",
     "MCPProgress",
     "MCPRequestContext",
+    "MCPResourceToolset",
     "MCPSampling",
     "MCPServerInfo",
     "MCPSkill",
     "MCPSkillError",
     "MCPSkillFile",
+    "MCPSkillStore",
     "MCPTimeoutError",
     "MCPTokenStorage",
     "MCPTool",
+    "MCPToolCall",
     "MCPToolNotFoundError",
     "MCPToolResult",
+    "MCPToolsChange",
     "MCPToolset",
     "OAuthConfig",
     "SSEClient",
@@ -85,6 +89,7 @@ if TYPE_CHECKING:
     from .client.server_info import MCPServerInfo
     from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
+    from .connection.interceptors import MCPToolCall
     from .connection.preload import preload
     from .connection.status import MCPConnectionStatus
     from .convert.prompts import prompt_messages
@@ -104,14 +109,17 @@ if TYPE_CHECKING:
         MCPToolNotFoundError,
     )
     from .executor import AsyncExecutor
+    from .fresh_tools import MCPToolsChange
     from .handlers import MCPHandlers, MCPSampling
     from .handlers.elicitation import AskUser, accept_defaults, decline
     from .handlers.progress import MCPProgress
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
     from .request_context import MCPRequestContext, mcp_request_context
+    from .resource_tools import MCPResourceToolset
     from .secret_template import SecretTemplate
     from .shaping import FromState, ToolOverride
+    from .skill_store import MCPSkillStore
     from .transports.http.client import SSEClient, StreamableHttpClient
     from .transports.http.login import login, login_async
     from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
@@ -134,6 +142,7 @@ else:
         "client.server_info": ["MCPServerInfo"],
         "config.loader": ["load_mcp_toolsets"],
         "connection.connection": ["MCPConnection"],
+        "connection.interceptors": ["MCPToolCall"],
         "connection.preload": ["preload"],
         "connection.status": ["MCPConnectionStatus"],
         "convert.prompts": ["prompt_messages"],
@@ -153,14 +162,17 @@ else:
             "MCPToolNotFoundError",
         ],
         "executor": ["AsyncExecutor"],
+        "fresh_tools": ["MCPToolsChange"],
         "handlers": ["MCPHandlers", "MCPSampling"],
         "handlers.elicitation": ["AskUser", "accept_defaults", "decline"],
         "handlers.progress": ["MCPProgress"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
         "request_context": ["MCPRequestContext", "mcp_request_context"],
+        "resource_tools": ["MCPResourceToolset"],
         "secret_template": ["SecretTemplate"],
         "shaping": ["FromState", "ToolOverride"],
+        "skill_store": ["MCPSkillStore"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
         "transports.http.login": ["login", "login_async"],
         "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],

@@ -11,8 +11,12 @@ Features are detected; versions are never compared.
 from __future__ import annotations
 
 import importlib
+import sys
+import weakref
+from contextvars import ContextVar
 from typing import Any, get_type_hints
 
+from haystack import dataclasses as haystack_dataclasses
 from haystack.core.errors import DeserializationError, SerializationError
 from haystack.core.serialization import (
     component_from_dict,
@@ -38,13 +42,22 @@ from haystack.tools.toolset import Toolset
 # Haystack 3 has natively asynchronous tools.
 HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
 
+# An Agent of Haystack 3 gives each run a copy of its toolsets.
+HAS_SPAWN = hasattr(Toolset, "spawn")
+
 # Haystack 2 cannot serialize a tool message that contains a FileContent.
 TOOL_MESSAGES_TAKE_FILES = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])
 
 # The class path under which combinations of toolsets are stored; it stays the same if the class moves.
 _STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCombination"
 
+# What Haystack 3 says of a skill in a SkillStore; None on Haystack 2, which has neither.
+SkillInfo: Any = getattr(haystack_dataclasses, "SkillInfo", None)
+
 _SERIALIZERS = {"outputs_to_state": _serialize_outputs_to_state, "outputs_to_string": _serialize_outputs_to_string}
+# Imported at its first use, because it imports much.
+_STATE = "haystack.components.agents.state.state"
+
 _DESERIALIZERS = {
     "outputs_to_state": _deserialize_outputs_to_state,
     "outputs_to_string": _deserialize_outputs_to_string,
@@ -73,6 +86,38 @@ def deserialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, An
     :returns: The configuration with its handlers.
     """
     return _DESERIALIZERS[parameter](config)
+
+
+def check_state_schema(schema: dict[str, Any]) -> None:
+    """
+    Check the schema of a State.
+
+    :param schema: A dictionary from keys to their type and handler.
+    :raises ValueError: If a key has no type, or something else than a function as its handler.
+    """
+    importlib.import_module(_STATE)._validate_schema(schema)
+
+
+def serialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """
+    Serialize the schema of a State, as Haystack's Agent does.
+
+    :param schema: A dictionary from keys to their type and handler.
+    :returns: The same with the names of the types and the import paths of the handlers.
+    """
+    stored: dict[str, Any] = importlib.import_module(_STATE)._schema_to_dict(schema)
+    return stored
+
+
+def deserialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """
+    Import what a stored schema of a State names.
+
+    :param schema: The result of `serialize_state_schema`.
+    :returns: The schema.
+    """
+    loaded: dict[str, Any] = importlib.import_module(_STATE)._schema_from_dict(schema)
+    return loaded
 
 
 def check_module_may_be_imported(module: str) -> None:
@@ -119,6 +164,48 @@ def deserialize_object(data: dict[str, Any]) -> Any:
         msg = f"Class '{data.get('type')}' could not be imported"
         raise DeserializationError(msg) from error
     return component_from_dict(found, data, data["type"])
+
+
+# Where an Agent of Haystack 2 keeps what belongs to one run.
+_AGENT_MODULE = "haystack.components.agents.agent"
+_STATE_OF_RUN = "exe_context"
+
+# The run that the code is part of, also in threads that Haystack starts with a copy of the context.
+_run_of_context: ContextVar[weakref.ref[Any] | None] = ContextVar("mcp_haystack_run", default=None)
+
+
+def current_run() -> Any:
+    """
+    Tell which run of an Agent of Haystack 2 the code is part of.
+
+    An Agent of Haystack 3 gives each run toolsets of its own, with `spawn`. One of Haystack 2 has its toolsets
+    flattened by the chat generator and by the ToolInvoker at every step, and tells them nothing; so this looks who
+    calls.
+
+    :returns: What Haystack keeps for the run and nothing else; None on Haystack 3, and outside of a run.
+    """
+    if HAS_SPAWN:
+        return None
+    frame = sys._getframe(1)
+    while frame is not None:
+        if _STATE_OF_RUN in frame.f_code.co_varnames and frame.f_globals.get("__name__") == _AGENT_MODULE:
+            run = frame.f_locals.get(_STATE_OF_RUN)
+            if run is not None:
+                _run_of_context.set(weakref.ref(run))
+            return run
+        frame = frame.f_back  # type: ignore[assignment]
+    known = _run_of_context.get()
+    return known() if known is not None else None
+
+
+def model_was_asked(run: Any) -> bool:
+    """
+    Tell whether the model has been shown tools in a run.
+
+    :param run: What `current_run` returned.
+    :returns: True once it has replied.
+    """
+    return bool(run.component_visits.get("chat_generator"))
 
 
 def combine(first: Any, second: Any) -> Any:

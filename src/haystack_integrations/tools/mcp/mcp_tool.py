@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -57,6 +57,8 @@ from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioSe
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
+
 # Stored pipelines and existing code import these names from this module.
 __all__ = [
     "AsyncExecutor",
@@ -85,6 +87,21 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("haystack_integrations.tools.mcp"), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
+
+
+# What a tool has of the server's definition.
+_OF_DEFINITION = (
+    "_valid_inputs",
+    "parameters",
+    "description",
+    "title",
+    "annotations",
+    "_may_repeat",
+    "output_schema",
+    "meta",
+    "_definition",
+    "_generation",
+)
 
 
 class MCPTool(ToolBase, Tool):
@@ -151,6 +168,7 @@ class MCPTool(ToolBase, Tool):
         max_total_timeout: float | None = None,
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
+        interceptors: Sequence[Any] | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -201,6 +219,9 @@ class MCPTool(ToolBase, Tool):
             session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
         :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
             pinged, if the revision of the protocol has pings. Default: no pings.
+        :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
+            which sends it on and gives the result. Or objects that can be called like them, or import paths
+            `"package.module:name"`.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -221,6 +242,7 @@ class MCPTool(ToolBase, Tool):
             max_total_timeout=max_total_timeout,
             read_timeout=read_timeout,
             ping_interval=ping_interval,
+            interceptors=interceptors,
         )
         if exposed_name is not None:
             check_exposed_name("MCPTool: `exposed_name`", exposed_name)
@@ -230,6 +252,7 @@ class MCPTool(ToolBase, Tool):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            interceptors=options.interceptors,
             **options.limits(),
         )
         self._set_up(
@@ -304,6 +327,7 @@ class MCPTool(ToolBase, Tool):
         self._exposed_name = exposed_name
         self._own_invocation_timeout = invocation_timeout
         self._generation = 0
+        self._definition: types.Tool | None = None
         self._valid_inputs: set[str] = set()
 
         handler = {"handler": result_handler(options.result_format)}
@@ -386,6 +410,9 @@ class MCPTool(ToolBase, Tool):
         else:
             await super().warm_up_async()
 
+    def _load_listing(self, listing: ToolListing) -> None:
+        self._load(listing.generation, listing.tools)
+
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
         if self.remote_name not in available:
@@ -445,7 +472,19 @@ class MCPTool(ToolBase, Tool):
         )
         self.output_schema = definition.output_schema
         self.meta = definition.meta
+        self._definition = definition
         self._generation = generation
+
+    def _trade_definitions(self, other: MCPTool) -> None:
+        """
+        Take the definition of another object for the same tool, and give it one's own.
+
+        :param other: The other object.
+        """
+        for name in _OF_DEFINITION:
+            own, others = getattr(self, name), getattr(other, name)
+            setattr(self, name, others)
+            setattr(other, name, own)
 
     def invoke(self, /, *, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         """

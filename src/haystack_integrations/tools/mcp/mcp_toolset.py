@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.connection.background_retry import Backgrou
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT
 from haystack_integrations.tools.mcp.connection.reading import Read, Reading
+from haystack_integrations.tools.mcp.connection.watching import Unsubscribe, Watcher, Watching
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
@@ -31,6 +32,7 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
+from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChange, RefreshedToolset
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from mcp import types
 
     from haystack_integrations.tools.mcp.client.base import ServerDetails
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
@@ -69,7 +72,7 @@ def _not_connected(**_arguments: Any) -> str:
     raise MCPConnectionError(msg)
 
 
-class MCPToolset(Reading, ToolBase, Toolset):
+class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     """
     A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.
 
@@ -138,6 +141,9 @@ class MCPToolset(Reading, ToolBase, Toolset):
         max_total_timeout: float | None = None,
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
+        interceptors: Sequence[Any] | None = None,
+        cache_tools: bool = True,
+        update_between_steps: bool = False,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -197,6 +203,15 @@ class MCPToolset(Reading, ToolBase, Toolset):
             session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
         :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
             pinged, if the revision of the protocol has pings. Default: no pings.
+        :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
+            which sends it on and gives the result. Or objects that can be called like them, or import paths
+            `"package.module:name"`.
+        :param cache_tools: Whether the tools are listed again only when the server says that they changed, or that they
+            may be kept no longer. False for servers that change them without saying so: `warm_up` lists them each time,
+            and so does every run of an Agent. (With Haystack 2, runs of `run_async` do not; call `warm_up_async` before
+            them.)
+        :param update_between_steps: Whether an Agent sees new tools at the next step of a run. By default, a run goes
+            on with the tools that it began with.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -214,6 +229,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
             max_total_timeout=max_total_timeout,
             read_timeout=read_timeout,
             ping_interval=ping_interval,
+            interceptors=interceptors,
         )
         server_info = server_info_from(server_info)
         self._connection = MCPConnection(
@@ -222,6 +238,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            interceptors=self.options.interceptors,
             **self.options.limits(),
         )
         if tool_names is not None and (
@@ -248,6 +265,12 @@ class MCPToolset(Reading, ToolBase, Toolset):
         self.bound_arguments: dict[str, dict[str, Any]] = bound_arguments or {}
         for name, values in self.bound_arguments.items():
             BoundArguments(name, values)  # it checks them
+        for parameter, flag in (("cache_tools", cache_tools), ("update_between_steps", update_between_steps)):
+            if not isinstance(flag, bool):
+                msg = f"MCPToolset: `{parameter}` must be True or False, got {flag!r}"
+                raise ValueError(msg)
+        self.cache_tools = cache_tools
+        self.update_between_steps = update_between_steps
         # Why tools of the server are not in this toolset, by their names.
         self._left_out: dict[str, str] = {}
         self.server_info: MCPServerInfo = server_info
@@ -274,6 +297,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
             function=_not_connected,
         )
         super().__init__(tools=[self._placeholder])
+        self._fresh = FreshTools(self, cache_tools=cache_tools, update_between_steps=update_between_steps)
         if eager_connect:
             self._enter_or_leave()
 
@@ -358,7 +382,11 @@ class MCPToolset(Reading, ToolBase, Toolset):
         if self._is_left_to_background():
             return
         try:
-            super().warm_up()
+            self._fresh.publish()
+            if super()._is_warm() and self._fresh.is_due:
+                self._load_or_leave(self._connection._list())
+            else:
+                super().warm_up()
         except MCPConnectionError as error:
             if self.required:
                 raise
@@ -377,13 +405,69 @@ class MCPToolset(Reading, ToolBase, Toolset):
         if self._is_left_to_background():
             return
         try:
-            await super().warm_up_async()
+            self._fresh.publish()
+            if super()._is_warm() and self._fresh.is_due:
+                self._load_or_leave(await self._connection._list_async())
+            else:
+                await super().warm_up_async()
         except MCPConnectionError as error:
             if self.required:
                 raise
             self._note_absence(error)
         else:
             self._note_presence()
+
+    def refresh(self) -> None:
+        """
+        List the tools of the server now. The toolset has them from then on; runs of Agents that began before do not.
+
+        :raises MCPConnectionError: If that fails.
+        :raises MCPToolNotFoundError: As `warm_up`.
+        :raises ValueError: As `warm_up`.
+        """
+        self._load_or_leave(self._connection._list())
+        self._note_presence()
+
+    async def refresh_async(self) -> None:
+        """
+        List the tools of the server now like `refresh`, without blocking the event loop.
+        """
+        self._load_or_leave(await self._connection._list_async())
+        self._note_presence()
+
+    def on_change(self, callback: Callable[[MCPToolsChange], Any]) -> Unsubscribe:
+        """
+        Call a function when the tools of this toolset changed.
+
+        They do when the server has others, when `add` adds some, and when a server that is not required goes away or
+        comes back.
+
+        The toolset itself has the server's new tools from the next `warm_up`, `refresh` or run of an Agent on; the
+        function may call `warm_up`. It is called as that of `on_list_change`.
+
+        :param callback: Gets an MCPToolsChange.
+        :returns: A function that ends this.
+        :raises ValueError: If `callback` is no function.
+        """
+        return self._fresh.on_change(callback)
+
+    def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
+        """
+        Give a run of an Agent the tools that this toolset has now. Haystack 3 calls this at the start of each run.
+
+        :param selected_tool_names: Names of the tools that the run may use. Default: all.
+        :returns: A toolset that keeps these tools; with `update_between_steps`, one that does not.
+        """
+        return self._fresh.spawn(selected_tool_names)
+
+    def _watch(self, watcher: Watcher) -> Unsubscribe:
+        return self._connection._watch(watcher)
+
+    def _subscribe(self, watcher: Watcher, uri: str) -> None:
+        self._connection._subscribe(watcher, uri)
+
+    async def _subscribe_async(self, watcher: Watcher, uri: str) -> None:
+        await self._connection._subscribe_async(watcher, uri)
 
     def _is_left_to_background(self) -> bool:
         # One that refuses connections is tried at once. One that does not answer would hold up every run of an Agent.
@@ -398,12 +482,14 @@ class MCPToolset(Reading, ToolBase, Toolset):
             )
         self._absence = error.with_traceback(None)
         self._retry.start()
+        self._fresh.announce()
 
     def _note_presence(self) -> None:
         if self._absence is not None:
             self._absence = None
             self._retry.stop()
             logger.info("{server} can be reached again", server=self.server_info.describe())
+            self._fresh.announce()
 
     async def _try_again(self) -> bool:
         if self._absence is None:
@@ -447,13 +533,16 @@ class MCPToolset(Reading, ToolBase, Toolset):
         self._stop_trying()
         super()._leave()
 
-    def _load(self, generation: int, definitions: list[types.Tool]) -> None:
+    def _load_listing(self, listing: ToolListing, *, publish: bool = True) -> None:
         # Without the lock, because `tool_filter` is the user's.
-        reasons = {each.name: reason for each in definitions if (reason := self._selection.reason_against(each))}
+        reasons = {each.name: reason for each in listing.tools if (reason := self._selection.reason_against(each))}
         with self._lock():
-            # Listings of two sessions may arrive out of order; the newer one wins.
-            if generation <= self._generation:
+            # Listings may arrive out of order; the newest one wins.
+            if self._fresh.is_older(listing):
+                if publish:
+                    self._fresh.publish_now()
                 return
+            generation, definitions = max(listing.generation, self._generation), listing.tools
             by_name: dict[str, types.Tool] = {}
             for definition in definitions:
                 if by_name.setdefault(definition.name, definition) is not definition:
@@ -475,21 +564,46 @@ class MCPToolset(Reading, ToolBase, Toolset):
             usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
             children: dict[str, MCPTool] = {}
             for remote_name, name in self._assign_names(usable).items():
-                child = self._children.get(remote_name) or self._make_child(remote_name, name)
+                child = self._children.get(remote_name)
+                if child is None or child._definition not in (None, by_name[remote_name]):
+                    child = self._make_child(remote_name, name)
                 child._use_definition(generation, by_name[remote_name], usable[remote_name])
                 children[remote_name] = child
-            others = [tool for tool in self.tools if tool is not self._placeholder and not self._is_child(tool)]
-            taken = {child.name for child in children.values()} & {tool.name for tool in others}
+            taken = {child.name for child in children.values()} & {tool.name for tool in self._added_tools()}
             if taken:
                 msg = (
                     f"Duplicate tool names found: {', '.join(sorted(taken))}. The server has tools with the same names "
                     "as tools that were added to the toolset. Pass `tool_name_prefix` to rename the server's."
                 )
                 raise ValueError(msg)
-            # In one assignment, so that an Agent in another thread sees either the old tools or the new ones.
-            self.tools: list[Tool] = [*children.values(), *others]
-            self._children = {**self._children, **children}
             self._generation = generation
+            self._fresh.loaded(listing, list(children.values()), publish=publish)
+        self._fresh.announce()
+
+    def _publish(self, children: list[Tool]) -> None:
+        known = dict(self._children)
+        for child in cast("list[MCPTool]", children):
+            present = known.setdefault(child.remote_name, child)
+            if present is not child:
+                # A tool remains the same object. What is running goes on with the other one, which becomes the old.
+                self._fresh.replace_in_runs(present, child)
+                present._trade_definitions(child)
+        self._children = known
+        # In one assignment, so that another thread sees either the old tools or the new ones.
+        self.tools: list[Tool] = [
+            *(known[child.remote_name] for child in cast("list[MCPTool]", children)),
+            *self._added_tools(),
+        ]
+
+    def _own_tools(self) -> list[Tool]:
+        tools = self.tools
+        return [*self._children.values()] if self._placeholder in tools else list(filter(self._is_child, tools))
+
+    def _added_tools(self) -> list[Tool]:
+        return [tool for tool in self.tools if tool is not self._placeholder and not self._is_child(tool)]
+
+    def _is_absent(self) -> bool:
+        return self._absence is not None
 
     def _is_child(self, tool: Tool) -> bool:
         return isinstance(tool, MCPTool) and tool._toolset is self
@@ -562,12 +676,7 @@ class MCPToolset(Reading, ToolBase, Toolset):
         :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`. None of a server that is
             not required and cannot be reached.
         """
-        tools = self.tools
-        if self._absence is not None:
-            return (tool for tool in list(tools) if tool is not self._placeholder and not self._is_child(tool))
-        if self._placeholder in tools:
-            return iter([*self._children.values(), *(tool for tool in tools if tool is not self._placeholder)])
-        return iter(list(tools))
+        return iter([*([] if self._is_absent() else self._fresh.seen_by_run()), *self._added_tools()])
 
     def __len__(self) -> int:
         """
@@ -653,13 +762,14 @@ class MCPToolset(Reading, ToolBase, Toolset):
             msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
             raise TypeError(msg)
         with self._lock():
-            names = {present.name for present in self}
+            names = {present.name for present in [*self._own_tools(), *self._added_tools()]}
             for one in added:
                 if one.name in names:
                     msg = f"Duplicate tool names found: {one.name}"
                     raise ValueError(msg)
                 names.add(one.name)
             self.tools = [*self.tools, *added]
+        self._fresh.announce()
 
     def __add__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
         """
@@ -702,7 +812,10 @@ class MCPToolset(Reading, ToolBase, Toolset):
             "required_hints": self.required_hints,
             "tool_overrides": self.tool_overrides,
             "bound_arguments": self.bound_arguments,
+            "update_between_steps": self.update_between_steps,
         }
+        if not self.cache_tools:
+            parameters["cache_tools"] = False
         parameters |= {name: value for name, value in shaping.items() if value}
         return {**parameters, **self.options.changed()}
 

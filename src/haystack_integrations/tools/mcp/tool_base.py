@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -15,6 +15,7 @@ from haystack.core.serialization import generate_qualified_class_name
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.interceptors import check_interceptors, load_interceptors
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
@@ -28,7 +29,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 from haystack_integrations.tools.mcp.shaping import check_max_result_size
 
 if TYPE_CHECKING:
-    from mcp import types
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
 
 # Takes the name of a parameter and its configuration for one tool, and returns the (de)serialized configuration.
 HandlerConverter: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -55,6 +56,7 @@ class ToolOptions:
     max_total_timeout: float | None = None
     read_timeout: float | None = DEFAULT_READ_TIMEOUT
     ping_interval: float | None = None
+    interceptors: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         """
@@ -72,6 +74,7 @@ class ToolOptions:
         if not isinstance(self.include_output_schema, bool):
             msg = f"`include_output_schema` must be True or False, got {self.include_output_schema!r}"
             raise ValueError(msg)
+        object.__setattr__(self, "interceptors", check_interceptors(self.interceptors) or None)
 
     def limits(self) -> dict[str, Any]:
         """
@@ -122,10 +125,6 @@ class ToolBase(ContextManaged):
     # Number of the session whose tool listing is in use; 0 before the first.
     _generation: int
 
-    @abstractmethod
-    def _load(self, generation: int, definitions: list[types.Tool]) -> None:
-        """Use the tool definitions that the server listed in session number `generation`."""
-
     def _check_usable(self, missing: Iterable[str]) -> None:
         """
         Raise a ValueError if the server has one of the tools that were not found, but it cannot be used.
@@ -174,6 +173,13 @@ class ToolBase(ContextManaged):
         Whether the description that the model sees has the tool's output schema.
         """
         return self.options.include_output_schema
+
+    @property
+    def interceptors(self) -> list[Any]:
+        """
+        What wraps each call, outermost first, as it was given.
+        """
+        return self._connection.interceptors
 
     @property
     def handlers(self) -> MCPHandlers:
@@ -227,7 +233,7 @@ class ToolBase(ContextManaged):
             name, or the schema of a tool that was requested by name is unusable.
         """
         if not self._is_warm():
-            self._load_or_leave(*self._connection.open())
+            self._load_or_leave(self._connection._open())
 
     async def warm_up_async(self) -> None:
         """
@@ -238,11 +244,15 @@ class ToolBase(ContextManaged):
         :raises ValueError: As `warm_up`.
         """
         if not self._is_warm():
-            self._load_or_leave(*await self._connection.open_async())
+            self._load_or_leave(await self._connection._open_async())
 
-    def _load_or_leave(self, generation: int, definitions: list[types.Tool]) -> None:
+    @abstractmethod
+    def _load_listing(self, listing: ToolListing) -> None:
+        """Use what the server listed."""
+
+    def _load_or_leave(self, listing: ToolListing) -> None:
         try:
-            self._load(generation, definitions)
+            self._load_listing(listing)
         except (MCPToolNotFoundError, ValueError):
             # A server whose definitions could never be used need not keep running.
             if not self._generation and not self._connection.status().in_flight:
@@ -341,6 +351,8 @@ class ToolBase(ContextManaged):
                 parameters[parameter] = cls._convert_handlers(deserialize_handlers, parameter, config)
         if isinstance(parameters.get("handlers"), dict):
             parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
+        if "interceptors" in parameters:
+            parameters["interceptors"] = load_interceptors(parameters["interceptors"])
         parameters |= cls._load_shaping(parameters)
         loaded: Self = rebuild(cls, parameters)
         return loaded

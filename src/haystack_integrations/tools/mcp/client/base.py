@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
 import anyio
@@ -15,6 +16,7 @@ from mcp import MCPError as ProtocolError
 from mcp import types
 from pydantic import ValidationError
 
+from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     failed_to,
@@ -45,6 +47,7 @@ class ServerDetails:
     :param capabilities: Its capabilities, as in the protocol.
     :param implementation: All that it said of its name and version.
     :param instructions: What it says of its use, for a model.
+    :param client_extensions: The extensions that it was told this client has, with their settings.
     """
 
     protocol_version: str | None = None
@@ -53,6 +56,16 @@ class ServerDetails:
     capabilities: dict[str, Any] | None = None
     implementation: types.Implementation | None = None
     instructions: str | None = None
+    client_extensions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def extensions(self) -> dict[str, dict[str, Any]]:
+        """
+        The extensions of both sides, by identifier.
+        """
+        both = {"server": (self.capabilities or {}).get("extensions") or {}, "client": self.client_extensions}
+        identifiers = sorted({identifier for each in both.values() for identifier in each})
+        return {name: {side: offered.get(name) for side, offered in both.items()} for name in identifiers}
 
 
 class MCPClient(ABC):
@@ -83,6 +96,13 @@ class MCPClient(ABC):
 
     # Whether requests carry headers of their own.
     _takes_headers: bool = False
+
+    # For how many seconds the server allows the listing of its tools to be kept, if it says so.
+    tools_ttl: float | None = None
+
+    # Called in the loop with each change of the server; must not block. Set before `connect` by whoever opens the
+    # session.
+    on_change: Callable[[ServerChange], None] | None = None
 
     @property
     def _is_stateless(self) -> bool:
@@ -201,6 +221,14 @@ class MCPClient(ABC):
         Send the server a ping and wait for the answer.
 
         :returns: False if this kind of client, or the revision of the protocol, has no pings.
+        """
+        return False
+
+    async def notify_roots_changed(self) -> bool:
+        """
+        Tell the server that the roots have changed.
+
+        :returns: False if this kind of client, or the revision of the protocol, has no such notification.
         """
         return False
 
@@ -333,6 +361,45 @@ class MCPClient(ABC):
         :returns: The result as it came.
         """
         self._cannot_read("request")
+
+    @property
+    def listens(self) -> bool:
+        """
+        Whether changes are heard in a stream of their own, as since revision 2026-07-28.
+        """
+        return False
+
+    async def listen(
+        self,
+        wanted: WantedChanges,  # noqa: ARG002
+        acknowledged: Callable[[WantedChanges], None],  # noqa: ARG002
+    ) -> None:
+        """
+        Listen to changes until the server ends that. They go to `on_change`.
+
+        :param wanted: Which changes.
+        :param acknowledged: Called once the server sends them, with those that it does send.
+        :raises MCPConnectionError: If the server refuses, or the stream breaks.
+        """
+        self._cannot_read("listen")
+
+    async def subscribe_resource(self, uri: str) -> None:  # noqa: ARG002
+        """
+        Subscribe to changes of a resource, in revisions before 2026-07-28.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        self._cannot_read("subscribe_resource")
+
+    async def unsubscribe_resource(self, uri: str) -> None:  # noqa: ARG002
+        """
+        End the subscription to changes of a resource, in revisions before 2026-07-28.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        self._cannot_read("unsubscribe_resource")
 
     def why_unusable(self, tool_name: str) -> str | None:  # noqa: ARG002 - for subclasses
         """

@@ -18,7 +18,6 @@ from haystack_integrations.tools.mcp.client.base import MCPClient
 from haystack_integrations.tools.mcp.client.error_texts import failed_to
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:
     import mcp
@@ -109,6 +108,26 @@ class ReadingClient(MCPClient):
         msg = f"{self._describe()} has more than {_MAX_PAGES} pages of {things}"
         raise MCPConnectionError(msg, self._server_info(), operation)
 
+    async def _kept_pages(
+        self, operation: str, things: str, fetch: Callable[[str | None, CacheMode], Awaitable[PageT]]
+    ) -> list[PageT]:
+        """
+        Read all pages of a listing, the first one from the cache as long as the server allows it.
+
+        :param operation: What is done, for errors.
+        :param things: What is listed, for errors.
+        :param fetch: Reads the page at a cursor.
+        :returns: The pages; none of a server that does not know the request.
+        :raises MCPConnectionError: If the listing has no end.
+        """
+        try:
+            return await self._pages(operation, things, lambda cursor: fetch(cursor, "use"))
+        except ProtocolError as error:
+            if error.code != types.INVALID_PARAMS:
+                raise
+            # The cursor of a page that was kept may not hold any more.
+            return await self._pages(operation, things, lambda cursor: fetch(cursor, "refresh"))
+
     async def list_resources(self, meta: dict[str, Any] | None = None) -> list[types.Resource]:
         """
         List the resources of the server, all pages of them.
@@ -120,10 +139,10 @@ class ReadingClient(MCPClient):
         async def read(sdk: mcp.Client) -> list[types.Resource]:
             if sdk.server_capabilities.resources is None:
                 return []
-            pages = await self._pages(
+            pages = await self._kept_pages(
                 "list_resources",
                 "resources",
-                lambda cursor: sdk.list_resources(cursor=cursor, meta=_meta(meta), cache_mode="refresh"),
+                lambda cursor, mode: sdk.list_resources(cursor=cursor, meta=_meta(meta), cache_mode=mode),
             )
             return [resource for page in pages for resource in page.resources]
 
@@ -140,10 +159,10 @@ class ReadingClient(MCPClient):
         async def read(sdk: mcp.Client) -> list[types.ResourceTemplate]:
             if sdk.server_capabilities.resources is None:
                 return []
-            pages = await self._pages(
+            pages = await self._kept_pages(
                 "list_resource_templates",
                 "resource templates",
-                lambda cursor: sdk.list_resource_templates(cursor=cursor, meta=_meta(meta), cache_mode="refresh"),
+                lambda cursor, mode: sdk.list_resource_templates(cursor=cursor, meta=_meta(meta), cache_mode=mode),
             )
             return [template for page in pages for template in page.resource_templates]
 
@@ -157,9 +176,7 @@ class ReadingClient(MCPClient):
         :param meta: The `_meta` of the request.
         :returns: Its contents.
         """
-        # What the SDK keeps is kept for a session, which several identities may share.
-        cache: CacheMode = "use" if current_identity.get() is None else "bypass"
-        return await self._read("read_resource", lambda sdk: sdk.read_resource(uri, meta=_meta(meta), cache_mode=cache))
+        return await self._read("read_resource", lambda sdk: sdk.read_resource(uri, meta=_meta(meta)))
 
     async def list_prompts(self, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
         """
@@ -172,10 +189,10 @@ class ReadingClient(MCPClient):
         async def read(sdk: mcp.Client) -> list[types.Prompt]:
             if sdk.server_capabilities.prompts is None:
                 return []
-            pages = await self._pages(
+            pages = await self._kept_pages(
                 "list_prompts",
                 "prompts",
-                lambda cursor: sdk.list_prompts(cursor=cursor, meta=_meta(meta), cache_mode="refresh"),
+                lambda cursor, mode: sdk.list_prompts(cursor=cursor, meta=_meta(meta), cache_mode=mode),
             )
             return [prompt for page in pages for prompt in page.prompts]
 

@@ -36,8 +36,8 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.client.listening import ListeningClient, cache_config
 from haystack_integrations.tools.mcp.client.messages import is_unusable_answer, too_large
-from haystack_integrations.tools.mcp.client.reading import ReadingClient
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CallDidNotRunError,
     ReadInterruptedError,
@@ -46,6 +46,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
 )
 from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
+    advertised_extensions,
     answer_missing,
     is_http_placeholder,
     mend_listings,
@@ -95,7 +96,7 @@ def client_info() -> types.Implementation:
     return types.Implementation(name="mcp-haystack", version=version)
 
 
-class SDKClient(ReadingClient):
+class SDKClient(ListeningClient):
     """
     A client on top of the MCP SDK.
 
@@ -120,6 +121,7 @@ class SDKClient(ReadingClient):
         self.life: SessionLife = SessionLife()
         self._sdk: mcp.Client | None = None
         self._handshake: HandshakeFirst | None = None
+        self._negotiated: str | None = None
         self._failure: str | None = None
         self._validation = ResultValidation(self._describe)
         self._unusable_tools: dict[str | int, str] = {}
@@ -205,6 +207,7 @@ class SDKClient(ReadingClient):
             self.exit_stack: AsyncExitStack[bool | None] | None = stack
             self._sdk = await stack.enter_async_context(sdk)
             self._handshake = None
+            self._negotiated = self._sdk.protocol_version
             replace_validation(self._sdk.session, self._validation.validate)
             mend_listings(self._sdk.session, self._mend_page)
             await self._use_handlers(self._sdk, self._callbacks)
@@ -354,6 +357,7 @@ class SDKClient(ReadingClient):
         pages = await self._pages(
             "list_tools", "tools", lambda cursor: sdk.list_tools(cursor=cursor, cache_mode="refresh")
         )
+        self.tools_ttl = self._shortest_ttl(pages)
         tools = [tool for page in pages for tool in page.tools]
         for tool in tools:
             self._validation.note(tool.name, tool.output_schema)
@@ -559,6 +563,22 @@ class SDKClient(ReadingClient):
             )
         return True
 
+    async def notify_roots_changed(self) -> bool:
+        """
+        Tell the server that the roots have changed.
+
+        :returns: False if the revision of the protocol has no such notification: the server asks in each call.
+        :raises MCPConnectionError: If that fails.
+        """
+
+        async def notify(sdk: mcp.Client) -> bool:
+            if sdk.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                return False
+            await sdk.session.send_notification(types.RootsListChangedNotification())
+            return True
+
+        return await self._read("notify_roots_changed", notify)
+
     async def _call_error(
         self,
         error: Exception,
@@ -625,6 +645,7 @@ class SDKClient(ReadingClient):
             capabilities=self._sdk.server_capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
             implementation=info,
             instructions=self._sdk.instructions,
+            client_extensions=advertised_extensions(self._sdk.session, self._sdk.protocol_version),
         )
 
     def _client(self, transport: Transport) -> mcp.Client:
@@ -646,7 +667,13 @@ class SDKClient(ReadingClient):
 
     def _client_options(self) -> dict[str, Any]:
         callbacks = self._callbacks or self.handlers.callbacks(self._describe(), self.redactor)
-        return {"client_info": client_info(), **callbacks.options()}
+        options = callbacks.options()
+        following = options.pop("message_handler", None)
+        handler = self._message_handler(following)
+        return {"client_info": client_info(), "message_handler": handler, "cache": cache_config(), **options}
+
+    def _protocol_version(self) -> str | None:
+        return self._negotiated
 
     def _name_span(self) -> None:
         # The SDK makes a span for each request, in which the transport writes it.

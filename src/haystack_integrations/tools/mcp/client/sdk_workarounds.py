@@ -207,6 +207,17 @@ class _NoQuotedMessages(logging.Filter):
         return True
 
 
+def advertised_extensions(session: mcp.ClientSession, version: str) -> dict[str, Any]:
+    """
+    Tell which extensions the SDK told the server that this client has; some are for newer revisions only.
+
+    :param session: The session.
+    :param version: The revision of the protocol.
+    :returns: Their settings, by identifier.
+    """
+    return session._build_capabilities(version).extensions or {}
+
+
 def describe_validation(error: ValidationError) -> str:
     """
     Say what is wrong with a value, without the value.

@@ -21,9 +21,11 @@ from haystack_integrations.tools.mcp.transports.entries import ENTRY_MARKS, fore
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Under which keys clients keep their servers: Claude Desktop, Claude Code, Cursor, Windsurf and Cline under the first,
-# VS Code under the second, and under the third in its settings.
-_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"))
+# Under which keys clients keep their servers: Claude Desktop, Claude Code, Cursor, Windsurf, Cline and Gemini CLI under
+# the first, VS Code under the second, and under the third in its settings, Zed under the last.
+_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
+
+_NAMES = ("mcpServers", "servers", "context_servers")
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
@@ -58,7 +60,7 @@ def load_mcp_toolsets(
     server is connected to, and stored by their names.
 
     :param config: Path of the file, or its content. Comments and trailing commas are allowed, as in VS Code. The
-        servers are under `mcpServers`, or under `servers` as in VS Code.
+        servers are under `mcpServers`, or under `servers` as in VS Code, or `context_servers` as in Zed.
     :param servers: Names of the servers to load. Default: all that are not disabled.
     :param prefix_tool_names: Whether the name of each server is the prefix of its tools' names. An entry's
         `tool_name_prefix` takes precedence.
@@ -169,9 +171,10 @@ def _servers(content: Any, where: str) -> tuple[dict[str, Any], Any]:
     # The files of Claude Code's plugins have the servers at the top.
     if content and all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in content.values()):
         return dict(content), []
-    closest = [close for key in content for close in difflib.get_close_matches(str(key), ["mcpServers", "servers"], 1)]
+    closest = [close for key in content for close in difflib.get_close_matches(str(key), _NAMES, 1)]
     hint = f" Did you mean `{closest[0]}`?" if closest else ""
-    msg = f"{where} has neither `mcpServers` nor `servers`, but {', '.join(map(str, content)) or 'nothing'}.{hint}"
+    wanted = " or ".join(f"`{name}`" for name in _NAMES)
+    msg = f"{where} has no {wanted}, but {', '.join(map(str, content)) or 'nothing'}.{hint}"
     raise ValueError(msg)
 
 

@@ -16,7 +16,7 @@ One call of a tool, over all its attempts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from haystack import logging
@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MC
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.connection.calling import CallRequest
     from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
@@ -62,48 +63,32 @@ class ToolCall:
         "_supervisor",
         "_task",
         "connection_timeout",
-        "display_name",
         "limits",
-        "may_repeat",
         "meta",
-        "secrets",
-        "tool_args",
-        "tool_name",
+        "request",
     )
 
     def __init__(
         self,
-        tool_name: str,
-        tool_args: dict[str, Any],
+        request: CallRequest,
         *,
-        display_name: str,
         connection_timeout: float,
         limits: CallLimits,
-        may_repeat: bool = False,
-        secrets: Iterable[str] = (),
-        meta: dict[str, Any] | None = None,
-        on_progress: Callable[[MCPProgress], None] | None = None,
+        meta: dict[str, Any] | None,
+        on_progress: Callable[[MCPProgress], None] | None,
     ) -> None:
         """
         Initialize the ToolCall.
 
-        :param tool_name: Name of the tool at the server.
-        :param tool_args: The arguments.
-        :param display_name: Name of the tool in messages.
+        :param request: What the caller wants.
         :param connection_timeout: How long to wait for sessions altogether, in seconds.
         :param limits: How long the call may take, and how long the server may be silent.
-        :param may_repeat: Whether it does no harm if the tool runs twice.
-        :param secrets: The secrets among the arguments, which are redacted from now on.
-        :param meta: The `_meta` of the request.
+        :param meta: The `_meta` of the request, with that of the block in which the caller is.
         :param on_progress: Called with each report of progress; must not block.
         """
-        self.tool_name = tool_name
-        self.tool_args = tool_args
-        self.display_name = display_name
+        self.request = request
         self.connection_timeout = connection_timeout
         self.limits = limits
-        self.may_repeat = may_repeat
-        self.secrets = secrets
         self.meta = meta
         self._on_progress = on_progress
         self._is_under_way = False
@@ -121,7 +106,7 @@ class ToolCall:
         self._clock = CallClock(self.limits)
         self._began = asyncio.get_running_loop().time()
         self._pause = 0.0
-        supervisor.call_begins(self.secrets)
+        supervisor.call_begins(self.request.secrets)
         progress = supervisor.handlers.progress
         self._reports = HandlerReports(progress) if progress is not None else None
         try:
@@ -159,7 +144,7 @@ class ToolCall:
         if (
             attempt == supervisor.max_retries
             or self._pause > self._patience()
-            or not may_be_sent_again(error, may_repeat=self.may_repeat)
+            or not may_be_sent_again(error, may_repeat=self.request.may_repeat)
         ):
             return False
         logger.info(
@@ -181,9 +166,7 @@ class ToolCall:
         self._is_under_way = True
         try:
             result = await session.call(self, self._progressed if is_asked else None)
-            self._is_under_way = False
-            if self._reports is not None:
-                await self._deliver(self._reports)
+            left = deadlines.left(task)
         except asyncio.CancelledError:
             if deadlines.end(task) and task.uncancel() <= cancelling:
                 raise _DeadlineError from None
@@ -193,8 +176,10 @@ class ToolCall:
             self._clock.end(loop_time() - self._attempt_began, deadlines.left(task))
             if deadlines.end(task):
                 task.uncancel()
+        if self._reports is not None:
+            await self._deliver(self._reports, left)
         if result.is_error:
-            raise_tool_error(result, self.tool_name, self.tool_args)
+            raise_tool_error(result, self.request.tool_name, self.request.tool_args)
         return result
 
     async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
@@ -208,7 +193,7 @@ class ToolCall:
             session.deadlines.set(self._task, None if left is None else self._attempt_began + left)
         report = MCPProgress(
             server=self._supervisor.description,
-            tool_name=self.tool_name,
+            tool_name=self.request.tool_name,
             progress=float(progress),
             total=None if total is None else float(total),
             message=message,
@@ -218,9 +203,9 @@ class ToolCall:
         if self._on_progress is not None:
             self._on_progress(report)
 
-    async def _deliver(self, reports: HandlerReports) -> None:
+    async def _deliver(self, reports: HandlerReports, left: float | None) -> None:
         # The result is there, and is not given up for a function that takes its time.
-        if not await reports.delivered(self._session.deadlines.left(self._task)):
+        if not await reports.delivered(left):
             logger.warning(
                 "The function for progress in `handlers` has not ended within the time of a call of {server}, which "
                 "goes on without it",
@@ -228,11 +213,9 @@ class ToolCall:
             )
 
     def _failure(self, error: Exception) -> MCPInvocationError:
+        name, arguments = self.request.display_name, self.request.tool_args
         if not isinstance(error, _DeadlineError):
-            return invocation_error(error, self.display_name, self.tool_args, may_have_run=self._may_have_run)
+            return invocation_error(error, name, arguments, may_have_run=self._may_have_run)
         what, advice = self._clock.describe()
-        msg = (
-            f"Failed to invoke Tool `{self.display_name}`: {what}. The request was cancelled; the tool may have run. "
-            f"{advice}"
-        )
-        return MCPCallTimeoutError(msg, self.display_name, self.tool_args)
+        msg = f"Failed to invoke Tool `{name}`: {what}. The request was cancelled; the tool may have run. {advice}"
+        return MCPCallTimeoutError(msg, name, arguments)

@@ -7,43 +7,36 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.connection.calling import Calling
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, CallLimits, check_timeout
 from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.preload import preloaded
 from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
+from haystack_integrations.tools.mcp.connection.watching import Unsubscribe, Watcher, Watching
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
-    MCPCallTimeoutError,
     MCPConnectionError,
-    MCPInvocationError,
-    MCPOutcomeUnknownError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, OperationCancelledError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.progress import (
-    AwaitedReports,
-    MCPProgress,
-    ProgressCallback,
-    WaitingReports,
-    is_asynchronous,
-)
-from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
     from mcp import types
 
     from haystack_integrations.tools.mcp.client.base import ServerDetails
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -53,12 +46,8 @@ T = TypeVar("T")
 # Closing is bounded by what the server needs to leave (supervisor.py); this is for a loop that is blocked.
 _CLOSE_TIMEOUT = 20.0
 
-# The timeouts of an operation run in the executor's loop. The caller's own, longer by this, is for a loop that is
-# blocked, e.g. by an in-process server that never gives way.
-_BLOCKED_LOOP_GRACE = 10.0
 
-
-class MCPConnection(Reading, ContextManaged):
+class MCPConnection(Calling, Reading, Watching, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -100,6 +89,7 @@ class MCPConnection(Reading, ContextManaged):
         max_total_timeout: float | None = None,
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
+        interceptors: Sequence[Any] | None = None,
     ) -> None:
         """
         Initialize the connection. Nothing is opened yet.
@@ -122,6 +112,8 @@ class MCPConnection(Reading, ContextManaged):
         :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
             pinged. An answer shows that it is there. None (default) for no pings. The protocol has pings up to revision
             2025-11-25.
+        :param interceptors: What wraps each call of a tool, outermost first: functions that take an MCPToolCall and
+            `call_next`, objects that can be called like them, or import paths `"package.module:name"`.
         :raises ValueError: If a parameter is invalid, or two exclude each other.
         """
         if not isinstance(server_info, MCPServerInfo):
@@ -142,7 +134,9 @@ class MCPConnection(Reading, ContextManaged):
         )
         self.share = share
         self.handlers: MCPHandlers = check_handlers(handlers)
+        self._interceptors: Interceptors = check_interceptors(interceptors)
         self._supervisor: Supervisor | None = None
+        self._watchers: set[Watcher] = set()
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
 
@@ -157,6 +151,13 @@ class MCPConnection(Reading, ContextManaged):
     def invocation_timeout(self, value: float | None) -> None:
         self._limits = dataclasses.replace(self._limits, invocation_timeout=value)
 
+    @property
+    def interceptors(self) -> list[Any]:
+        """
+        What wraps each call of a tool, outermost first, as it was given.
+        """
+        return [each.given for each in self._interceptors]
+
     def _acquire(self) -> Supervisor:
         supervisor = self._supervisor
         if supervisor is not None:
@@ -168,10 +169,16 @@ class MCPConnection(Reading, ContextManaged):
                 self._was_used = True
                 self._finalizer = weakref.finalize(self, release_collected, acquired)
                 self._finalizer.atexit = False  # everything that is still open then is closed together
+                for watcher in self._watchers:
+                    _post(acquired.listening.add, watcher)
                 return acquired
             supervisor = self._supervisor
         pool.release(acquired)  # another thread was first, so this is never the last user
         return supervisor
+
+    def _describe_server(self) -> str:
+        supervisor = self._supervisor  # it need not describe the server each time
+        return self.server_info.describe() if supervisor is None else supervisor.description
 
     def _release(self) -> Supervisor | None:
         """
@@ -180,6 +187,9 @@ class MCPConnection(Reading, ContextManaged):
         with pool.lock:
             supervisor, self._supervisor = self._supervisor, None
             finalizer, self._finalizer = self._finalizer, None
+            if supervisor is not None:
+                for watcher in self._watchers:
+                    _post(supervisor.listening.remove, watcher)
         if supervisor is None or finalizer is None or finalizer.detach() is None:
             return None
         return supervisor if pool.release(supervisor) else None
@@ -231,11 +241,6 @@ class MCPConnection(Reading, ContextManaged):
             msg = f"Failed to connect to {self.server_info.describe()}: {reason}."
             raise MCPConnectionError(msg, self.server_info, "connect") from error
 
-    @property
-    def _grace(self) -> float:
-        # What waits in the loop has its own timeout, which a login of a person may extend.
-        return _BLOCKED_LOOP_GRACE + self.server_info._longest_login
-
     def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         executor, supervisor = self._start()
         try:
@@ -251,23 +256,31 @@ class MCPConnection(Reading, ContextManaged):
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
 
-    def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, tuple[int, list[types.Tool]]]:
+    def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
         return supervisor.identities.open(self.connection_timeout)
+
+    def _open(self) -> ToolListing:
+        return self._run(self._opened_tools, self.connection_timeout)
+
+    async def _open_async(self) -> ToolListing:
+        return await self._run_async(self._opened_tools, self.connection_timeout)
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
         Open the session, if none is open.
 
-        :returns: Its number and the tools that the server had when it was opened.
+        :returns: Its number and the tools that the server had when it was asked last.
         :raises MCPConnectionError: If it cannot be opened.
         """
-        return self._run(self._opened_tools, self.connection_timeout)
+        listing = self._open()
+        return listing.generation, _copies(listing)
 
     async def open_async(self) -> tuple[int, list[types.Tool]]:
         """
         Do the same as `open` without blocking the event loop.
         """
-        return await self._run_async(self._opened_tools, self.connection_timeout)
+        listing = await self._open_async()
+        return listing.generation, _copies(listing)
 
     def list_tools(self) -> list[types.Tool]:
         """
@@ -276,16 +289,70 @@ class MCPConnection(Reading, ContextManaged):
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        return self._run(self._listed_tools, self._listing_timeout())
+        return _copies(self._list())
 
     async def list_tools_async(self) -> list[types.Tool]:
         """
         Do the same as `list_tools` without blocking the event loop.
         """
+        return _copies(await self._list_async())
+
+    def _list(self) -> ToolListing:
+        return self._run(self._listed_tools, self._listing_timeout())
+
+    async def _list_async(self) -> ToolListing:
         return await self._run_async(self._listed_tools, self._listing_timeout())
 
-    def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, list[types.Tool]]:
+    async def _list_if_open_async(self) -> ToolListing:
+        """
+        List the tools in the session of the server info, without opening it.
+        """
+        supervisor = self._supervisor
+        if supervisor is None:
+            msg = f"{self.server_info.describe()} is not connected"
+            raise MCPConnectionError(msg, self.server_info, "list_tools")
+        timeout = self.connection_timeout
+        executor = AsyncExecutor.get_instance()
+        return await executor.run_async(supervisor.list_tools_if_open(timeout), timeout + self._grace)
+
+    def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
         return supervisor.identities.list_tools(self.connection_timeout)
+
+    def _watch(self, watcher: Watcher) -> Unsubscribe:
+        with pool.lock:
+            self._watchers.add(watcher)
+            if self._supervisor is not None:
+                _post(self._supervisor.listening.add, watcher)
+        connection = weakref.ref(self)
+
+        def unwatch() -> None:
+            watched = connection()
+            if watched is not None:
+                watched._unwatch(watcher)
+
+        return unwatch
+
+    def _unwatch(self, watcher: Watcher) -> None:
+        with pool.lock:
+            self._watchers.discard(watcher)
+            if self._supervisor is not None:
+                _post(self._supervisor.listening.remove, watcher)
+
+    def _subscribe(self, watcher: Watcher, uri: str) -> None:  # noqa: ARG002 - it watches already
+        self._run(self._subscriber(uri), 2 * self.connection_timeout)
+
+    async def _subscribe_async(self, watcher: Watcher, uri: str) -> None:  # noqa: ARG002
+        await self._run_async(self._subscriber(uri), 2 * self.connection_timeout)
+
+    def _subscriber(self, uri: str) -> Callable[[Supervisor], Coroutine[Any, Any, None]]:
+        return lambda supervisor: supervisor.subscribe(uri, self.connection_timeout)
+
+    def _has_own_session(self) -> bool:
+        """
+        Tell whether the session of the server info is open. From any thread.
+        """
+        supervisor = self._supervisor
+        return supervisor is not None and supervisor.is_ready()
 
     def _listing_timeout(self) -> float:
         # A listing that loses its session is begun again.
@@ -330,125 +397,36 @@ class MCPConnection(Reading, ContextManaged):
         session = supervisor.session if supervisor is not None else None
         return session.why_unusable(tool_name) if session is not None else None
 
-    def call_tool(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any] | None = None,
-        *,
-        display_name: str | None = None,
-        may_repeat: bool = False,
-        invocation_timeout: float | None = None,
-        secrets: Iterable[str] = (),
-        meta: dict[str, Any] | None = None,
-        on_progress: ProgressCallback | None = None,
-    ) -> types.CallToolResult:
+    def notify_roots_changed(self) -> bool:
         """
-        Call a tool.
+        Tell the server that the function `roots` in `handlers` gives something else than before, so that it asks again.
 
-        :param tool_name: Name of the tool at the server.
-        :param tool_args: Arguments to pass to the tool.
-        :param display_name: Name of the tool in error messages, if it is another.
-        :param may_repeat: Whether it does no harm if the tool runs twice, so that a call whose outcome is unknown may
-            be sent again.
-        :param invocation_timeout: How long this call may take, in seconds. Default: that of the connection.
-        :param secrets: The secrets among the arguments. They are redacted where the server quotes them in errors.
-        :param meta: The `_meta` of the request: what the server is told beside the arguments.
-        :param on_progress: Called with an MCPProgress for each report of the tool's progress, in this thread, before
-            the call returns. If it raises, that is logged, and it gets no more of this call.
-        :returns: The result.
-        :raises MCPInvocationError: If the tool reports an error or the call fails.
-        :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
-            MCPInvocationError, too.
-        :raises ValueError: If `meta` or `on_progress` is invalid.
+        In a block of `mcp_request_context`, that concerns the session of the caller.
+
+        :returns: Whether it was told. False if there is no open session, and with servers of the revisions from
+            2026-07-28 on, which ask in each call: they get the new roots anyway.
+        :raises MCPConnectionError: If that fails.
+        :raises ValueError: If `roots` is not a function.
         """
-        _check_call(meta, on_progress)
-        if is_asynchronous(on_progress):
-            msg = "`on_progress` of `call_tool` must not be asynchronous; use `call_tool_async`, or a function"
+        self._check_roots_may_change()
+        return self.is_ready and self._read("notify_roots_changed", lambda client: client.notify_roots_changed())
+
+    async def notify_roots_changed_async(self) -> bool:
+        """
+        Do the same as `notify_roots_changed` without blocking the event loop.
+        """
+        self._check_roots_may_change()
+        return self.is_ready and await self._read_async(
+            "notify_roots_changed", lambda client: client.notify_roots_changed()
+        )
+
+    def _check_roots_may_change(self) -> None:
+        if not callable(self.handlers.roots):
+            msg = (
+                "`notify_roots_changed` is for `MCPHandlers(roots=function)`, whose function gives the roots of the "
+                f"moment; here `roots` is {'not set' if self.handlers.roots is None else 'a list, which never changes'}"
+            )
             raise ValueError(msg)
-        reports = None if on_progress is None else WaitingReports(on_progress)
-        try:
-            executor = AsyncExecutor.get_instance()
-            note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
-            limits = self._limits_of(invocation_timeout)
-            call = self._call(tool_name, tool_args, display_name, may_repeat, limits, secrets, meta, note)
-            return executor.run(call, self._longest_wait(limits), wait=wait)
-        except MCPInvocationError:
-            raise
-        except (OSError, RuntimeError) as error:
-            raise _executor_failed(error, display_name or tool_name, tool_args) from error
-
-    async def call_tool_async(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any] | None = None,
-        *,
-        display_name: str | None = None,
-        may_repeat: bool = False,
-        invocation_timeout: float | None = None,
-        secrets: Iterable[str] = (),
-        meta: dict[str, Any] | None = None,
-        on_progress: ProgressCallback | None = None,
-    ) -> types.CallToolResult:
-        """
-        Do the same as `call_tool` without blocking the event loop.
-
-        It calls `on_progress`, which may be asynchronous, in that loop.
-        """
-        _check_call(meta, on_progress)
-        try:
-            executor = AsyncExecutor.get_instance()
-            if self._supervisor is None:
-                await executor.run_async(preloaded())
-            reports = None if on_progress is None else AwaitedReports(on_progress)
-            note = reports.add if reports is not None else None
-            limits = self._limits_of(invocation_timeout)
-            call = self._call(tool_name, tool_args, display_name, may_repeat, limits, secrets, meta, note)
-            operation = executor.run_async(call, self._longest_wait(limits))
-            return await (operation if reports is None else reports.wait(operation))
-        except MCPInvocationError:
-            raise
-        except (OSError, RuntimeError) as error:
-            raise _executor_failed(error, display_name or tool_name, tool_args) from error
-
-    def _limits_of(self, invocation_timeout: float | None) -> CallLimits:
-        if invocation_timeout is None:
-            return self._limits
-        total = self._limits.max_total_timeout
-        return dataclasses.replace(
-            self._limits,
-            invocation_timeout=invocation_timeout,
-            max_total_timeout=None if total is None else max(total, invocation_timeout),
-        )
-
-    def _longest_wait(self, limits: CallLimits) -> float | None:
-        limit = limits.longest_call
-        return None if limit is None else self.connection_timeout + limit + self._grace
-
-    def _call(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any] | None,
-        display_name: str | None,
-        may_repeat: bool,
-        limits: CallLimits,
-        secrets: Iterable[str],
-        meta: dict[str, Any] | None,
-        on_progress: Callable[[MCPProgress], None] | None,
-    ) -> Coroutine[Any, Any, types.CallToolResult]:
-        from haystack_integrations.tools.mcp.connection.call import ToolCall  # noqa: PLC0415 - imports the SDK
-
-        call = ToolCall(
-            tool_name,
-            tool_args if tool_args is not None else {},
-            display_name=display_name or tool_name,
-            connection_timeout=self.connection_timeout,
-            limits=limits,
-            may_repeat=may_repeat,
-            secrets=secrets,
-            meta=meta_of_call(meta),
-            on_progress=on_progress,
-        )
-        return (self._supervisor or self._acquire()).identities.call(call)
 
     def status(self) -> MCPConnectionStatus:
         """
@@ -468,6 +446,7 @@ class MCPConnection(Reading, ContextManaged):
             server_name=details.name if details else None,
             server_version=details.version if details else None,
             capabilities=details.capabilities if details else None,
+            extensions=details.extensions if details else None,
             users=pool.users(supervisor),
             sessions=supervisor.sessions,
             calls=supervisor.calls,
@@ -528,6 +507,16 @@ class MCPConnection(Reading, ContextManaged):
         return f"MCPConnection({self.server_info!r}, state={self.status().state!r})"
 
 
+def _copies(listing: ToolListing) -> list[types.Tool]:
+    # What is kept is not handed out: it is what others compare with.
+    return [tool.model_copy(deep=True) for tool in listing.tools]
+
+
+def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
+    # Before whatever the caller does next with the session, which goes through the same loop.
+    AsyncExecutor.get_instance().post(lambda: tell(watcher))
+
+
 async def _closed(supervisor: Supervisor) -> None:
     await asyncio.shield(close_in_background(supervisor))
 
@@ -552,24 +541,3 @@ def check_handlers(handlers: MCPHandlers | None) -> MCPHandlers:
         msg = f"`handlers` must be an MCPHandlers or None, got {type(handlers).__name__}"
         raise ValueError(msg)
     return handlers
-
-
-def _check_call(meta: dict[str, Any] | None, on_progress: ProgressCallback | None) -> None:
-    if meta is not None and not (isinstance(meta, dict) and all(isinstance(key, str) for key in meta)):
-        msg = f"`meta` must be a dict with strings as keys, or None, got {type(meta).__name__}"
-        raise ValueError(msg)
-    if on_progress is not None and not callable(on_progress):
-        msg = f"`on_progress` must be a function that takes an MCPProgress, or None, got {type(on_progress).__name__}"
-        raise ValueError(msg)
-
-
-def _executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:
-    if isinstance(error, TimeoutError):
-        msg = f"Failed to invoke Tool `{tool_name}`: {error} (its event loop is blocked). The tool may have run."
-        return MCPCallTimeoutError(msg, tool_name, tool_args)
-    if isinstance(error, OperationCancelledError):
-        msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool may have run."
-        return MCPOutcomeUnknownError(msg, tool_name, tool_args)
-    reason = NO_DESCRIPTORS if lacks_descriptors(error) else str(error).rstrip(".")
-    msg = f"Failed to invoke Tool `{tool_name}`: {reason}. The tool did not run."
-    return MCPInvocationError(msg, tool_name, tool_args)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.connection.call import ToolCall
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -91,24 +93,25 @@ class Identities:
         """
         return [*([self._shared] if self._shared is not None else []), *self._own.values()]
 
-    async def open(self, timeout: float) -> tuple[int, list[types.Tool]]:
+    async def open(self, timeout: float) -> ToolListing:
         """
         Open the caller's session.
 
         :param timeout: How long that may take, in seconds.
-        :returns: The number of the session and the tools that the caller has there.
+        :returns: The tools that the caller has there, and the number of the session.
         :raises MCPConnectionError: If that fails.
         """
 
-        async def opened(supervisor: Supervisor) -> tuple[int, list[types.Tool]]:
+        async def opened(supervisor: Supervisor) -> ToolListing:
             session = await supervisor.ready_session(timeout)
             # Another identity may have other tools.
-            is_own = session.listed_by == _key(current_identity.get())
-            return supervisor.generation, session.tools if is_own else await supervisor.list_tools(timeout)
+            if session.listed_by == _key(current_identity.get()) and supervisor.knows_tools_of(session):
+                return dataclasses.replace(session.tool_listing(), generation=supervisor.generation)
+            return await supervisor.list_tools(timeout)
 
         return await self._run(opened, timeout)
 
-    async def list_tools(self, timeout: float) -> list[types.Tool]:
+    async def list_tools(self, timeout: float) -> ToolListing:
         """
         List the tools that the caller has.
 
@@ -161,7 +164,7 @@ class Identities:
         try:
             return await self._run(call.run, call.connection_timeout)
         except MCPConnectionError as error:
-            failure = invocation_error(error, call.display_name, call.tool_args, may_have_run=False)
+            failure = invocation_error(error, call.request.display_name, call.request.tool_args, may_have_run=False)
             self._base.last_error = str(failure)
             raise failure from failure.__cause__
 

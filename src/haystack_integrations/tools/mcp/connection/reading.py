@@ -81,7 +81,9 @@ class Reading:
 
     def list_resources(self, *, meta: dict[str, Any] | None = None) -> list[types.Resource]:
         """
-        List the resources of the server, all pages of them, as it has them now.
+        List the resources of the server, all pages of them.
+
+        What the server allows to be kept for a while is not asked for again in this time.
 
         :param meta: The `_meta` of the request, for servers that look for something there.
         :returns: The resources; none of a server without resources.
@@ -99,7 +101,9 @@ class Reading:
 
     def list_resource_templates(self, *, meta: dict[str, Any] | None = None) -> list[types.ResourceTemplate]:
         """
-        List the resource templates of the server, all pages of them, as it has them now.
+        List the resource templates of the server, all pages of them.
+
+        What the server allows to be kept for a while is not asked for again in this time.
 
         :param meta: The `_meta` of the request, for servers that look for something there.
         :returns: The templates; none of a server without resources.
@@ -147,7 +151,9 @@ class Reading:
 
     def list_prompts(self, *, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
         """
-        List the prompts of the server, all pages of them, as it has them now.
+        List the prompts of the server, all pages of them.
+
+        What the server allows to be kept for a while is not asked for again in this time.
 
         :param meta: The `_meta` of the request, for servers that look for something there.
         :returns: The prompts; none of a server without prompts.

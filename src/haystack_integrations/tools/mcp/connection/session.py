@@ -8,17 +8,21 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import update_wrapper
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.client.error_texts import describe_error, failed_to, outcome_unknown
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
 from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
+from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
@@ -41,6 +45,23 @@ _CALLS_END_TIMEOUT = 0.5
 _KILLED_TIMEOUT = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class ToolListing:
+    """
+    What a server answered when it was asked for its tools.
+
+    :param number: When it was asked, among all listings of the process.
+    :param tools: The tools.
+    :param expires_at: Until when the server allows them to be kept, in the seconds of `time.monotonic`, if it says so.
+    :param generation: The number of the session; 0 if that is not known here.
+    """
+
+    number: int
+    tools: list[types.Tool]
+    expires_at: float | None = None
+    generation: int = 0
+
+
 class SessionOwner(Protocol):
     """
     Who opens sessions and wants to know when one is lost.
@@ -61,6 +82,13 @@ class SessionOwner(Protocol):
         Take note that an open session was closed on purpose.
 
         :param session: The session.
+        """
+
+    def server_changed(self, change: ServerChange) -> None:
+        """
+        Take note of what the server says has changed.
+
+        :param change: What.
         """
 
 
@@ -119,6 +147,12 @@ class Session:
         self.tools: list[types.Tool] = []
         # The identity whose tools they are.
         self.listed_by: Any = None
+        # When they were asked for, among all listings of the process, and until when they may be kept.
+        self.listing: int = 0
+        self.tools_expire_at: float | None = None
+        # Listens to changes as long as it is open.
+        self._attendant: asyncio.Task[None] | None = None
+        client.on_change = owner.server_changed
         self.details: ServerDetails = ServerDetails()
         # Whether the server keeps nothing for it, so that different identities may share it.
         self.is_stateless: bool = False
@@ -167,7 +201,9 @@ class Session:
         try:
             self._life.opening()
             self.listed_by = _caller()
+            self.listing = next_moment()
             self.tools = await self._client.connect()
+            self.tools_expire_at = self._expiry()
             self.details = self._client.details()
             self.is_stateless = self._client._is_stateless
             self._life.opened()
@@ -200,8 +236,12 @@ class Session:
             self._life.opened()  # a cancellation would interrupt the closing
             self._silence.stop()
             opened.cancel()  # does nothing if it is done
+            # Nothing is awaited before the closing: a transport that crashed cancels each wait of this task.
+            attendant, self._attendant = self._attendant, None
+            if attendant is not None:
+                attendant.cancel()
             # Beside the closing, which may take long.
-            abandoning = asyncio.create_task(self._abandon_calls())
+            abandoning = asyncio.create_task(self._abandon_calls(attendant))
             try:
                 await self._close_client()
                 self._life.end("the transport was cancelled")  # if nobody knows better
@@ -210,6 +250,58 @@ class Session:
             finally:
                 await abandoning
                 self.deadlines.stop()
+
+    def attend(self, task: asyncio.Task[None]) -> None:
+        """
+        Run a task as long as the session lasts.
+
+        :param task: The task.
+        """
+        self._attendant = task
+        if self._life.state in (SessionState.LOST, SessionState.CLOSED):
+            task.cancel()
+
+    @property
+    def listens(self) -> bool:
+        """
+        Whether the revision of the protocol has a stream of changes.
+        """
+        return self._client.listens
+
+    @_redacted
+    async def listen(self, wanted: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> None:
+        """
+        Listen to changes until the server ends that. It is not counted as a request under way.
+
+        :param wanted: Which changes.
+        :param acknowledged: Called once the server sends them, with those that it does send.
+        :raises MCPConnectionError: If the server refuses, or the stream breaks.
+        """
+        await self._client.listen(wanted, acknowledged)
+
+    @_redacted
+    async def subscribe_resource(self, uri: str) -> None:
+        """
+        Subscribe to changes of a resource, in revisions before 2026-07-28.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        await self._client.subscribe_resource(uri)
+
+    @_redacted
+    async def unsubscribe_resource(self, uri: str) -> None:
+        """
+        End such a subscription.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        await self._client.unsubscribe_resource(uri)
+
+    def _expiry(self) -> float | None:
+        ttl = self._client.tools_ttl
+        return None if ttl is None else monotonic() + ttl
 
     def learn(self, secrets: Iterable[str]) -> None:
         """
@@ -231,7 +323,9 @@ class Session:
                 error=self._client.redactor.text(describe_error(error)),
             )
 
-    async def _abandon_calls(self) -> None:
+    async def _abandon_calls(self, attendant: asyncio.Task[None] | None) -> None:
+        if attendant is not None:
+            await asyncio.wait({attendant}, timeout=_CALLS_END_TIMEOUT)
         # The SDK fails the calls of a transport that ended. In process there is none; a custom client may not notice.
         if self._calls:
             await asyncio.wait(self._calls, timeout=_CALLS_END_TIMEOUT)
@@ -262,12 +356,13 @@ class Session:
             await asyncio.wait({self._task})
 
     @_redacted
-    async def list_tools(self) -> list[types.Tool]:
+    async def list_tools(self) -> ToolListing:
         """
         Ask the server for its tools again.
 
         :returns: The tools; those of the beginning from a client that cannot ask.
         """
+        number = next_moment()
         try:
             tools = await self._client.list_tools()
         except (asyncio.CancelledError, Exception):
@@ -277,9 +372,20 @@ class Session:
                 raise
             msg = f"Failed to list the tools of {self._owner.description}: {_raised_by_server(error)}"
             raise MCPConnectionError(msg, operation="list_tools") from error
-        if tools is not None:
-            self.tools, self.listed_by = tools, _caller()
-        return self.tools
+        if tools is None:
+            return self.tool_listing()
+        if number > self.listing:  # a later one may have been answered earlier
+            self.listing, self.tools, self.listed_by = number, tools, _caller()
+            self.tools_expire_at = self._expiry()
+        return ToolListing(number, tools, self._expiry())
+
+    def tool_listing(self) -> ToolListing:
+        """
+        Give the tools that the server had when it was asked last.
+
+        :returns: The tools.
+        """
+        return ToolListing(self.listing, self.tools, self.tools_expire_at)
 
     def why_unusable(self, tool_name: str) -> str | None:
         """
@@ -301,14 +407,14 @@ class Session:
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
         # As `read`, without the objects that a decorator and a context manager make of each call.
-        limits = call.limits
+        request, limits = call.request, call.limits
         task = self._begin(limits.longest_silence, limits.ping_interval)
         try:
             if call.meta is None and on_progress is None:  # a custom client may not know more
-                result = await self._client.request_tool(call.tool_name, call.tool_args)
+                result = await self._client.request_tool(request.tool_name, request.tool_args)
             else:
                 result = await self._client.request_tool(
-                    call.tool_name, call.tool_args, meta=call.meta, on_progress=on_progress
+                    request.tool_name, request.tool_args, meta=call.meta, on_progress=on_progress
                 )
             self._life.heard()  # there are no streams in process, and a custom client may have none
             return result
@@ -319,7 +425,9 @@ class Session:
                 raise
         except BaseException as error:
             failure = self._client._redactor_now().error(
-                self._interrupted(error, task, lambda reason: outcome_unknown(reason, call.tool_name, call.tool_args))
+                self._interrupted(
+                    error, task, lambda reason: outcome_unknown(reason, request.tool_name, request.tool_args)
+                )
             )
         finally:
             self._end(task)

@@ -20,6 +20,8 @@ class MCPConnectionStatus:
     :param server_name: Name of the server, if it gave one.
     :param server_version: Version of the server, if it gave one.
     :param capabilities: Capabilities of the server, as in the protocol.
+    :param extensions: Extensions of the protocol that were offered, by identifier: the settings that the server gave as
+        "server" and those of this client as "client", None from who does not have it. What both have was negotiated.
     :param users: How many tools, toolsets and connections share it.
     :param sessions: How many sessions were opened so far.
     :param calls: How many tool calls were made so far.
@@ -33,6 +35,7 @@ class MCPConnectionStatus:
     server_name: str | None = None
     server_version: str | None = None
     capabilities: dict[str, Any] | None = None
+    extensions: dict[str, dict[str, Any]] | None = None
     users: int = 0
     sessions: int = 0
     calls: int = 0

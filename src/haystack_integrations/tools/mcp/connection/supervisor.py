@@ -19,13 +19,16 @@ single attributes.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
+from haystack_integrations.tools.mcp.client.changes import ServerChange
 from haystack_integrations.tools.mcp.client.error_texts import (
     describe_error,
     failed_to,
@@ -38,10 +41,12 @@ from haystack_integrations.tools.mcp.connection.identities import (
     in_own_context,
     may_use,
 )
+from haystack_integrations.tools.mcp.connection.listening import Attendant, Listening
 from haystack_integrations.tools.mcp.connection.patience import limited
 from haystack_integrations.tools.mcp.connection.replay import back_off
-from haystack_integrations.tools.mcp.connection.session import Session
+from haystack_integrations.tools.mcp.connection.session import Session, ToolListing
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
+from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -50,11 +55,9 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.request_context import current_context, current_identity
 
 if TYPE_CHECKING:
-    from mcp import types
-
     from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
@@ -136,7 +139,11 @@ class Supervisor:
         self._pid = os.getpid()
         self._opening: _SharedTask[Session] | None = None
         # By the key of the identity that asks.
-        self._listings: dict[Any, _SharedTask[list[types.Tool]]] = {}
+        self._listings: dict[Any, _SharedTask[ToolListing]] = {}
+        # Who wants to hear of changes, in the sessions of the server info itself.
+        self.listening: Listening = Listening(self.description)
+        self.attendant: Attendant | None = None
+        self._tools_changed_at = 0
         self._newest: Session | None = None
         self._last_attempt: str | None = None
         self._closed = False
@@ -211,6 +218,27 @@ class Supervisor:
             transport=self.server_info._transport_name,
             seconds=_age(session),
         )
+
+    def server_changed(self, change: ServerChange) -> None:
+        """
+        Note what the server says has changed.
+
+        :param change: What.
+        """
+        if change.kind == "tools":
+            self._listings = {}  # who asks from now on does not get the answer to what was asked before
+            self._tools_changed_at = next_moment()
+        self._base.listening.announce(change)
+
+    def knows_tools_of(self, session: Session) -> bool:
+        """
+        Tell whether the last listing of a session can be used again.
+
+        :param session: The session.
+        :returns: False if the server has said that its tools changed since, or how long it may be kept, which is over.
+        """
+        expires_at = session.tools_expire_at
+        return session.listing > self._tools_changed_at and (expires_at is None or monotonic() < expires_at)
 
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
@@ -338,7 +366,10 @@ class Supervisor:
         )
         self.session = session
         self._base.sessions += 1
-        self.generation = next(_generations)
+        is_first, self.generation = not self.generation, next(_generations)
+        if self._base is self:
+            self.attendant = self.listening.attend(session, is_first=is_first)
+            session.attend(in_own_context(self.attendant.run()))
         return session
 
     def _learn(self, secrets: Iterable[str]) -> None:
@@ -352,7 +383,7 @@ class Supervisor:
                 if session is not None:
                     session.learn(new)
 
-    async def list_tools(self, timeout: float) -> list[types.Tool]:
+    async def list_tools(self, timeout: float) -> ToolListing:
         """
         List the tools of the server, as it has them now; concurrent callers share one listing.
 
@@ -361,15 +392,54 @@ class Supervisor:
         :raises MCPConnectionError: If that fails.
         """
 
-        async def listed(session: Session) -> list[types.Tool]:
-            identity = current_identity.get()
-            key = identity.key if identity is not None else None
-            listing = self._listings.get(key)
-            if listing is None or not listing.joinable:
-                listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
-            return list(await listing.result(timeout, self.server_info))
+        return await self._repeat("list_tools", lambda session: self._listed(session, timeout), timeout, timeout)
 
-        return await self._repeat("list_tools", listed, timeout, timeout)
+    async def list_tools_if_open(self, timeout: float) -> ToolListing:
+        """
+        Do the same in the session that is open, and open none, not even if that one is lost meanwhile.
+
+        :param timeout: How long the listing may take, in seconds.
+        :returns: The tools.
+        :raises MCPConnectionError: If that fails.
+        :raises TimeoutError: If it takes longer.
+        """
+        session = self.session
+        if session is None or not session.is_open:
+            msg = f"{failed_to('list_tools', self.description)}: there is no open session"
+            raise MCPConnectionError(msg, self.server_info, "list_tools")
+        return await self._listed(session, timeout)
+
+    async def _listed(self, session: Session, timeout: float) -> ToolListing:
+        identity = current_identity.get()
+        key = identity.key if identity is not None else None
+        listing = self._listings.get(key)
+        if listing is None or not listing.joinable:
+            listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
+        return dataclasses.replace(await listing.result(timeout, self.server_info), generation=self.generation)
+
+    async def subscribe(self, uri: str, timeout: float) -> None:
+        """
+        Wait until the server tells of the changes of a resource, which somebody wants to hear of.
+
+        :param uri: URI of the resource.
+        :param timeout: How long opening a session may take, and how long the subscribing, in seconds.
+        :raises MCPConnectionError: If it does not tell of them.
+        """
+        operation = "subscribe_resource"
+        if current_context.get() is not None:
+            msg = f"{failed_to(operation, self.description)}: {_FOR_NOBODY}"
+            raise MCPConnectionError(msg, self.server_info, operation)
+        await self.ready_session(timeout)
+        attendant = self.attendant
+        if attendant is None or not attendant.offers_resources:
+            msg = f"{failed_to(operation, self.description)}: the server does not offer it"
+            raise MCPConnectionError(msg, self.server_info, operation)
+        try:
+            async with asyncio.timeout(timeout):
+                await attendant.served(uri)
+        except TimeoutError:
+            msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
+            raise MCPConnectionTimeoutError(msg, self.server_info, operation) from None
 
     async def read(
         self,
@@ -490,10 +560,14 @@ class Supervisor:
 
 
 _CLOSED = "the connection was closed"
+_FOR_NOBODY = (
+    "changes are told to the session of the server info, on nobody's behalf. Subscribe outside of the block of "
+    "mcp_request_context."
+)
 _SOMEBODY_ELSES = "the server's session belongs to another identity"
 _NO_HEADERS = (
-    "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context. Pass it `meta` "
-    "instead, or call it outside of the block."
+    "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
+    "interceptor. Pass it `meta` instead, or call it outside of the block."
 )
 
 

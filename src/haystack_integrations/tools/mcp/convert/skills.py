@@ -9,14 +9,17 @@ https://github.com/modelcontextprotocol/ext-skills/blob/main/specification/stabl
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import mimetypes
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
-from haystack.dataclasses import ByteStream
+from haystack.dataclasses import ByteStream, FileContent, ImageContent
 
 from haystack_integrations.tools.mcp.convert.resources import resource_streams
 from haystack_integrations.tools.mcp.errors import MCPSkillError
@@ -143,6 +146,56 @@ def file_uri(skill: MCPSkill, path: str) -> str:
         msg = f"Skill '{skill.name}' has no file '{path}' beside its {_MAIN_FILE}. {choices}"
         raise MCPSkillError(msg, skill.uri)
     return uri
+
+
+def skills_by_name(skills: Iterable[MCPSkill]) -> dict[str, MCPSkill]:
+    """
+    Give every skill a name that no other has.
+
+    :param skills: The skills of a server.
+    :returns: The skills by their names, or, where several have the same name, by the paths of their folders, or else by
+        their URIs.
+    """
+    by_uri = {skill.uri: skill for skill in skills}
+    taken = Counter(name for skill in by_uri.values() for name in {skill.name, _path(skill)})
+    return {
+        next((name for name in (skill.name, _path(skill)) if taken[name] == 1), skill.uri): skill
+        for skill in by_uri.values()
+    }
+
+
+def _path(skill: MCPSkill) -> str:
+    return skill.uri.rpartition("://")[2].removesuffix(f"/{_MAIN_FILE}")
+
+
+def readable_file(skill: MCPSkill, path: str, content: str | ByteStream) -> str | ImageContent | FileContent:
+    """
+    Convert a file of a skill to what a model can read.
+
+    :param skill: The skill.
+    :param path: Path of the file in the folder of the skill.
+    :param content: The file: text, or bytes that may be text.
+    :returns: Its text, or the image or PDF.
+    :raises ValueError: If it is none of these.
+    """
+    if isinstance(content, str):
+        return content
+    mime_type = content.mime_type
+    if mime_type in (None, "application/octet-stream"):
+        mime_type = mimetypes.guess_type(path)[0]
+    if mime_type == "application/pdf":
+        return FileContent(_base64(content), mime_type, filename=path.rpartition("/")[2])
+    if mime_type is not None and mime_type.startswith("image/"):
+        return ImageContent(_base64(content), mime_type)
+    try:
+        return content.data.decode()
+    except UnicodeDecodeError:
+        msg = f"File '{path}' of skill '{skill.name}' is neither text nor an image or a PDF."
+        raise ValueError(msg) from None
+
+
+def _base64(content: ByteStream) -> str:
+    return base64.b64encode(content.data).decode()
 
 
 def checked_file(skill: MCPSkill, uri: str, result: types.ReadResourceResult) -> str | ByteStream:

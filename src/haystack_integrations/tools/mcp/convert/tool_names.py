@@ -109,25 +109,26 @@ def _quote(value: Any) -> str:
     return type(value).__name__
 
 
-def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str) -> str:
+def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str, kind: str = "tools") -> str:
     """
-    Say what somebody may have meant who named tools that are not there.
+    Say what somebody may have meant who named tools, or other things, that are not there.
 
     :param wanted: The names that are not there.
     :param available: The names that are.
-    :param owner: Who has the tools.
+    :param owner: Who has them.
+    :param kind: What they are.
     :returns: Sentences with the closest names, and how many there are; all names only if they are few.
     """
     if not available:
-        return f"{owner} has no tools"
+        return f"{owner} has no {kind}"
     hints = []
     for name in wanted:
         if closest := " or ".join(map(repr, _closest(name, available))):
             hints.append(f"Did you mean {closest}? " if len(wanted) == 1 else f"For {name!r}, did you mean {closest}? ")
     if len(available) <= _FEW_NAMES:
-        return f"{''.join(hints)}Available tools: {', '.join(available)}"
+        return f"{''.join(hints)}Available {kind}: {', '.join(available)}"
     unlike = ", none of them with a similar name" if wanted and not hints else ""
-    return f"{''.join(hints)}{owner} has {len(available)} tools{unlike}"
+    return f"{''.join(hints)}{owner} has {len(available)} {kind}{unlike}"
 
 
 def _closest(wanted: str, available: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ What this client does for a server that asks it for something. Free of the MCP S
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.redaction import Redactor
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+# What of a request for sampling becomes `generation_kwargs` of a chat generator.
+GENERATION_KWARGS = ("max_tokens", "temperature", "stop", "model", "tool_choice")
 
 _CLIENT_INFO_KEYS = ("name", "version", "title", "description", "websiteUrl", "icons")
 
@@ -61,9 +65,13 @@ class MCPSampling:
     :param models: Names of models that the server may choose from by its hints, as the generator's parameter `model`.
         The first hint that is part of one of these names wins. By default, and if no hint fits, the generator's own
         model replies.
-    :param generation_kwargs_names: How this generator names `max_tokens`, `temperature`, `stop` and `model`, if not
-        so; None for one that it does not have, e.g. `{"max_tokens": "num_predict", "model": None}`. The names of the
-        generators for OpenAI, Anthropic, Google, Ollama, Amazon Bedrock, Cohere and Hugging Face are known.
+    :param generation_kwargs_names: How this generator names `max_tokens`, `temperature`, `stop`, `model` and
+        `tool_choice`, if not so; None for one that it does not have, e.g.
+        `{"max_tokens": "num_predict", "model": None}`. The names of the generators for OpenAI, Anthropic, Google,
+        Ollama, Amazon Bedrock, Cohere and Hugging Face are known.
+    :param tools: Whether servers may offer the model tools (revision 2025-11-25 and newer). The server runs them
+        itself: the model's calls go back to it as the reply. By default, if the generator takes `tools`. A function
+        gets such requests only if this is True; to call a tool, it returns a `ChatMessage` with tool calls.
     :raises ValueError: If there is not exactly one of `chat_generator` and `function`, or a value is invalid.
     """
 
@@ -74,6 +82,7 @@ class MCPSampling:
     max_tokens: int | None = None
     models: list[str] | None = None
     generation_kwargs_names: dict[str, str | None] | None = None
+    tools: bool | None = None
 
     def __post_init__(self) -> None:
         """
@@ -101,12 +110,17 @@ class MCPSampling:
         ):
             msg = f"MCPSampling: `models` must be a list of names, got {self.models!r}"
             raise ValueError(msg)
-        names = ("max_tokens", "temperature", "stop", "model")
-        unknown = set(self.generation_kwargs_names or {}) - set(names)
+        if self.tools not in (None, True, False):
+            msg = f"MCPSampling: `tools` must be True, False, or None for what the generator can do, got {self.tools!r}"
+            raise ValueError(msg)
+        if self.tools and self.chat_generator is not None and not takes_tools(self.chat_generator):
+            msg = f"MCPSampling: `tools` is True, but {type(self.chat_generator).__name__} takes no `tools`"
+            raise ValueError(msg)
+        unknown = set(self.generation_kwargs_names or {}) - set(GENERATION_KWARGS)
         if unknown:
             msg = (
                 f"MCPSampling: `generation_kwargs_names` has unknown keys {sorted(unknown)}; valid ones are "
-                f"{', '.join(names)}"
+                f"{', '.join(GENERATION_KWARGS)}"
             )
             raise ValueError(msg)
 
@@ -170,7 +184,8 @@ class MCPHandlers:
         the form; True to accept (a URL, or a form with its defaults); False to decline; None to cancel; or an
         `ElicitResult` or `ErrorData` of the MCP SDK. Ready-made: `accept_defaults`, `decline` and `AskUser(ui)`.
     :param roots: The folders and files that a server may work on: paths or `file://` URIs, or a function without
-        parameters that returns them.
+        parameters that returns those of the moment. When they change, `MCPConnection.notify_roots_changed` has servers
+        up to revision 2025-11-25 ask again; newer ones ask in each call.
     :param logging: Gets the log messages of a server (`LoggingMessageNotificationParams` of the MCP SDK), one after
         the other, instead of the logger `haystack_integrations.tools.mcp.servers.NAME`.
     :param log_level: From which level on a server is to send log messages: "debug", "info", "notice", "warning",
@@ -314,6 +329,16 @@ def _stored_function(field: str, function: Any) -> str:
         msg = f"`{field}` cannot be serialized: '{stored}' is something else. Use a function at the top of a module."
         raise SerializationError(msg)
     return stored
+
+
+def takes_tools(chat_generator: Any) -> bool:
+    """
+    Tell whether a chat generator can give its model tools.
+
+    :param chat_generator: The generator.
+    :returns: True if it takes `tools`.
+    """
+    return "tools" in inspect.signature(chat_generator.run).parameters
 
 
 def _checked_roots(roots: Any) -> tuple[str, ...]:

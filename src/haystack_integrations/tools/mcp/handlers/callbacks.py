@@ -86,6 +86,8 @@ class Callbacks:
             options["client_info"] = types.Implementation.model_validate(handlers.client_info)
         if self._sampler is not None:
             options["sampling_callback"] = partial(self._sample, self._sampler)
+            if self._sampler.takes_tools:
+                options["sampling_capabilities"] = types.SamplingCapability(tools=types.SamplingToolsCapability())
         if handlers.elicitation is not None:
             options["elicitation_callback"] = self._elicit
         if handlers.roots is not None:

@@ -33,11 +33,19 @@ async def call(function: Callable[..., Any], *args: Any) -> Any:
     """
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return await function(*args)
-    result = await _in_thread(function, *args)
+    result = await in_thread(function, *args)
     return await result if inspect.isawaitable(result) else result
 
 
-async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
+async def in_thread(function: Callable[..., Any], *args: Any, name: str = "mcp-haystack-handler") -> Any:
+    """
+    Call a function in a daemon thread of its own, with the caller's context variables.
+
+    :param function: The function.
+    :param args: Its arguments.
+    :param name: Name of the thread.
+    :returns: Its result.
+    """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -49,6 +57,8 @@ async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
     def run() -> None:
         try:
             set_outcome, value = outcome.set_result, context.run(function, *args)
+        except StopIteration:  # a future does not take it
+            set_outcome, value = outcome.set_exception, RuntimeError("it raised StopIteration")
         except Exception as error:
             set_outcome, value = outcome.set_exception, error
         except BaseException as error:  # e.g. SystemExit, which is not to end the loop
@@ -58,7 +68,7 @@ async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
         except RuntimeError:
             pass  # the loop was closed; nobody waits
 
-    threading.Thread(target=run, name="mcp-haystack-handler", daemon=True).start()
+    threading.Thread(target=run, name=name, daemon=True).start()
     return await outcome
 
 

@@ -13,10 +13,19 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from haystack import logging
-from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent
+from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
 from mcp import types
 
+from haystack_integrations.tools.mcp.handlers import GENERATION_KWARGS, takes_tools
 from haystack_integrations.tools.mcp.handlers.calling import call
+from haystack_integrations.tools.mcp.handlers.sampling_tools import (
+    InvalidSamplingError,
+    OfferedTools,
+    assistant_message,
+    required_choice,
+    result_with_tools,
+    tool_messages,
+)
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.handlers import MCPSampling
@@ -26,16 +35,16 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 # The specification's code for a refusal by the user.
 REJECTED = -1
 
-# How generators call these, where it is not "max_tokens", "temperature", "stop" and "model"; by parts of their class
-# names. None: there is no such parameter.
+# How generators call these, where it is not "max_tokens", "temperature", "stop", "model" and "tool_choice"; by parts of
+# their class names. None: there is no such parameter.
 _NAMES: dict[str, dict[str, str | None]] = {
     "OpenAIResponses": {"max_tokens": "max_output_tokens", "stop": None},
     "Anthropic": {"stop": "stop_sequences", "model": None},
-    "GoogleGenAI": {"max_tokens": "max_output_tokens", "stop": "stop_sequences", "model": None},
-    "Ollama": {"max_tokens": "num_predict", "model": None},
-    "AmazonBedrock": {"max_tokens": "maxTokens", "stop": "stopSequences", "model": None},
+    "GoogleGenAI": {"max_tokens": "max_output_tokens", "stop": "stop_sequences", "model": None, "tool_choice": None},
+    "Ollama": {"max_tokens": "num_predict", "model": None, "tool_choice": None},
+    "AmazonBedrock": {"max_tokens": "maxTokens", "stop": "stopSequences", "model": None, "tool_choice": None},
     "Cohere": {"stop": "stop_sequences", "model": None},
-    "HuggingFaceLocal": {"max_tokens": "max_new_tokens", "stop": None, "model": None},
+    "HuggingFaceLocal": {"max_tokens": "max_new_tokens", "stop": None, "model": None, "tool_choice": None},
     "HuggingFaceAPI": {"model": None},
 }
 
@@ -59,6 +68,11 @@ class Sampler:
         """
         self._settings = settings
         self._server = server
+        # Whether servers may offer the model tools, which they are told.
+        generator = settings.chat_generator
+        self.takes_tools: bool = settings.tools or (
+            settings.tools is None and generator is not None and takes_tools(generator)
+        )
         self._requests = 0
         self._tokens = 0
 
@@ -72,7 +86,7 @@ class Sampler:
         :returns: The model's reply, or why there is none.
         """
         settings = self._settings
-        if params.tools or params.tool_choice:
+        if not self.takes_tools and (params.tools or params.tool_choice):
             return types.ErrorData(code=types.INVALID_PARAMS, message="Sampling with tools is not supported")
         if settings.max_requests is not None and self._requests >= settings.max_requests:
             return self._refuse("max_requests", settings.max_requests)
@@ -95,7 +109,10 @@ class Sampler:
             else:
                 reply = await call(_generate, settings, params)
             used = _tokens_of(reply)
-            return _result(reply, settings)
+            return _result(reply, settings, params)
+        except InvalidSamplingError as error:
+            used = 0
+            return types.ErrorData(code=types.INVALID_PARAMS, message=str(error))
         finally:
             if used is not None:
                 self._tokens += used - granted
@@ -113,13 +130,16 @@ class Sampler:
 def _generate(settings: MCPSampling, params: types.CreateMessageRequestParams) -> ChatMessage:
     generator = settings.chat_generator
     messages = [ChatMessage.from_system(params.system_prompt)] if params.system_prompt else []
-    messages += [_chat_message(message) for message in params.messages]
+    offered = OfferedTools(params)
+    messages += _chat_messages(params.messages, offered)
     if callable(getattr(generator, "warm_up", None)):
         with _warm_up_lock:
             generator.warm_up()
     inputs: dict[str, Any] = {"messages": messages}
     if _takes(generator, "generation_kwargs"):
         inputs["generation_kwargs"] = generation_kwargs(settings, params)
+    if tools := offered.for_generator():
+        inputs["tools"] = tools
     replies = generator.run(**inputs)["replies"]
     if not replies:
         msg = "the chat generator gave no reply"
@@ -142,7 +162,7 @@ def generation_kwargs(settings: MCPSampling, params: types.CreateMessageRequestP
     :returns: The `generation_kwargs`.
     """
     class_name = type(settings.chat_generator).__name__
-    names: dict[str, str | None] = {name: name for name in ("max_tokens", "temperature", "stop", "model")}
+    names: dict[str, str | None] = {name: name for name in GENERATION_KWARGS}
     for part, known in _NAMES.items():
         if part in class_name:
             names |= known
@@ -154,6 +174,7 @@ def generation_kwargs(settings: MCPSampling, params: types.CreateMessageRequestP
         "temperature": params.temperature,
         "stop": params.stop_sequences or None,
         "model": _model(settings.models or [], params),
+        "tool_choice": required_choice(settings.chat_generator) if _requires_tool(params) else None,
     }
     return {name: values[key] for key, name in names.items() if name is not None and values[key] is not None}
 
@@ -171,14 +192,26 @@ def _model(models: list[str], params: types.CreateMessageRequestParams) -> str |
     return None
 
 
-def _chat_message(message: types.SamplingMessage) -> ChatMessage:
-    parts = [_part(block) for block in message.content_as_list]
-    if message.role == "user":
-        return ChatMessage.from_user(content_parts=parts)
-    if not all(isinstance(part, TextContent) for part in parts):
-        msg = "messages of the assistant may contain text only"
-        raise ValueError(msg)
-    return ChatMessage.from_assistant("\n".join(part.text for part in parts if isinstance(part, TextContent)))
+def _requires_tool(params: types.CreateMessageRequestParams) -> bool:
+    return params.tool_choice is not None and params.tool_choice.mode == "required"
+
+
+def _chat_messages(given: list[types.SamplingMessage], offered: OfferedTools) -> list[ChatMessage]:
+    messages: list[ChatMessage] = []
+    calls: dict[str, ToolCall] = {}
+    for message in given:
+        blocks = message.content_as_list
+        results, calls = calls, {}
+        if message.role == "assistant":
+            if results:
+                tool_messages([], results)  # it raises an error
+            messages.append(assistant_message(blocks, offered))
+            calls = {call.id: call for call in messages[-1].tool_calls if call.id is not None}
+        elif results or any(isinstance(block, types.ToolResultContent) for block in blocks):
+            messages += tool_messages(blocks, results)
+        else:
+            messages.append(ChatMessage.from_user(content_parts=[_part(block) for block in blocks]))
+    return messages
 
 
 def _part(block: types.SamplingMessageContentBlock) -> TextContent | ImageContent | FileContent:
@@ -201,7 +234,7 @@ def _tokens_of(reply: Any) -> int | None:
 
 
 def _result(
-    reply: Any, settings: MCPSampling
+    reply: Any, settings: MCPSampling, params: types.CreateMessageRequestParams
 ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
     if isinstance(reply, (types.CreateMessageResult, types.CreateMessageResultWithTools, types.ErrorData)):
         return reply
@@ -213,18 +246,17 @@ def _result(
             "CreateMessageResult or ErrorData of the MCP SDK"
         )
         raise TypeError(msg)
+    reason = reply.meta.get("finish_reason") or reply.meta.get("stop_reason")
+    stop_reason = _STOP_REASONS.get(str(reason), str(reason)) if reason is not None else None
+    source = settings.function if settings.chat_generator is None else settings.chat_generator
+    named = reply.meta.get("model") or getattr(source, "model", None) or getattr(source, "__name__", None)
+    model = named if isinstance(named, str) else type(source).__name__
+    if params.tools or params.tool_choice:
+        return result_with_tools(reply, OfferedTools(params), model=model, stop_reason=stop_reason)
     content: types.SamplingContent = types.TextContent(type="text", text=reply.text or "")
     if reply.text is None and reply.images:
         image = reply.images[0]
         content = types.ImageContent(
             type="image", data=image.base64_image, mime_type=image.mime_type or "application/octet-stream"
         )
-    reason = reply.meta.get("finish_reason") or reply.meta.get("stop_reason")
-    source = settings.function if settings.chat_generator is None else settings.chat_generator
-    model = reply.meta.get("model") or getattr(source, "model", None) or getattr(source, "__name__", None)
-    return types.CreateMessageResult(
-        role="assistant",
-        content=content,
-        model=model if isinstance(model, str) else type(source).__name__,
-        stop_reason=_STOP_REASONS.get(str(reason), str(reason)) if reason is not None else None,
-    )
+    return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason=stop_reason)

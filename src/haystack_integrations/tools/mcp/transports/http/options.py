@@ -12,6 +12,7 @@ and trusts the same certificates as the connection that failed.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import ssl
 import urllib.request
@@ -92,7 +93,8 @@ def _find_route(info: HttpServerInfo) -> Route:
         _load_client_cert(verify, info.client_cert)
     proxy = _proxy(info.proxy, verify)
     if info.http_transport is None:
-        return Route(verify, proxy)
+        # Nobody else gets the shared context, so that nobody can change whom it trusts.
+        return Route(_trusted_by_default() if verify is True else verify, proxy)
     arguments = _transport_arguments(verify, proxy)
     transport = _result("http_transport", info.http_transport, **arguments)
     if not isinstance(transport, httpx2.AsyncBaseTransport):
@@ -118,6 +120,31 @@ def _verify(verify: Any) -> ssl.SSLContext | bool:
         msg = f"`verify` must give an ssl.SSLContext, it gave {type(context).__name__}"
         raise ValueError(msg)
     return context
+
+
+# Of this process. To load the certificates takes up to 40 ms, and where servers have sessions, each user has one.
+_default_trust: tuple[Any, ssl.SSLContext] | None = None
+
+
+def _trusted_by_default() -> ssl.SSLContext:
+    """
+    Give the context that httpx2 would make, the same one until the environment names others or a file changes.
+    """
+    global _default_trust  # noqa: PLW0603
+    paths = ssl.get_default_verify_paths()
+    files = (*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")), paths.openssl_cafile, paths.openssl_capath)
+    key = [(file, _changed_at(file)) for file in files]
+    found = _default_trust
+    if found is None or found[0] != key:
+        found = _default_trust = (key, httpx2.create_ssl_context())
+    return found[1]
+
+
+def _changed_at(file: str | None) -> int | None:
+    try:
+        return os.stat(file).st_mtime_ns if file else None
+    except OSError:
+        return None
 
 
 def _result(parameter: str, function: Any, **arguments: Any) -> Any:

@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a call of this package may have in addition, so that its overhead can be measured. To add one, add a function."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An addition to calls."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Parameters of the toolset."""
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Each call is made in such a context."""
+
+
+def _ignore(_: Any) -> None:
+    pass
+
+
+def progress(package: Any, target: dict[str, Any]) -> Extra:  # noqa: ARG001
+    """Each call asks for reports of progress."""
+    return Extra({"handlers": package.MCPHandlers(progress=_ignore)})
+
+
+def handlers(package: Any, target: dict[str, Any]) -> Extra:  # noqa: ARG001
+    """The server may ask for everything that there is."""
+    functions = {"sampling": lambda _: "Hi!", "elicitation": package.decline, "logging": _ignore, "messages": _ignore}
+    return Extra({"handlers": package.MCPHandlers(**functions, roots=["/tmp"])})  # noqa: S108
+
+
+def context(package: Any, target: dict[str, Any]) -> Extra:
+    """Each call is made on behalf of a user."""
+    identity: dict[str, Any] = {"user": "alice", "meta": {"tenant": "a"}}
+    if "url" in target:
+        identity |= {"token": "t0ken-of-alice", "headers": {"X-Tenant": "a"}}
+    return Extra(context=lambda: package.mcp_request_context(**identity))
+
+
+def interceptor(package: Any, target: dict[str, Any]) -> Extra:  # noqa: ARG001
+    """Each call goes through an interceptor that changes nothing."""
+    return Extra({"interceptors": [_pass_on]})
+
+
+def _pass_on(call: Any, call_next: Callable[[Any], Any]) -> Any:
+    return call_next(call)
+
+
+EXTRAS = {extra.__name__: extra for extra in (progress, handlers, context, interceptor)}

@@ -1,0 +1,362 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from haystack import Document, component, default_from_dict, default_to_dict, logging
+from haystack.dataclasses import ByteStream
+
+from haystack_integrations.tools.mcp import (
+    MCPConnectionError,
+    MCPHandlers,
+    MCPServerInfo,
+    resource_contents,
+    resource_streams,
+)
+from haystack_integrations.tools.mcp.concurrency import check_max_concurrency, gather_bounded
+from haystack_integrations.tools.mcp.convert.uri_templates import UriTemplate
+from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
+
+if TYPE_CHECKING:
+    from mcp import types
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# The inputs of `run` that are not variables of a template.
+_INPUTS = ("uris", "prefix")
+
+
+@dataclass(frozen=True)
+class _Failure:
+    uri: str
+    error: Exception
+
+
+@component
+class MCPResourceFetcher(ReaderBase):
+    """
+    Reads resources of an MCP server: text as Documents, everything else as ByteStreams for Haystack's converters.
+
+    What it reads is named by URIs, by a template whose variables are inputs of the component, or by a prefix: then it
+    reads everything that the server lists under it.
+
+    The id of a Document depends on the server and the URI, not on the content. Written with
+    `DuplicatePolicy.OVERWRITE`, a resource that has changed replaces what was stored of it.
+
+    Neither creating the component nor loading it from YAML connects to the server. Warm-up does.
+
+    ### Usage example
+
+    ```python
+    from haystack_integrations.components.fetchers.mcp import MCPResourceFetcher
+    from haystack_integrations.tools.mcp import StdioServerInfo
+
+    fetcher = MCPResourceFetcher(
+        StdioServerInfo(command="npx", args=["-y", "@modelcontextprotocol/server-everything"]),
+        prefix="demo://resource/static/",
+    )
+    documents = fetcher.run()["documents"]
+    fetcher.close()
+    ```
+    """
+
+    def __init__(
+        self,
+        server_info: MCPServerInfo | Any,
+        uris: list[str] | None = None,
+        *,
+        uri_template: str | None = None,
+        prefix: str | None = None,
+        as_streams: bool = False,
+        server_name: str | None = None,
+        raise_on_failure: bool = False,
+        max_resources: int | None = 1000,
+        max_concurrency: int = 4,
+        connection_timeout: float = 30.0,
+        invocation_timeout: float | None = 30.0,
+        share: bool = True,
+        handlers: MCPHandlers | None = None,
+    ) -> None:
+        """
+        Initialize the component. Nothing is connected yet.
+
+        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
+            command line as a list or a server object.
+        :param uris: The resources to read, unless `run` gets others.
+        :param uri_template: Template of a resource to read (RFC 6570), as in `notes://days/{day}`. Its variables become
+            inputs of the component. Those in its query, as in `{?limit}`, are optional.
+        :param prefix: Read every resource that the server lists and whose URI begins like this, unless `run` gets
+            another prefix. `""` for everything.
+        :param as_streams: Whether to give text as ByteStreams, too, e.g. Markdown for a converter. There are no
+            Documents then.
+        :param server_name: Name of the server in the ids of Documents and in `meta["server"]`. Default: what the
+            server calls itself. Set it for two servers that call themselves the same and have the same URIs.
+        :param raise_on_failure: Whether it is an error if one of the resources cannot be read. If False (default), it
+            is left out, with a warning, and is in `failures`. A server that cannot be reached is always an error.
+        :param max_resources: How many of the resources under a prefix are read; the others are left out with a warning.
+            None for all.
+        :param max_concurrency: How many resources are read at a time.
+        :param connection_timeout: Timeout in seconds for connecting.
+        :param invocation_timeout: Timeout in seconds for each reading. None for 300.
+        :param share: Whether to share the connection with every other user of an equal `server_info`.
+        :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :raises ValueError: If a parameter is invalid.
+        """
+        self._connect_to(
+            server_info,
+            connection_timeout=connection_timeout,
+            invocation_timeout=invocation_timeout,
+            share=share,
+            handlers=handlers,
+        )
+        self.uris = None if uris is None else _checked_uris(uris)
+        self.uri_template = uri_template
+        self._template = None if uri_template is None else _checked_template(uri_template)
+        self.prefix = _checked_text("prefix", prefix)
+        self.as_streams = as_streams
+        self.server_name = _checked_text("server_name", server_name)
+        self.raise_on_failure = raise_on_failure
+        if max_resources is not None and (
+            not isinstance(max_resources, int) or isinstance(max_resources, bool) or max_resources < 1
+        ):
+            msg = f"`max_resources` must be an integer of at least 1, or None for no limit, got {max_resources!r}"
+            raise ValueError(msg)
+        self.max_resources = max_resources
+        self.max_concurrency = check_max_concurrency(max_concurrency)
+        if self._template is not None:
+            for variable in self._template.variables:
+                optional = {"default": None} if variable in self._template.optional else {}
+                component.set_input_type(self, variable, Any, **optional)
+
+    @component.output_types(documents=list[Document], streams=list[ByteStream], failures=list[dict[str, str]])
+    def run(self, uris: list[str] | None = None, prefix: str | None = None, **variables: Any) -> dict[str, Any]:
+        """
+        Read the resources.
+
+        With `uris` or a `prefix`, the `uris` and the `prefix` that were given to the component are not read.
+
+        :param uris: The resources to read.
+        :param prefix: Read every resource that the server lists and whose URI begins like this.
+        :param variables: The values of the template's variables. A list becomes several values, as RFC 6570 says.
+        :returns: A dictionary with:
+            - `documents`: A Document for each text, with `uri`, `mime_type`, `server` and what the server lists of the
+              resource (`name`, `title`, `size`, `last_modified`, `annotations`) in its `meta`.
+            - `streams`: A ByteStream for everything else, with the same in its `meta`.
+            - `failures`: For each resource that could not be read, its `uri` and the `error`.
+        :raises MCPConnectionError: If the server cannot be reached, or, with `raise_on_failure`, does not give one of
+            the resources.
+        :raises ValueError: If nothing says what to read, or a variable of the template has no value.
+        """
+        wanted, prefix = self._wanted(uris, prefix, variables)
+        return self._run(partial(self._fetch, wanted, prefix))
+
+    @component.output_types(documents=list[Document], streams=list[ByteStream], failures=list[dict[str, str]])
+    async def run_async(
+        self, uris: list[str] | None = None, prefix: str | None = None, **variables: Any
+    ) -> dict[str, Any]:
+        """
+        Read the resources like `run`, without blocking the event loop.
+
+        :param uris: As in `run`.
+        :param prefix: As in `run`.
+        :param variables: As in `run`.
+        :returns: As `run`.
+        :raises MCPConnectionError: As `run`.
+        :raises ValueError: As `run`.
+        """
+        wanted, prefix = self._wanted(uris, prefix, variables)
+        return await self._fetch(wanted, prefix)
+
+    def _wanted(
+        self, uris: list[str] | None, prefix: str | None, variables: dict[str, Any]
+    ) -> tuple[list[str], str | None]:
+        if uris is None and prefix is None:
+            uris, prefix = self.uris, self.prefix
+        else:
+            uris = None if uris is None else _checked_uris(uris)
+            prefix = _checked_text("prefix", prefix)
+        wanted = list(uris or [])
+        if self._template is not None:
+            wanted.append(self._expanded(self._template, variables))
+        elif variables:
+            names = ", ".join(map(repr, variables))
+            msg = f"MCPResourceFetcher got {names}, but has no `uri_template` with such variables"
+            raise ValueError(msg)
+        elif prefix is None and uris is None:
+            msg = "MCPResourceFetcher has nothing to read. Give it `uris`, a `prefix` or a `uri_template`."
+            raise ValueError(msg)
+        return wanted, prefix
+
+    @staticmethod
+    def _expanded(template: UriTemplate, values: dict[str, Any]) -> str:
+        unknown = [name for name in values if name not in template.variables]
+        missing = [name for name in template.variables if values.get(name) is None and name not in template.optional]
+        for names, problem in ((unknown, "does not have"), (missing, "needs a value for")):
+            if names:
+                msg = (
+                    f"The URI template {template.template!r} {problem} {', '.join(map(repr, names))}. Its variables "
+                    f"are: {', '.join(template.variables) or 'none'}."
+                )
+                raise ValueError(msg)
+        return template.expand(values)
+
+    async def _fetch(self, uris: list[str], prefix: str | None) -> dict[str, Any]:
+        wanted: dict[str, types.Resource | None] = dict.fromkeys(uris)
+        if prefix is not None:
+            wanted |= self._limited(
+                {
+                    each.uri: each
+                    for each in await self._connection.list_resources_async()
+                    if each.uri.startswith(prefix)
+                }
+            )
+        outcomes = await gather_bounded(
+            [partial(self._read_one, uri, listed) for uri, listed in wanted.items()], self.max_concurrency
+        )
+        failures = [outcome for outcome in outcomes if isinstance(outcome, _Failure)]
+        read = [item for outcome in outcomes if not isinstance(outcome, _Failure) for item in outcome]
+        for failure in failures:
+            logger.warning(
+                "A resource of {server} is left out: {error}",
+                server=self.server_info.describe(),
+                error=str(failure.error),
+            )
+        return {
+            "documents": [item for item in read if isinstance(item, Document)],
+            "streams": [item for item in read if isinstance(item, ByteStream)],
+            "failures": [{"uri": failure.uri, "error": str(failure.error)} for failure in failures],
+        }
+
+    def _limited(self, listed: dict[str, types.Resource]) -> dict[str, types.Resource]:
+        if self.max_resources is None or len(listed) <= self.max_resources:
+            return listed
+        logger.warning(
+            "{server} lists {number} resources under the prefix; only the first {limit} are read (`max_resources`)",
+            server=self.server_info.describe(),
+            number=len(listed),
+            limit=self.max_resources,
+        )
+        return dict(list(listed.items())[: self.max_resources])
+
+    async def _read_one(self, uri: str, listed: types.Resource | None) -> list[Document | ByteStream] | _Failure:
+        try:
+            result = await self._connection.read_resource_async(uri)
+            return self._converted(uri, result, listed)
+        except (MCPConnectionError, ValueError) as error:
+            if self.raise_on_failure or not _concerns_one_resource(error):
+                raise
+            return _Failure(uri, error)
+
+    def _converted(
+        self, uri: str, result: types.ReadResourceResult, listed: types.Resource | None
+    ) -> list[Document | ByteStream]:
+        implementation = self._connection.implementation
+        server = self.server_name or (implementation.name if implementation else "") or self.server_info.describe()
+        described = _described(listed)
+        items: list[Document | ByteStream] = []
+        contents = zip(result.contents, resource_contents(result), resource_streams(result), strict=True)
+        for number, (each, content, stream) in enumerate(contents):
+            meta = {**described, "uri": each.uri, "server": server}
+            if mime_type := each.mime_type or described.get("mime_type"):
+                meta["mime_type"] = mime_type
+            if isinstance(content, str) and not self.as_streams:
+                key = "\0".join([server, uri, each.uri, str(number)])
+                items.append(Document(id=hashlib.sha256(key.encode()).hexdigest(), content=content, meta=meta))
+            else:
+                items.append(ByteStream(stream.data, meta=meta, mime_type=mime_type or stream.mime_type))
+        return items
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the component to a dictionary.
+
+        :returns: The dictionary.
+        :raises ValueError: If the server info holds a token-based `Secret`, which Haystack does not write to files.
+        """
+        return default_to_dict(
+            self,
+            uris=self.uris,
+            uri_template=self.uri_template,
+            prefix=self.prefix,
+            as_streams=self.as_streams,
+            server_name=self.server_name,
+            raise_on_failure=self.raise_on_failure,
+            max_resources=self.max_resources,
+            max_concurrency=self.max_concurrency,
+            **self._stored_connection(),
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> MCPResourceFetcher:
+        """
+        Deserialize the component, without connecting.
+
+        :param data: The result of `to_dict`.
+        :returns: The component.
+        """
+        parameters = loaded_parameters(data.get("init_parameters", {}))
+        return default_from_dict(cls, {**data, "init_parameters": parameters})
+
+
+def _concerns_one_resource(error: Exception) -> bool:
+    # Every other error says that the server cannot be reached, which would befall each of the resources.
+    if not isinstance(error, MCPConnectionError):
+        return True
+    return error.code is not None or (isinstance(error, TimeoutError) and error.operation == "read_resource")
+
+
+def _described(listed: types.Resource | None) -> dict[str, Any]:
+    if listed is None:
+        return {}
+    annotations = listed.annotations
+    stored = annotations.model_dump(mode="json", by_alias=True, exclude_none=True) if annotations else {}
+    described = {
+        "name": listed.name,
+        "title": listed.title,
+        "description": listed.description,
+        "mime_type": listed.mime_type,
+        "size": listed.size,
+        "last_modified": stored.get("lastModified"),
+        "annotations": stored or None,
+    }
+    return {key: value for key, value in described.items() if value not in (None, "")}
+
+
+def _checked_uris(uris: Any) -> list[str]:
+    if not isinstance(uris, Iterable) or isinstance(uris, str | bytes):
+        msg = f"`uris` must be a list of URIs, got {type(uris).__name__}"
+        raise ValueError(msg)
+    checked = list(uris)
+    for uri in checked:
+        if not isinstance(uri, str) or not uri:
+            msg = f"`uris` must be a list of non-empty strings, but one is {uri!r}"
+            raise ValueError(msg)
+    return checked
+
+
+def _checked_text(parameter: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        msg = f"`{parameter}` must be a string or None, got {type(value).__name__}"
+        raise ValueError(msg)
+    return value
+
+
+def _checked_template(uri_template: Any) -> UriTemplate:
+    if not isinstance(uri_template, str):
+        msg = f"`uri_template` must be a string or None, got {type(uri_template).__name__}"
+        raise ValueError(msg)
+    template = UriTemplate(uri_template)
+    if taken := [name for name in template.variables if name in _INPUTS]:
+        msg = (
+            f"`uri_template` has the variable {taken[0]!r}, which is an input of MCPResourceFetcher already. Fill the "
+            "template in yourself and pass the result as `uris`."
+        )
+        raise ValueError(msg)
+    return template

@@ -1,0 +1,475 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from haystack import component, default_from_dict, default_to_dict, logging
+from haystack.components.agents import State
+from haystack.dataclasses import ChatMessage, StreamingChunk, select_streaming_callback
+from haystack.dataclasses.streaming_chunk import StreamingCallbackT
+from haystack.tools import (
+    ToolsType,
+    deserialize_tools_or_toolset_inplace,
+    flatten_tools_or_toolsets,
+    serialize_tools_or_toolset,
+)
+from haystack.tools.errors import ToolInvocationError
+from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
+from haystack.utils import deserialize_callable, serialize_callable
+
+from haystack_integrations.tools.mcp import (
+    MCPTool,
+    MCPToolNotFoundError,
+    MCPToolset,
+    warm_up_toolsets,
+    warm_up_toolsets_async,
+)
+from haystack_integrations.tools.mcp.concurrency import check_max_concurrency, gather_bounded
+from haystack_integrations.tools.mcp.haystack_compat import (
+    HAS_ASYNC_FUNCTION,
+    check_state_schema,
+    deserialize_state_schema,
+    serialize_state_schema,
+)
+
+from .tool_calls import (
+    ResolvedCall,
+    call_arguments,
+    in_batches,
+    pending_calls,
+    resolve,
+    result_message,
+    tools_by_name,
+    update_state,
+)
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+_Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
+
+# Inputs and outputs of the component that keys of the State cannot have.
+_RESERVED = (
+    "messages",
+    "history",
+    "state",
+    "streaming_callback",
+    "tools",
+    "tool_messages",
+    "replies",
+    "tool_call_counts",
+)
+
+
+@dataclass
+class _Step:
+    calls: list[ResolvedCall]
+    state: State
+    history: list[ChatMessage]
+    replies: list[ChatMessage]
+    callback: Any
+    messages: list[ChatMessage | None]
+
+
+@component
+class MCPToolCaller:
+    """
+    Makes the tool calls of a model's replies, and gives the tool messages: what ToolInvoker was on Haystack 2.
+
+    Any tools of Haystack can be called, those of MCP servers and others. The calls of a reply run at the same time, up
+    to `max_concurrency`; the messages are in the order of the calls. Calls that have a result already are not made
+    again, so that a whole conversation can be passed.
+
+    What goes wrong is told to the model: an unknown tool, arguments that the tool refuses, a call that fails.
+
+    For a loop in a pipeline, connect the output `messages` to the chat generator's input again, and take the answer
+    from the output `replies`: a run gives `messages` if there were calls, and `replies` if there were none.
+
+    ### Usage example
+
+    ```python
+    from haystack.dataclasses import ChatMessage, ToolCall
+    from haystack_integrations.components.tools.mcp import MCPToolCaller
+    from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo
+
+    toolset = MCPToolset(StdioServerInfo(command="uvx", args=["mcp-server-time", "--local-timezone=Europe/Berlin"]))
+    caller = MCPToolCaller(tools=toolset)
+    call = ToolCall("get_current_time", {"timezone": "America/New_York"})
+    [message] = caller.run(messages=[ChatMessage.from_assistant(tool_calls=[call])])["tool_messages"]
+    caller.close()
+    ```
+    """
+
+    def __init__(
+        self,
+        tools: ToolsType,
+        *,
+        raise_on_failure: bool = False,
+        max_concurrency: int = 4,
+        state_schema: dict[str, Any] | None = None,
+        streaming_callback: StreamingCallbackT | None = None,
+        tool_streaming_callback_passthrough: bool = False,
+    ) -> None:
+        """
+        Initialize the component. Nothing is connected yet.
+
+        :param tools: The tools: a Toolset, or a list of Tools and Toolsets.
+        :param raise_on_failure: Whether a call that fails, or an unknown tool, is an error of the component instead of
+            a message for the model.
+        :param max_concurrency: How many calls run at a time.
+        :param state_schema: The State that the tools read (`inputs_from_state`) and write (`outputs_to_state`), as for
+            an Agent: a dictionary from keys to their `type` and, optionally, a `handler` that merges values. Each key
+            is an optional input of the component, and an output.
+        :param streaming_callback: Gets a StreamingChunk with each result, and a last one with the `finish_reason`
+            "tool_call_results".
+        :param tool_streaming_callback_passthrough: Whether the tools get the callback, too, e.g. for the progress that
+            an MCP server reports.
+        :raises ValueError: If a parameter is invalid.
+        """
+        if not isinstance(tools, Toolset) and not (isinstance(tools, Iterable) and not isinstance(tools, str | Tool)):
+            msg = f"`tools` must be a Toolset or a list of Tools and Toolsets, got {type(tools).__name__}"
+            raise ValueError(msg)
+        items = _items(tools)
+        if wrong := [each for each in items if not isinstance(each, Tool | Toolset)]:
+            msg = f"`tools` must be a Toolset or a list of Tools and Toolsets, but has a {type(wrong[0]).__name__}"
+            raise ValueError(msg)
+        if not items:
+            msg = "`tools` is empty: MCPToolCaller needs at least one tool or toolset"
+            raise ValueError(msg)
+        tools_by_name(flatten_tools_or_toolsets(tools))
+        if taken := [key for key in state_schema or {} if key in _RESERVED]:
+            msg = f"`state_schema` has the key {taken[0]!r}, which is an input or output of MCPToolCaller already"
+            raise ValueError(msg)
+        check_state_schema(state_schema or {})
+        self.tools = tools
+        self.raise_on_failure = raise_on_failure
+        self.max_concurrency = check_max_concurrency(max_concurrency)
+        self.state_schema = state_schema
+        self.streaming_callback = streaming_callback
+        self.tool_streaming_callback_passthrough = tool_streaming_callback_passthrough
+        outputs: dict[str, Any] = {key: config["type"] for key, config in (state_schema or {}).items()}
+        for key, kind in outputs.items():
+            component.set_input_type(self, key, kind, default=None)
+        component.set_output_types(
+            self,
+            tool_messages=list[ChatMessage],
+            messages=list[ChatMessage],
+            replies=list[ChatMessage],
+            state=State,
+            tool_call_counts=dict[str, int],
+            **outputs,
+        )
+
+    def warm_up(self) -> None:
+        """
+        Warm the tools up, MCP servers at the same time. Cheap if they are warm.
+
+        :raises MCPConnectionError: If a server cannot be reached.
+        """
+        _warm_up(self.tools)
+
+    async def warm_up_async(self) -> None:
+        """
+        Warm the tools up like `warm_up`, without blocking the event loop while MCP servers are connected.
+
+        :raises MCPConnectionError: As `warm_up`.
+        """
+        await _warm_up_async(self.tools)
+
+    def close(self) -> None:
+        """
+        Release the connections of the tools. The next warm-up or call opens them again.
+        """
+        for item in _items(self.tools):
+            if hasattr(item, "close"):
+                item.close()
+
+    async def close_async(self) -> None:
+        """
+        Release the connections of the tools like `close`, without blocking the event loop.
+        """
+        for item in _items(self.tools):
+            if hasattr(item, "close_async"):
+                await item.close_async()
+            elif hasattr(item, "close"):
+                item.close()
+
+    def run(
+        self,
+        messages: list[ChatMessage],
+        history: list[ChatMessage] | None = None,
+        state: State | None = None,
+        streaming_callback: StreamingCallbackT | None = None,
+        *,
+        tools: ToolsType | None = None,
+        **state_inputs: Any,
+    ) -> dict[str, Any]:
+        """
+        Make the tool calls that have no result yet.
+
+        :param messages: Messages with tool calls: the replies of a chat generator, or a whole conversation.
+        :param history: Messages that come before `messages` in the output `messages`.
+        :param state: The State of the tools; it is changed. Default: a new one with the `state_schema`.
+        :param streaming_callback: As in the constructor, instead of that one.
+        :param tools: Tools for this run, instead of those of the component.
+        :param state_inputs: Values for the keys of `state_schema`.
+        :returns: A dictionary with:
+            - `tool_messages`: One message for each call, in the order of the calls.
+            - `messages`: `history`, `messages` and the tool messages, for the next turn of the model. Only if there
+              were calls.
+            - `replies`: `messages` as they came. Only if there were no calls.
+            - `state`: The State after the calls.
+            - `tool_call_counts`: How often each tool was called, failed calls and unknown tools included.
+            - for each key of `state_schema` that the State has, its value.
+        :raises MCPToolNotFoundError: With `raise_on_failure`, if there is no such tool.
+        :raises ToolInvocationError: With `raise_on_failure`, if a call fails.
+        :raises ValueError: If two tools have the same name.
+        """
+        callback = select_streaming_callback(self.streaming_callback, streaming_callback, requires_async=False)
+        _warm_up(self.tools if tools is None else tools)
+        step = self._step(messages, history, state, callback, tools, state_inputs)
+        for batch in in_batches(step.calls):
+            for number, result in zip(batch, self._results(step, batch), strict=True):
+                message = self._conclude(step, number, result)
+                if callback is not None:
+                    callback(_chunk(message, number))
+        if callback is not None and step.calls:
+            callback(_last_chunk())
+        return self._outputs(step)
+
+    async def run_async(
+        self,
+        messages: list[ChatMessage],
+        history: list[ChatMessage] | None = None,
+        state: State | None = None,
+        streaming_callback: StreamingCallbackT | None = None,
+        *,
+        tools: ToolsType | None = None,
+        **state_inputs: Any,
+    ) -> dict[str, Any]:
+        """
+        Make the tool calls like `run`, without blocking the event loop.
+
+        :param messages: As in `run`.
+        :param history: As in `run`.
+        :param state: As in `run`.
+        :param streaming_callback: As in `run`; it may be asynchronous.
+        :param tools: As in `run`.
+        :param state_inputs: As in `run`.
+        :returns: As `run`.
+        :raises MCPToolNotFoundError: As `run`.
+        :raises ToolInvocationError: As `run`.
+        :raises ValueError: As `run`.
+        """
+        callback = self.streaming_callback if streaming_callback is None else streaming_callback
+        await _warm_up_async(self.tools if tools is None else tools)
+        step = self._step(messages, history, state, callback, tools, state_inputs)
+        for batch in in_batches(step.calls):
+            made = [partial(self._result_async, step, number) for number in batch]
+            for number, result in zip(batch, await gather_bounded(made, self.max_concurrency), strict=True):
+                message = self._conclude(step, number, result)
+                if callback is not None:
+                    await _send(callback, _chunk(message, number))
+        if callback is not None and step.calls:
+            await _send(callback, _last_chunk())
+        return self._outputs(step)
+
+    def _step(
+        self,
+        messages: list[ChatMessage],
+        history: list[ChatMessage] | None,
+        state: State | None,
+        callback: Any,
+        tools: ToolsType | None,
+        state_inputs: dict[str, Any],
+    ) -> _Step:
+        named = tools_by_name(flatten_tools_or_toolsets(self.tools if tools is None else tools))
+        if unknown := [key for key in state_inputs if key not in (self.state_schema or {})]:
+            msg = f"MCPToolCaller got {unknown[0]!r}, which its `state_schema` does not have"
+            raise ValueError(msg)
+        given = {key: value for key, value in state_inputs.items() if value is not None}
+        if state is None:
+            # What tools write for nobody in particular is in the State all the same.
+            written = {key: {"type": object} for tool in named.values() for key in tool.outputs_to_state or {}}
+            state = State(schema={**written, **(self.state_schema or {})}, data=given)
+        else:
+            for key, value in given.items():
+                state.set(key, value)
+        calls = [resolve(call, named) for call in pending_calls(messages)]
+        passed = callback if self.tool_streaming_callback_passthrough else None
+        return _Step(calls, state, list(history or []), list(messages), passed, [None] * len(calls))
+
+    def _results(self, step: _Step, batch: list[int]) -> list[Any]:
+        # The arguments are taken before any call of the batch runs: the State changes between batches only.
+        made = [partial(_invoke, *self._call(step, number)) for number in batch]
+        if len(made) == 1:
+            return [made[0]()]
+        with ThreadPoolExecutor(min(self.max_concurrency, len(made))) as threads:
+            # Each in a copy of this context: the tracing span, the user on whose behalf it is.
+            return list(
+                threads.map(lambda run: run(), [partial(contextvars.copy_context().run, each) for each in made])
+            )
+
+    async def _result_async(self, step: _Step, number: int) -> Any:
+        return await _invoke_async(*self._call(step, number))
+
+    @staticmethod
+    def _call(step: _Step, number: int) -> tuple[ResolvedCall, dict[str, Any]]:
+        resolved = step.calls[number]
+        if resolved.tool is None:
+            return resolved, {}
+        return resolved, call_arguments(resolved.tool, resolved.call, step.state, step.callback)
+
+    def _conclude(self, step: _Step, number: int, result: Any) -> ChatMessage:
+        call, tool = step.calls[number].call, step.calls[number].tool
+        error: Exception | None = result if isinstance(result, _Failure) else None
+        message = None
+        if tool is not None and error is None:
+            try:
+                update_state(tool, result, step.state)
+                message = result_message(tool, call, result)
+            except Exception as problem:  # of a handler of the user's, or a value that the State refuses
+                text = f"Tool `{tool.name}` was called, but its result cannot be used: {problem}"
+                error = ToolInvocationError(text, tool_name=tool.name)
+                error.__cause__ = problem
+        if error is not None:
+            if self.raise_on_failure:
+                raise error
+            logger.warning("A tool call failed, and the model is told: {error}", error=str(error))
+            message = ChatMessage.from_tool(tool_result=str(error), origin=call, error=True)
+        if message is None:
+            raise AssertionError  # a call without a tool has an error
+        step.messages[number] = message
+        return message
+
+    def _outputs(self, step: _Step) -> dict[str, Any]:
+        made = [message for message in step.messages if message is not None]
+        known = {key: step.state.get(key) for key in self.state_schema or {} if step.state.has(key)}
+        following = {"messages": [*step.history, *step.replies, *made]} if made else {"replies": step.replies}
+        return {
+            "tool_messages": made,
+            **following,
+            "state": step.state,
+            "tool_call_counts": dict(Counter(resolved.call.tool_name for resolved in step.calls)),
+            **known,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the component to a dictionary.
+
+        :returns: The dictionary.
+        """
+        return default_to_dict(
+            self,
+            tools=serialize_tools_or_toolset(self.tools),
+            raise_on_failure=self.raise_on_failure,
+            max_concurrency=self.max_concurrency,
+            state_schema=None if self.state_schema is None else serialize_state_schema(self.state_schema),
+            streaming_callback=None if self.streaming_callback is None else serialize_callable(self.streaming_callback),
+            tool_streaming_callback_passthrough=self.tool_streaming_callback_passthrough,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> MCPToolCaller:
+        """
+        Deserialize the component, without connecting.
+
+        :param data: The result of `to_dict`.
+        :returns: The component.
+        """
+        parameters = dict(data.get("init_parameters", {}))
+        deserialize_tools_or_toolset_inplace(parameters, key="tools")
+        if parameters.get("state_schema") is not None:
+            parameters["state_schema"] = deserialize_state_schema(parameters["state_schema"])
+        if parameters.get("streaming_callback") is not None:
+            parameters["streaming_callback"] = deserialize_callable(parameters["streaming_callback"])
+        return default_from_dict(cls, {**data, "init_parameters": parameters})
+
+
+def _items(tools: Any) -> list[Any]:
+    return [tools] if isinstance(tools, Tool | Toolset) else list(tools)
+
+
+def _by_kind(tools: Any) -> tuple[list[MCPTool | MCPToolset], list[Any]]:
+    items = _items(tools)
+    servers = [item for item in items if isinstance(item, MCPTool | MCPToolset)]
+    return servers, [item for item in items if not isinstance(item, MCPTool | MCPToolset)]
+
+
+def _warm_up(tools: Any) -> None:
+    servers, others = _by_kind(tools)
+    if len(servers) > 1:
+        warm_up_toolsets(servers)
+    for item in others if len(servers) > 1 else [*servers, *others]:
+        if hasattr(item, "warm_up"):
+            item.warm_up()
+
+
+async def _warm_up_async(tools: Any) -> None:
+    servers, others = _by_kind(tools)
+    await warm_up_toolsets_async(servers)
+    for item in others:
+        if hasattr(item, "warm_up_async"):
+            await item.warm_up_async()
+        elif hasattr(item, "warm_up"):
+            item.warm_up()
+
+
+def _invoke(resolved: ResolvedCall, arguments: dict[str, Any]) -> Any:
+    tool = resolved.tool
+    if tool is None:
+        return resolved.error
+    try:
+        return tool.invoke(**arguments)
+    except Exception as error:
+        return _failure(tool, error)
+
+
+async def _invoke_async(resolved: ResolvedCall, arguments: dict[str, Any]) -> Any:
+    tool = resolved.tool
+    if tool is None:
+        return resolved.error
+    try:
+        if HAS_ASYNC_FUNCTION or isinstance(tool, MCPTool):
+            return await tool.invoke_async(**arguments)
+        return await asyncio.to_thread(partial(tool.invoke, **arguments))
+    except Exception as error:
+        return _failure(tool, error)
+
+
+def _failure(tool: Tool, error: Exception) -> _Failure:
+    if isinstance(error, _Failure):
+        return error
+    # Haystack's tools raise nothing else, but tools of the user's own may.
+    failure = ToolInvocationError(f"Failed to invoke Tool `{tool.name}`: {error}", tool_name=tool.name)
+    failure.__cause__ = error
+    return failure
+
+
+def _chunk(message: ChatMessage, number: int) -> StreamingChunk:
+    result = message.tool_call_results[0]
+    meta = {"tool_result": result.result, "tool_call": result.origin}
+    return StreamingChunk(content="", index=number, tool_call_result=result, start=True, meta=meta)
+
+
+def _last_chunk() -> StreamingChunk:
+    reason: Any = "tool_call_results"
+    return StreamingChunk(content="", finish_reason=reason, meta={"finish_reason": reason})
+
+
+async def _send(callback: Any, chunk: StreamingChunk) -> None:
+    sent = callback(chunk)
+    if inspect.isawaitable(sent):
+        await sent

@@ -1,0 +1,311 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from haystack import Document, component, default_to_dict, logging
+from haystack.dataclasses import FileContent, ImageContent, TextContent
+from haystack.tools import deserialize_tools_or_toolset_inplace
+from haystack.utils import deserialize_type, serialize_type
+
+from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool, MCPToolResult
+from haystack_integrations.tools.mcp.haystack_compat import check_state_schema
+
+from .json_values import json_value
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# The input of `run` that is not a parameter of the tool, and the outputs that every tool has.
+_INPUT = "arguments"
+_OUTPUTS: dict[str, Any] = {
+    "text": str,
+    "structured": Any,
+    "content": list[TextContent | ImageContent | FileContent],
+    "documents": list[Document],
+    "error": str,
+}
+
+
+@component
+class MCPToolRunner:
+    """
+    Calls one tool of an MCP server in a pipeline, without a model.
+
+    The parameters of the tool are inputs of the component: those in `inputs`, or, without them, those that the server
+    declares, from warm-up on. Only inputs that are in `inputs` can be connected to other components, because neither
+    creating the component, nor loading it from YAML, nor connecting it asks the server.
+
+    Documents and other objects of Haystack are passed to the tool as JSON.
+
+    ### Usage example
+
+    ```python
+    from haystack_integrations.components.tools.mcp import MCPToolRunner
+    from haystack_integrations.tools.mcp import MCPTool, StdioServerInfo
+
+    time_server = StdioServerInfo(command="uvx", args=["mcp-server-time", "--local-timezone=Europe/Berlin"])
+    runner = MCPToolRunner(MCPTool("get_current_time", time_server), inputs=["timezone"])
+    print(runner.run(timezone="America/New_York")["text"])
+    runner.close()
+    ```
+    """
+
+    def __init__(
+        self,
+        tool: MCPTool,
+        inputs: list[str] | dict[str, Any] | None = None,
+        *,
+        optional_inputs: list[str] | None = None,
+        outputs: dict[str, Any] | None = None,
+        arguments: dict[str, Any] | None = None,
+        raise_on_failure: bool = True,
+    ) -> None:
+        """
+        Initialize the component. Nothing is connected yet.
+
+        :param tool: The tool.
+        :param inputs: The parameters of the tool that become inputs of the component: a list of names, or a dictionary
+            from names to types. Default: all that the server declares, from warm-up on.
+        :param optional_inputs: Those of the `inputs` that need not be provided. Those in `arguments` are optional, too.
+        :param outputs: Keys of the tool's structured content that become outputs of the component, with their types:
+            `{"total": float}`. The types are for connecting components; they are not checked.
+        :param arguments: Values of parameters for which a run gets no others.
+        :param raise_on_failure: Whether a call that fails is an error of the component. If False, its text is the
+            output `error`, and there are no other outputs.
+        :raises ValueError: If a parameter is invalid.
+        """
+        if not isinstance(tool, MCPTool):
+            msg = f"`tool` must be an MCPTool, got {type(tool).__name__}"
+            raise ValueError(msg)
+        self.tool = tool
+        self.inputs = _checked_inputs(inputs)
+        self.optional_inputs = list(optional_inputs or [])
+        if unknown := [name for name in self.optional_inputs if name not in (self.inputs or {})]:
+            msg = f"`optional_inputs` has {unknown[0]!r}, which `inputs` does not have"
+            raise ValueError(msg)
+        self.outputs = _checked_outputs(outputs)
+        if arguments is not None and not isinstance(arguments, Mapping):
+            msg = f"`arguments` must be a dictionary from names to values or None, got {type(arguments).__name__}"
+            raise ValueError(msg)
+        self.arguments = dict(arguments or {})
+        self.raise_on_failure = raise_on_failure
+        self._has_inputs = inputs is not None
+        self._is_checked = False
+        for name, kind in (self.inputs or {}).items():
+            self._add_input(name, kind, is_required=name not in self.optional_inputs)
+        component.set_output_types(self, **_OUTPUTS, **(self.outputs or {}))
+
+    def _add_input(self, name: str, kind: Any, *, is_required: bool) -> None:
+        optional = {} if is_required and name not in self.arguments else {"default": None}
+        component.set_input_type(self, name, kind, **optional)
+
+    def warm_up(self) -> None:
+        """
+        Connect to the server. Cheap while the connection is open; reopens it if it was closed or lost.
+
+        :raises MCPConnectionError: If connecting fails.
+        :raises MCPToolNotFoundError: If the server does not have the tool.
+        :raises ValueError: If the tool has no parameter of the name of an input.
+        """
+        self.tool.warm_up()
+        self._take_inputs()
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect to the server like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: As `warm_up`.
+        :raises MCPToolNotFoundError: As `warm_up`.
+        :raises ValueError: As `warm_up`.
+        """
+        await self.tool.warm_up_async()
+        self._take_inputs()
+
+    def _take_inputs(self) -> None:
+        schema = self.tool.parameters
+        declared = schema.get("properties", {})
+        if not self._is_checked:
+            self._check_known(declared, takes_others=schema.get("additionalProperties") is not False)
+            self._is_checked = True
+        if not self._has_inputs:
+            for name in declared:
+                if name != _INPUT:
+                    self._add_input(name, Any, is_required=name in schema.get("required", []))
+            self._has_inputs = True
+
+    def _check_known(self, declared: dict[str, Any], *, takes_others: bool) -> None:
+        for name in [*(self.inputs or {}), *self.arguments]:
+            if name in declared or name in self.tool.bound_arguments:
+                continue
+            parameters = ", ".join(declared) or "none"
+            if not takes_others:
+                msg = f"Tool '{self.tool.name}' has no parameter {name!r}. Its parameters are: {parameters}."
+                raise ValueError(msg)
+            logger.warning(
+                "Tool '{tool}' does not declare the parameter '{parameter}' and may ignore it; it has: {parameters}",
+                tool=self.tool.name,
+                parameter=name,
+                parameters=parameters,
+            )
+
+    def close(self) -> None:
+        """
+        Release the connection to the server. The next warm-up or call opens it again.
+        """
+        self.tool.close()
+
+    async def close_async(self) -> None:
+        """
+        Release the connection like `close`, without blocking the event loop.
+        """
+        await self.tool.close_async()
+
+    def run(self, arguments: dict[str, Any] | None = None, **parameters: Any) -> dict[str, Any]:
+        """
+        Call the tool.
+
+        :param arguments: Arguments of the tool by name. They take precedence over `parameters`.
+        :param parameters: Arguments of the tool. None is as no value; pass it in `arguments` to send it.
+        :returns: A dictionary with:
+            - `text`: The text of the result.
+            - `structured`: The structured content of the result, parsed; None if there is none.
+            - `content`: All content as Haystack's: TextContent, ImageContent and FileContent.
+            - `documents`: A Document for each text and each embedded text resource of the result.
+            - for each key of `outputs` that the structured content has, its value.
+            - `error`: Only if the call failed, without `raise_on_failure`: why.
+        :raises MCPInvocationError: If the call fails, with `raise_on_failure`.
+        """
+        try:
+            result = self.tool.call(**self._sent(arguments, parameters))
+        except MCPInvocationError as error:
+            return self._failed(error)
+        return self._outputs(result)
+
+    async def run_async(self, arguments: dict[str, Any] | None = None, **parameters: Any) -> dict[str, Any]:
+        """
+        Call the tool like `run`, without blocking the event loop.
+
+        :param arguments: As in `run`.
+        :param parameters: As in `run`.
+        :returns: As `run`.
+        :raises MCPInvocationError: As `run`.
+        """
+        try:
+            result = await self.tool.call_async(**self._sent(arguments, parameters))
+        except MCPInvocationError as error:
+            return self._failed(error)
+        return self._outputs(result)
+
+    def _sent(self, arguments: dict[str, Any] | None, parameters: dict[str, Any]) -> dict[str, Any]:
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return {name: json_value(value) for name, value in {**self.arguments, **given, **(arguments or {})}.items()}
+
+    def _failed(self, error: MCPInvocationError) -> dict[str, Any]:
+        if self.raise_on_failure:
+            raise error
+        logger.warning("A tool call failed: {error}", error=str(error))
+        return {"error": str(error)}
+
+    def _outputs(self, result: MCPToolResult) -> dict[str, Any]:
+        structured = result.structured
+        known = self.outputs if isinstance(structured, Mapping) else None
+        return {
+            "text": result.text,
+            "structured": structured,
+            "content": result.content,
+            "documents": self._documents(result),
+            **{name: structured[name] for name in known or {} if name in structured},
+        }
+
+    def _documents(self, result: MCPToolResult) -> list[Document]:
+        documents = []
+        for block in result.raw.content:
+            meta: dict[str, Any] = {"tool": self.tool.remote_name}
+            resource = getattr(block, "resource", block)
+            text = getattr(resource, "text", None)
+            if text is None:
+                continue
+            for field in ("uri", "mime_type"):
+                if (value := getattr(resource, field, None)) is not None:
+                    meta[field] = value
+            documents.append(Document(content=text, meta=meta))
+        return documents
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the component to a dictionary.
+
+        :returns: The dictionary.
+        """
+        return default_to_dict(
+            self,
+            tool=self.tool.to_dict(),
+            inputs=_stored_types(self.inputs),
+            optional_inputs=self.optional_inputs or None,
+            outputs=_stored_types(self.outputs),
+            arguments=self.arguments or None,
+            raise_on_failure=self.raise_on_failure,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> MCPToolRunner:
+        """
+        Deserialize the component, without connecting.
+
+        :param data: The result of `to_dict`.
+        :returns: The component.
+        """
+        parameters = dict(data.get("init_parameters", {}))
+        # Haystack's own loading of tools, with all its checks, takes lists.
+        stored = {"tools": [parameters["tool"]]}
+        deserialize_tools_or_toolset_inplace(stored, key="tools")
+        [parameters["tool"]] = stored["tools"]
+        for name in ("inputs", "outputs"):
+            if isinstance(parameters.get(name), Mapping):
+                parameters[name] = {key: deserialize_type(kind) for key, kind in parameters[name].items()}
+        # Not `default_from_dict`: on Haystack 3 it would take `arguments` with a "type" for an object to import.
+        return cls(**parameters)
+
+
+def _stored_types(types: dict[str, Any] | None) -> dict[str, str] | None:
+    return None if types is None else {name: serialize_type(kind) for name, kind in types.items()}
+
+
+def _checked_inputs(inputs: Any) -> dict[str, Any] | None:
+    if inputs is None:
+        return None
+    if isinstance(inputs, str) or not isinstance(inputs, list | tuple | Mapping):
+        msg = f"`inputs` must be a list of names or a dictionary from names to types, got {type(inputs).__name__}"
+        raise ValueError(msg)
+    checked = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(inputs, Any)
+    _check_names("inputs", checked, [_INPUT])
+    return checked
+
+
+def _checked_outputs(outputs: Any) -> dict[str, Any] | None:
+    if outputs is None:
+        return None
+    if not isinstance(outputs, Mapping):
+        msg = f"`outputs` must be a dictionary from names to types, got {type(outputs).__name__}"
+        raise ValueError(msg)
+    _check_names("outputs", outputs, list(_OUTPUTS))
+    return dict(outputs)
+
+
+def _check_names(parameter: str, types: Mapping[Any, Any], taken: list[str]) -> None:
+    for name, kind in types.items():
+        if not isinstance(name, str) or not name:
+            msg = f"`{parameter}` must have non-empty strings as names, but one is {name!r}"
+            raise ValueError(msg)
+        if name in taken:
+            msg = f"`{parameter}` has {name!r}, which MCPToolRunner has already"
+            raise ValueError(msg)
+        try:
+            check_state_schema({name: {"type": kind}})
+        except ValueError:
+            msg = f"`{parameter}` must have types as values, but that of {name!r} is {kind!r}"
+            raise ValueError(msg) from None

@@ -1,0 +1,297 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import unquote
+
+from haystack.core.serialization import generate_qualified_class_name
+from haystack.dataclasses import TextContent
+from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
+
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.convert.results import ContentPart, model_content, model_text
+from haystack_integrations.tools.mcp.convert.tool_names import check_prefix, provider_safe_name
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
+
+if TYPE_CHECKING:
+    from mcp import types
+
+# How much of a description a line of a listing has, in characters.
+_DESCRIPTION = 200
+
+_OFFSET = {"type": "integer", "minimum": 0, "default": 0}
+
+
+class MCPResourceToolset(ReaderBase, Toolset):
+    """
+    Two tools with which a model finds and reads the resources of an MCP server, within limits.
+
+    `list_resources` lists resources and templates, or searches them; `read_resource` reads one by its URI. Results of
+    the server's tools may have links to resources, which the model sees with their URIs: beside the MCPToolset of the
+    same server, this toolset lets it follow them, over the same session.
+
+    A model reads what it likes, perhaps told so by a text that it has read. `uris` restricts that.
+
+    ### Usage example
+
+    ```python
+    from haystack.components.agents import Agent
+    from haystack.components.generators.chat import OpenAIChatGenerator
+    from haystack_integrations.tools.mcp import MCPResourceToolset, MCPToolset, StdioServerInfo
+
+    everything = StdioServerInfo(command="npx", args=["-y", "@modelcontextprotocol/server-everything"])
+    tools = [MCPToolset(everything), MCPResourceToolset(everything, uris=["demo://resource/*"])]
+    agent = Agent(chat_generator=OpenAIChatGenerator(), tools=tools)
+    ```
+    """
+
+    def __init__(
+        self,
+        server_info: MCPServerInfo | Any,
+        *,
+        uris: list[str] | None = None,
+        max_size: int = 20_000,
+        max_listed: int = 50,
+        tool_name_prefix: str | None = None,
+        result_format: Literal["text", "content"] = "text",
+        connection_timeout: float = 30.0,
+        invocation_timeout: float | None = 30.0,
+        share: bool = True,
+        handlers: MCPHandlers | None = None,
+    ) -> None:
+        """
+        Initialize the toolset. Nothing is connected yet.
+
+        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
+            command line as a list or a server object.
+        :param uris: What the model may list and read: URIs, or patterns such as `"notes://public/*"`. Default:
+            everything that the server gives.
+        :param max_size: How many characters of a resource the model gets at a time, at least 200. It can ask for the
+            next ones.
+        :param max_listed: How many resources and templates the model gets at a time. It can ask for the next ones.
+        :param tool_name_prefix: Optional prefix for the names of the tools: `prefix_list_resources`. For the resources
+            of several servers.
+        :param result_format: `"text"` (default) for a note in place of images; `"content"` for the images, for chat
+            generators that take them in tool messages.
+        :param connection_timeout: Timeout in seconds for connecting.
+        :param invocation_timeout: Timeout in seconds for each reading. None for 300.
+        :param share: Whether to share the connection with every other user of an equal `server_info`.
+        :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :raises ValueError: If a parameter is invalid.
+        """
+        self._connect_to(
+            server_info,
+            connection_timeout=connection_timeout,
+            invocation_timeout=invocation_timeout,
+            share=share,
+            handlers=handlers,
+        )
+        if uris is not None and (
+            not isinstance(uris, list | tuple) or not all(isinstance(uri, str) and uri for uri in uris)
+        ):
+            msg = f"MCPResourceToolset: `uris` must be a list of URIs and patterns or None, got {uris!r}"
+            raise ValueError(msg)
+        for parameter, value, least in (("max_size", max_size, 200), ("max_listed", max_listed, 1)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                msg = f"MCPResourceToolset: `{parameter}` must be an integer of at least {least}, got {value!r}"
+                raise ValueError(msg)
+        if tool_name_prefix is not None:
+            check_prefix(tool_name_prefix)
+        if result_format not in ("text", "content"):
+            msg = f"MCPResourceToolset: `result_format` must be 'text' or 'content', got {result_format!r}"
+            raise ValueError(msg)
+        self.uris = None if uris is None else list(uris)
+        self.max_size = max_size
+        self.max_listed = max_listed
+        self.tool_name_prefix = tool_name_prefix
+        self.result_format = result_format
+        Toolset.__init__(self, tools=[self._listing_tool(), self._reading_tool()])
+
+    def _listing_tool(self) -> Tool:
+        reading = provider_safe_name("read_resource", self.tool_name_prefix)
+        query = {"type": "string", "default": "", "description": "Words that the name, URI or description contains."}
+        return self._tool(
+            "list_resources",
+            f"List the resources that can be read with {reading}: documents, files and other data. A template has "
+            "names in braces; fill them in to get a URI.",
+            {"query": query, "offset": {**_OFFSET, "description": "How many to skip."}},
+            [],
+            self._list,
+            self._list_async,
+        )
+
+    def _reading_tool(self) -> Tool:
+        uri = {"type": "string", "description": "The URI, from a list of resources or a link."}
+        return self._tool(
+            "read_resource",
+            f"Read a resource by its URI, at most {self.max_size} characters at a time.",
+            {"uri": uri, "offset": {**_OFFSET, "description": "How many characters to skip."}},
+            ["uri"],
+            self._read_text,
+            self._read_text_async,
+        )
+
+    def _tool(
+        self, name: str, description: str, properties: dict[str, Any], required: list[str], function: Any, native: Any
+    ) -> Tool:
+        parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        return Tool(
+            name=provider_safe_name(name, self.tool_name_prefix),
+            description=description,
+            parameters=parameters,
+            function=function,
+            outputs_to_string={"raw_result": True},
+            **({"async_function": native} if HAS_ASYNC_FUNCTION else {}),
+        )
+
+    def _list(self, query: str = "", offset: int = 0) -> str:
+        return self._listing(
+            self._connection.list_resources(), self._connection.list_resource_templates(), query, offset
+        )
+
+    async def _list_async(self, query: str = "", offset: int = 0) -> str:
+        return self._listing(
+            await self._connection.list_resources_async(),
+            await self._connection.list_resource_templates_async(),
+            query,
+            offset,
+        )
+
+    def _read_text(self, uri: str, offset: int = 0) -> str | list[ContentPart]:
+        return self._contents(self._connection.read_resource(self._checked(uri)), offset)
+
+    async def _read_text_async(self, uri: str, offset: int = 0) -> str | list[ContentPart]:
+        return self._contents(await self._connection.read_resource_async(self._checked(uri)), offset)
+
+    def _may_read(self, uri: str) -> bool:
+        return self.uris is None or any(fnmatchcase(uri, pattern) for pattern in self.uris)
+
+    def _checked(self, uri: str) -> str:
+        if not isinstance(uri, str) or not uri:
+            msg = "`uri` must be the URI of a resource"
+            raise ValueError(msg)
+        # A server may resolve the dots, and what it reads is then elsewhere than the pattern says.
+        climbs = self.uris is not None and ".." in unquote(unquote(uri)).replace("\\", "/").split("/")
+        if climbs or not self._may_read(uri):
+            msg = f"This resource may not be read. Those that may be: {', '.join(self.uris or [])}"
+            raise ValueError(msg)
+        return uri
+
+    def _listing(
+        self,
+        resources: Iterable[types.Resource],
+        templates: Iterable[types.ResourceTemplate],
+        query: str,
+        offset: int,
+    ) -> str:
+        lines = [_line("", each.uri, each) for each in resources if self._may_read(each.uri)]
+        lines += [
+            _line("template: ", each.uri_template, each) for each in templates if self._may_read(each.uri_template)
+        ]
+        words = query.casefold().split()
+        found = [line for line in lines if all(word in line.casefold() for word in words)]
+        if not found:
+            return f"None of {len(lines)} resources has these words." if lines else "There are no resources."
+        shown = found[offset : offset + self.max_listed]
+        if left := len(found) - offset - len(shown):
+            following = offset + len(shown)
+            more = f"[{left} more of {len(found)}: use offset={following}, or words to search for]"
+            shown.append(more if left > 0 else f"[there are only {len(found)}]")
+        return "\n".join(shown)
+
+    def _contents(self, result: types.ReadResourceResult, offset: int) -> str | list[ContentPart]:
+        texts: list[str] = []
+        parts: list[ContentPart] = []
+        for contents in result.contents:
+            text = getattr(contents, "text", None)
+            if isinstance(text, str):
+                texts.append(text)
+                continue
+            resource = contents.model_dump(by_alias=True, mode="json", exclude_none=True)
+            envelope = {"content": [{"type": "resource", "resource": resource}], "isError": False}
+            shown = model_content(envelope) if self.result_format == "content" else model_text(envelope)
+            if isinstance(shown, str):
+                texts.append(shown)
+            else:
+                parts += shown
+        text = self._cut("\n".join(texts), offset)
+        if not parts:
+            return text or "[no content]"
+        return [TextContent(text), *parts] if text else parts
+
+    def _cut(self, text: str, offset: int) -> str:
+        end = offset + self.max_size
+        if offset == 0 and end >= len(text):
+            return text
+        if offset >= len(text):
+            return f"[there are only {len(text)} characters]"
+        rest = f"use offset={end} to go on" if end < len(text) else "this is the end"
+        return f"{text[offset:end]}\n[characters {offset} to {min(end, len(text))} of {len(text)}: {rest}]"
+
+    def __bool__(self) -> bool:
+        """
+        Return True: there always are tools.
+        """
+        return True
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the parameters to a dictionary.
+
+        :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
+        :raises ValueError: If the server info holds a token-based `Secret`, which Haystack does not write to files.
+        """
+        return self._as_dict("to_dict")
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        return self._as_dict("_to_trace_dict")
+
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        parameters = {
+            "uris": self.uris,
+            "max_size": self.max_size,
+            "max_listed": self.max_listed,
+            "tool_name_prefix": self.tool_name_prefix,
+            "result_format": self.result_format,
+        }
+        return {
+            "type": generate_qualified_class_name(type(self)),
+            "data": {**self._stored_connection(method), **parameters},
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a toolset, without connecting.
+
+        :param data: The result of `to_dict`.
+        :returns: The toolset.
+        """
+        return cls(**loaded_parameters(data["data"]))
+
+    def __repr__(self) -> str:
+        """
+        Describe the toolset without secrets.
+        """
+        return f"{type(self).__name__}(server_info={self.server_info!r}, tools={[tool.name for tool in self.tools]!r})"
+
+
+def _line(kind: str, uri: str, listed: types.Resource | types.ResourceTemplate) -> str:
+    name = listed.title or listed.name
+    size = getattr(listed, "size", None)
+    facts = ", ".join(
+        fact for fact in (name if name != uri else "", listed.mime_type, f"{size} bytes" if size else "") if fact
+    )
+    description = " ".join((listed.description or "").split())
+    if len(description) > _DESCRIPTION:
+        description = description[: _DESCRIPTION - 1] + "…"
+    # One line each, whatever the server says.
+    return " ".join(f"{kind}{uri}{f' ({facts})' if facts else ''}{f': {description}' if description else ''}".split())

@@ -1,0 +1,211 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from haystack.core.serialization import default_to_dict
+from haystack.dataclasses import FileContent, ImageContent
+
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.convert.skills import MCPSkill, file_uri, readable_file, skills_by_name
+from haystack_integrations.tools.mcp.errors import MCPSkillError
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
+from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
+
+
+class MCPSkillStore(ContextManaged):
+    """
+    The skills of an MCP server as a `SkillStore` for Haystack's `SkillToolset`. It needs Haystack 3.
+
+    A model sees the names and descriptions of all skills. The instructions and files of a skill are read when the model
+    asks for them, and checked against what the server said of them in its list. A server without the extension for
+    skills has none.
+
+    ### Usage example
+
+    ```python
+    from haystack.components.agents import Agent
+    from haystack.components.generators.chat import OpenAIResponsesChatGenerator
+    from haystack.tools import SkillToolset
+    from haystack_integrations.tools.mcp import MCPSkillStore, MCPToolset
+
+    server = "https://mcp.example.com/mcp"
+    agent = Agent(
+        chat_generator=OpenAIResponsesChatGenerator(),
+        tools=[MCPToolset(server), SkillToolset(MCPSkillStore(server))],  # they share a session
+    )
+    ```
+    """
+
+    def __init__(
+        self,
+        server_info: MCPServerInfo | Any,
+        *,
+        connection_timeout: float = 30.0,
+        invocation_timeout: float | None = 30.0,
+        share: bool = True,
+        handlers: MCPHandlers | None = None,
+    ) -> None:
+        """
+        Initialize the skill store. Nothing is opened yet.
+
+        :param server_info: How to reach the server: a server info, or what `server_info_from` takes.
+        :param connection_timeout: Timeout in seconds for connecting.
+        :param invocation_timeout: Timeout in seconds for listing the skills, and for reading a file. None for 300.
+        :param share: Whether to share the connection with every other user of an equal `server_info`.
+        :param handlers: What to do for a server that asks for something. Only users with the same handlers share a
+            connection.
+        :raises ImportError: If this Haystack has no skill stores.
+        :raises ValueError: If a parameter is invalid.
+        """
+        if SkillInfo is None:
+            msg = (
+                "MCPSkillStore needs the skill stores of Haystack 3, which this version of Haystack does not have. "
+                "`list_skills` and `load_skill` of MCPConnection and MCPToolset work with every version"
+            )
+            raise ImportError(msg)
+        self.server_info: MCPServerInfo = server_info_from(server_info)
+        self._connection = MCPConnection(
+            self.server_info,
+            connection_timeout=connection_timeout,
+            invocation_timeout=invocation_timeout,
+            share=share,
+            handlers=handlers,
+        )
+        # What the server said of its skills when they were listed last, by the names that the model sees.
+        self._skills: dict[str, MCPSkill] | None = None
+
+    @property
+    def connection(self) -> MCPConnection:
+        """
+        The connection to the server; its `status()` is a health check.
+        """
+        return self._connection
+
+    def warm_up(self) -> None:
+        """
+        Connect to the server. A `SkillToolset` calls this before it lists the skills.
+
+        :raises MCPConnectionError: If that fails.
+        """
+        self._connection.open()
+
+    def list_skills(self) -> dict[str, Any]:
+        """
+        List the skills of the server, as it has them now. No file of a skill is read.
+
+        Of skills with the same name, each gets the path of its folder as name, as in `team/refunds`.
+
+        :returns: A Haystack `SkillInfo` for each skill, by name.
+        :raises MCPConnectionError: If that fails.
+        """
+        skills = self._skills = skills_by_name(self._connection.list_skills())
+        # One line each, so that a description cannot pass for another skill.
+        return {name: SkillInfo(name, " ".join(skill.description.split())) for name, skill in skills.items()}
+
+    def load_skill(self, name: str) -> tuple[str, list[str]]:
+        """
+        Read the instructions of a skill.
+
+        :param name: Name of the skill, as in `list_skills`.
+        :returns: The text of its `SKILL.md` after the YAML, and the paths of its other files.
+        :raises KeyError: If there is no such skill.
+        :raises MCPSkillError: If the server sent something else than it said when the skills were listed. If the skill
+            was changed since, list the skills again; a `SkillToolset` does so after it was closed.
+        :raises MCPConnectionError: If the file cannot be read.
+        """
+        skill = self._skill(name)
+        return self._connection.load_skill(skill), skill.paths
+
+    def read_skill_file(self, name: str, path: str) -> str | ImageContent | FileContent:
+        """
+        Read another file of a skill.
+
+        :param name: Name of the skill, as in `list_skills`.
+        :param path: Path of the file in the folder of the skill.
+        :returns: The text of the file; an ImageContent or FileContent if it is an image or a PDF.
+        :raises KeyError: If there is no such skill.
+        :raises FileNotFoundError: If the skill has no such file.
+        :raises ValueError: If the file is neither text nor an image or a PDF.
+        :raises MCPSkillError: As `load_skill`.
+        :raises MCPConnectionError: As `load_skill`.
+        """
+        skill = self._skill(name)
+        try:
+            file_uri(skill, path)
+        except MCPSkillError as error:
+            raise FileNotFoundError(error.message) from None
+        return readable_file(skill, path, self._connection.read_skill_file(skill, path))
+
+    def _skill(self, name: str) -> MCPSkill:
+        if self._skills is None:
+            self.list_skills()
+        skills = self._skills or {}
+        if name not in skills:
+            msg = f"Unknown skill '{name}'. Available skills: {', '.join(skills) or 'none'}."
+            raise KeyError(msg)
+        return skills[name]
+
+    def _enter(self) -> None:
+        self.warm_up()
+
+    async def _enter_async(self) -> None:
+        await self._connection.open_async()
+
+    def _leave(self) -> None:
+        self._skills = None
+        self._connection._leave()
+
+    def close(self) -> None:
+        """
+        Release the connection and forget the list of skills. Closing the `SkillToolset` does this, too.
+
+        Safe to call before warm-up and repeatedly; the next use connects again.
+        """
+        self._skills = None
+        self._connection.close()
+
+    async def close_async(self) -> None:
+        """
+        Do the same as `close` without blocking the event loop.
+        """
+        self._skills = None
+        await self._connection.close_async()
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the store to a dictionary.
+
+        :returns: A dictionary of the form that Haystack's components have.
+        """
+        connection = self._connection
+        parameters: dict[str, Any] = {
+            "server_info": self.server_info.to_dict(),
+            "connection_timeout": connection.connection_timeout,
+            "invocation_timeout": connection.invocation_timeout,
+            "share": connection.share,
+            "handlers": connection.handlers.to_dict() if connection.handlers != MCPHandlers() else None,
+        }
+        stored: dict[str, Any] = default_to_dict(self, **parameters)
+        return stored
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Build a store from the dictionary of `to_dict`, without connecting.
+
+        :param data: The dictionary.
+        :returns: The store.
+        :raises ValueError: If there is no server info in it.
+        """
+        parameters = dict(data["init_parameters"])
+        parameters["server_info"] = server_info_from_dict(parameters["server_info"])
+        if isinstance(parameters.get("handlers"), dict):
+            parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
+        return cls(**parameters)

@@ -1,0 +1,208 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from haystack import Pipeline
+from haystack.dataclasses import ChatRole, ImageContent
+from mcp import MCPError, types
+from mcp.server.lowlevel import Server
+
+from haystack_integrations.components.builders.mcp import MCPPromptBuilder
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnectionError, StdioServerInfo
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+class Prompter:
+    """
+    A server with two prompts. It notes what it is asked, and refuses arguments that are missing.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.lists = True
+        server = Server("prompter", on_list_prompts=self._list, on_get_prompt=self._get)
+        self.info = InProcessServerInfo(server)
+
+    async def _list(self, _context: Any, _params: Any) -> types.ListPromptsResult:
+        self.requests.append("list")
+        if not self.lists:
+            raise MCPError(types.INTERNAL_ERROR, "there is no list")
+        greet = types.Prompt(
+            name="greet",
+            arguments=[types.PromptArgument(name="name", required=True), types.PromptArgument(name="style")],
+        )
+        return types.ListPromptsResult(prompts=[greet, types.Prompt(name="show")])
+
+    async def _get(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        arguments = dict(params.arguments or {})
+        self.requests.append(arguments)
+
+        def message(role: Any, content: Any) -> types.PromptMessage:
+            return types.PromptMessage(role=role, content=content)
+
+        if params.name == "show":
+            image = types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
+            note = types.EmbeddedResource(
+                type="resource", resource=types.TextResourceContents(uri="notes://today", text="Buy milk.")
+            )
+            return types.GetPromptResult(
+                messages=[message("user", image), message("user", note), message("assistant", image)]
+            )
+        if params.name != "greet":
+            raise MCPError(types.INVALID_PARAMS, "unknown prompt")
+        if "name" not in arguments:
+            raise MCPError(types.INVALID_PARAMS, "something is missing")
+        texts = ["You greet.", f"Greet {arguments['name']}, {arguments.get('style', 'plainly')}"]
+        return types.GetPromptResult(
+            messages=[message("user", types.TextContent(type="text", text=text)) for text in texts]
+        )
+
+
+@pytest.fixture
+def prompter() -> Prompter:
+    return Prompter()
+
+
+@pytest.fixture(params=["run", "run_async"])
+def build(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """
+    Runs a builder in each of its two ways, and closes it.
+    """
+    used: list[MCPPromptBuilder] = []
+
+    def run(builder: MCPPromptBuilder, **inputs: Any) -> Any:
+        used.append(builder)
+        if request.param == "run":
+            return builder.run(**inputs)["prompt"]
+        return asyncio.run(builder.run_async(**inputs))["prompt"]
+
+    yield run
+    for builder in used:
+        builder.close()
+
+
+def inputs(builder: MCPPromptBuilder) -> dict[str, bool]:
+    """
+    The inputs of a builder, and whether they are mandatory.
+    """
+    return {name: socket.is_mandatory for name, socket in builder.__haystack_input__._sockets_dict.items()}
+
+
+def test_a_prompt_becomes_messages(build, prompter):
+    builder = MCPPromptBuilder(prompter.info, "greet", ["name", "style"])
+    first, second = build(builder, name="Ada", style="loudly")
+    assert (first.role, first.text) == (ChatRole.USER, "You greet.")
+    assert second.text == "Greet Ada, loudly"
+
+
+def test_the_first_message_becomes_a_system_message_if_that_is_wanted(build, prompter):
+    first, second = build(MCPPromptBuilder(prompter.info, "greet", ["name"], system_role="first"), name="Ada")
+    assert (first.role, first.text) == (ChatRole.SYSTEM, "You greet.")
+    assert second.role == ChatRole.USER
+    picture, *_ = build(MCPPromptBuilder(prompter.info, "show", system_role="first"))
+    assert picture.role == ChatRole.USER
+
+
+def test_images_and_embedded_resources_are_kept(build, prompter):
+    picture, note, answer = build(MCPPromptBuilder(prompter.info, "show"))
+    assert isinstance(picture._content[0], ImageContent)
+    assert "Buy milk." in note.text
+    assert answer.role == ChatRole.ASSISTANT
+    assert "[image: image/png" in answer.text
+
+
+def test_arguments_are_sent_as_strings_and_none_not_at_all(build, prompter):
+    builder = MCPPromptBuilder(prompter.info, "greet", ["name"], arguments={"style": "é", "name": "nobody"})
+    build(builder, name=["Ada", 2], arguments={"style": None})
+    build(builder)
+    assert prompter.requests == [{"name": '["Ada", 2]'}, {"name": "nobody", "style": "é"}]
+
+
+def test_the_inputs_are_the_variables_and_required_as_told(prompter):
+    info = prompter.info
+    all_of_them = MCPPromptBuilder(info, "greet", ["name", "style"])
+    assert inputs(all_of_them) == {"arguments": False, "name": True, "style": True}
+    some = MCPPromptBuilder(info, "greet", ["name", "style"], ["name"])
+    assert inputs(some) == {"arguments": False, "name": True, "style": False}
+    none = MCPPromptBuilder(info, "greet", ["name", "style"], None)
+    assert inputs(none) == {"arguments": False, "name": False, "style": False}
+    given = MCPPromptBuilder(info, "greet", ["name", "style"], arguments={"style": "loudly"})
+    assert inputs(given) == {"arguments": False, "name": True, "style": False}
+    assert prompter.requests == []
+
+
+def test_without_variables_the_inputs_are_those_that_the_server_declares(prompter):
+    pipeline = Pipeline()
+    builder = MCPPromptBuilder(prompter.info, "greet")
+    assert inputs(builder) == {"arguments": False}
+    pipeline.add_component("builder", builder)
+    for name in ("Ada", "Grace"):
+        [_, message] = pipeline.run({"builder": {"name": name}})["builder"]["prompt"]
+        assert message.text == f"Greet {name}, plainly"
+    assert inputs(builder) == {"arguments": False, "name": True, "style": False}
+    assert prompter.requests.count("list") == 1
+    with pytest.raises(ValueError, match="Missing mandatory input 'name'"):
+        pipeline.run({"builder": {"style": "loudly"}})
+    builder.close()
+
+
+async def test_the_declared_inputs_are_there_after_an_asynchronous_warm_up(prompter):
+    async with MCPPromptBuilder(prompter.info, "greet") as builder:
+        assert inputs(builder) == {"arguments": False, "name": True, "style": False}
+
+
+def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects(prompter):
+    builder = MCPPromptBuilder.from_server(prompter.info, "greet", system_role="first")
+    assert (builder.variables, builder.required_variables) == (["name", "style"], ["name"])
+    assert builder.system_role == "first"
+    assert not builder.connection.is_ready
+    with pytest.raises(ValueError, match=r"Prompt 'great' not found on .*Did you mean 'greet'"):
+        MCPPromptBuilder.from_server(prompter.info, "great")
+
+
+def test_a_refusal_says_what_the_prompt_takes(build, prompter):
+    with pytest.raises(MCPConnectionError) as raised:
+        build(MCPPromptBuilder(prompter.info, "greet"), style="loudly", color="red")
+    assert "something is missing. The prompt takes: name, style. Required and not given: name." in str(raised.value)
+    assert "Given and not among them: color." in str(raised.value)
+    assert raised.value.code == types.INVALID_PARAMS
+    assert "loudly" not in str(raised.value)
+
+
+def test_an_unknown_prompt_is_an_error_that_names_the_others(build, prompter):
+    with pytest.raises(MCPConnectionError, match=r"unknown prompt\. Did you mean 'greet'\? Available prompts: greet"):
+        build(MCPPromptBuilder(prompter.info, "great"))
+
+
+def test_a_refusal_stays_the_error_where_the_prompts_cannot_be_listed(build, prompter):
+    prompter.lists = False
+    with pytest.raises(MCPConnectionError, match=r"something is missing$"):
+        build(MCPPromptBuilder(prompter.info, "greet"))
+
+
+def test_a_server_that_cannot_be_reached_is_an_error(build):
+    with pytest.raises(MCPConnectionError, match="/there/is/no/such/program"):
+        build(MCPPromptBuilder(StdioServerInfo(command="/there/is/no/such/program"), "greet"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"prompt_name": ""}, "`prompt_name` must be a non-empty string"),
+        ({"variables": "name"}, "`variables` must be a list of names, got str"),
+        ({"variables": [5]}, "`variables` must be a list of non-empty strings, but one is 5"),
+        ({"variables": ["arguments"]}, "'arguments', which is an input of MCPPromptBuilder already"),
+        ({"variables": ["a"], "required_variables": ["b"]}, "`required_variables` has 'b', which `variables` does not"),
+        ({"arguments": ["a"]}, "`arguments` must be a dictionary from names to values or None, got list"),
+        ({"system_role": "all"}, "`system_role` must be 'first' or None, got 'all'"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
+    with pytest.raises(ValueError, match=problem):
+        MCPPromptBuilder(StdioServerInfo(command="x"), **{"prompt_name": "greet", **parameters})

@@ -1,0 +1,316 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from haystack.components.agents import State
+from haystack.dataclasses import ChatMessage, StreamingChunk, ToolCall
+from haystack.tools import Tool
+from haystack.tools.errors import ToolInvocationError
+
+from haystack_integrations.components.tools.mcp import MCPToolCaller
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPToolNotFoundError,
+    MCPToolset,
+    StdioServerInfo,
+)
+from tests.support.scripted_chat import calls, say
+from tests.support.waiting import LIMIT, wait_until
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+
+
+@pytest.fixture(params=["run", "run_async"])
+def make(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """
+    Has a caller make calls, in each of its two ways, and closes it.
+    """
+    used: list[MCPToolCaller] = []
+
+    def run(caller: MCPToolCaller, *messages: ChatMessage, **inputs: Any) -> dict[str, Any]:
+        used.append(caller)
+        if request.param == "run":
+            return caller.run(messages=list(messages), **inputs)
+        return asyncio.run(caller.run_async(messages=list(messages), **inputs))
+
+    yield run
+    for caller in used:
+        caller.close()
+
+
+def results(outputs: dict[str, Any]) -> list[tuple[Any, bool]]:
+    found = [result for message in outputs["tool_messages"] for result in message.tool_call_results]
+    return [(result.result, result.error) for result in found]
+
+
+def noted(made: list[str], text: str) -> str:
+    made.append(text)
+    return "noted"
+
+
+def tool(name: str, function: Any, **parameters: Any) -> Tool:
+    schema = {"type": "object", "properties": {}}
+    return Tool(name=name, description=name, parameters=schema, function=function, **parameters)
+
+
+def test_the_calls_of_a_reply_are_made_and_answered_in_their_order(make):
+    caller = MCPToolCaller(MCPToolset(COUNTER))
+    reply = calls(("add", {"a": 5, "b": 3}), ("echo", {"text": "hello"}), ("add", {"a": 1, "b": 1}))
+    outputs = make(caller, reply, history=[ChatMessage.from_user("go")])
+    assert results(outputs) == [("8", False), ("hello", False), ("2", False)]
+    assert [message.text for message in outputs["messages"][:1]] == ["go"]
+    assert outputs["messages"][1:] == [reply, *outputs["tool_messages"]]
+    assert "replies" not in outputs
+    assert outputs["tool_call_counts"] == {"add": 2, "echo": 1}
+
+
+def test_without_tool_calls_nothing_is_called(make):
+    outputs = make(MCPToolCaller(MCPToolset(COUNTER)), say("done"))
+    assert (outputs["tool_messages"], outputs["replies"], outputs["tool_call_counts"]) == ([], [say("done")], {})
+    assert "messages" not in outputs
+
+
+def test_calls_that_have_a_result_are_not_made_again(make):
+    made: list[str] = []
+    caller = MCPToolCaller([tool("note", lambda text: noted(made, text))])
+    first, second = calls(("note", {"text": "a"}), ("note", {"text": "b"})), calls(("note", {"text": "c"}))
+    answered = ChatMessage.from_tool("done", origin=first.tool_calls[0])
+    make(caller, first, answered, second)
+    assert sorted(made) == ["b", "c"]
+
+
+def test_calls_without_an_id_are_told_apart_by_what_they_ask(make):
+    made: list[str] = []
+    caller = MCPToolCaller([tool("note", lambda text: noted(made, text))])
+    same = [ToolCall("note", {"text": "a"}), ToolCall("note", {"text": "a"}), ToolCall("note", {"text": "b"})]
+    answered = ChatMessage.from_tool("done", origin=same[0])
+    make(caller, ChatMessage.from_assistant(tool_calls=same), answered)
+    assert sorted(made) == ["a", "b"]
+
+
+def test_what_goes_wrong_is_told_to_the_model_in_the_order_of_the_calls(make):
+    caller = MCPToolCaller(MCPToolset(COUNTER, tool_names=["add", "fail"]))
+    listed = ChatMessage.from_assistant(tool_calls=[ToolCall("add", [1, 2])])  # type: ignore[arg-type]
+    reply = calls(
+        ("ad", {"a": 1}), ("add", {"a": 5, "b": 3}), ("fail", {"message": "on purpose"}), ("add", {"a": "five"})
+    )
+    outputs = make(caller, reply, listed)
+    (unknown, good, failed, bad, wrong) = results(outputs)
+    assert unknown == ("Tool 'ad' not found. Did you mean 'add'? Available tools: add, fail", True)
+    assert good == ("8", False)
+    assert failed[1]
+    assert "on purpose" in failed[0]
+    assert bad[1]
+    assert "Failed to invoke Tool `add`" in bad[0]
+    assert wrong == ("Failed to invoke Tool `add`: its arguments must be a JSON object, got list", True)
+    assert outputs["tool_call_counts"] == {"ad": 1, "add": 3, "fail": 1}
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (calls(("no_such_tool", {})), MCPToolNotFoundError),
+        (calls(("fail", {"message": "on purpose"})), MCPInvocationError),
+    ],
+)
+def test_what_goes_wrong_is_an_error_if_that_is_wanted(make, reply, error):
+    with pytest.raises(error):
+        make(MCPToolCaller(MCPToolset(COUNTER), raise_on_failure=True), reply)
+
+
+def test_a_tool_of_any_kind_may_raise_anything(make):
+    class Odd(Tool):
+        def invoke(self, **_arguments: Any) -> Any:
+            raise LookupError("odd")
+
+        async def invoke_async(self, **_arguments: Any) -> Any:
+            raise LookupError("odd")
+
+    odd = Odd(name="odd", description="", parameters={"type": "object", "properties": {}}, function=print)
+    reply = calls(("odd", {}), ("odd", {"self": 1}))
+    first, second = results(make(MCPToolCaller([odd]), reply))
+    assert first == ("Failed to invoke Tool `odd`: odd", True)
+    assert second[1]
+
+
+def test_not_more_calls_run_at_a_time_than_allowed_and_so_many_do(make):
+    lock, both = threading.Lock(), threading.Event()
+    under_way: list[int] = []
+    most = 0
+
+    def work() -> str:
+        nonlocal most
+        with lock:
+            under_way.append(1)
+            most = max(most, len(under_way))
+            if len(under_way) == 2:
+                both.set()
+        assert both.wait(LIMIT)
+        time.sleep(0.005)
+        with lock:
+            under_way.pop()
+        return "done"
+
+    caller = MCPToolCaller([tool("work", work)], max_concurrency=2)
+    assert results(make(caller, calls(*[("work", {})] * 6))) == [("done", False)] * 6
+    assert most == 2
+
+
+def test_tools_read_and_write_the_state_and_readers_wait_for_writers(make):
+    caller = MCPToolCaller(
+        [
+            MCPToolset(
+                COUNTER,
+                tool_names=["add", "echo"],
+                inputs_from_state={"echo": {"sum": "text"}},
+                outputs_to_state={"add": {"sum": {"source": "result", "handler": text_of}}},
+            )
+        ],
+        state_schema={"sum": {"type": str}, "unset": {"type": list[str]}},
+    )
+    outputs = make(caller, calls(("echo", {}), ("add", {"a": 5, "b": 3})))
+    assert [error for _, error in results(outputs)] == [False, False]
+    assert results(outputs)[0][0] == "sum: 8"
+    assert outputs["sum"] == "sum: 8"
+    assert "unset" not in outputs
+    assert outputs["state"].get("sum") == "sum: 8"
+    given = make(caller, calls(("echo", {})), sum="given")
+    assert results(given) == [("given", False)]
+    assert set(caller.__haystack_output__._sockets_dict) >= {"sum", "unset", "state", "messages"}
+    with pytest.raises(ValueError, match="got 'other', which its `state_schema` does not have"):
+        make(caller, calls(("echo", {})), other=1)
+
+
+def text_of(_current: Any, new: Any) -> str:
+    return f"sum: {new}"
+
+
+def test_a_state_that_is_given_is_the_one_that_is_changed(make):
+    state = State(schema={"seen": {"type": list[str]}})
+
+    def look(state: State) -> dict[str, Any]:
+        return {"seen": ["me"], "before": state.get("seen")}
+
+    looking = tool("look", look, outputs_to_state={"seen": {"source": "seen"}})
+    outputs = make(MCPToolCaller([looking]), calls(("look", {}), ("look", {})), state=state)
+    assert outputs["state"] is state
+    assert state.get("seen") == ["me", "me"]
+    # The second call ran after the first, because both write what both read.
+    assert results(outputs) == [
+        ('{"seen": ["me"], "before": null}', False),
+        ('{"seen": ["me"], "before": ["me"]}', False),
+    ]
+
+
+def test_a_result_that_cannot_be_used_is_told_to_the_model(make):
+    def refuse(_value: Any) -> str:
+        raise ValueError("no text for this")
+
+    odd = tool("odd", lambda: "x", outputs_to_string={"handler": refuse})
+    assert results(make(MCPToolCaller([odd]), calls(("odd", {})))) == [
+        ("Tool `odd` was called, but its result cannot be used: no text for this", True)
+    ]
+    with pytest.raises(ToolInvocationError, match="no text for this"):
+        make(MCPToolCaller([odd], raise_on_failure=True), calls(("odd", {})))
+
+
+def test_tools_of_a_run_take_the_place_of_those_of_the_component(make):
+    outputs = make(
+        MCPToolCaller([tool("mine", lambda: "mine")]),
+        calls(("yours", {}), ("mine", {})),
+        tools=[tool("yours", lambda: {"a": [1, "é"]})],
+    )
+    assert results(outputs)[0] == ('{"a": [1, "é"]}', False)
+    assert results(outputs)[1][1]
+
+
+def test_results_are_streamed_in_order_and_tools_get_the_callback_if_that_is_wanted(make):
+    chunks: list[StreamingChunk] = []
+
+    def talk(streaming_callback: Any = None) -> str:
+        return "heard" if streaming_callback else "alone"
+
+    for passed, told in ((False, "alone"), (True, "heard")):
+        chunks.clear()
+        caller = MCPToolCaller([tool("talk", talk)], tool_streaming_callback_passthrough=passed)
+        make(caller, calls(("talk", {}), ("nothing", {})), streaming_callback=chunks.append)
+        assert [chunk.tool_call_result and chunk.tool_call_result.error for chunk in chunks] == [False, True, None]
+        assert chunks[0].tool_call_result.result == told
+        assert chunks[-1].finish_reason == "tool_call_results"
+
+
+async def test_an_asynchronous_callback_is_awaited():
+    chunks: list[StreamingChunk] = []
+
+    async def send(chunk: StreamingChunk) -> None:
+        await asyncio.sleep(0)
+        chunks.append(chunk)
+
+    caller = MCPToolCaller([tool("talk", lambda: "x")])
+    await caller.run_async([calls(("talk", {}))], streaming_callback=send)
+    assert len(chunks) == 2
+
+
+async def test_calls_of_servers_are_cancelled_with_the_run():
+    caller = MCPToolCaller(MCPToolset(COUNTER, tool_names=["sleep"]))
+    await caller.warm_up_async()
+    running = asyncio.create_task(caller.run_async([calls(("sleep", {"seconds": 600}), ("sleep", {"seconds": 600}))]))
+    toolset = caller.tools
+    assert isinstance(toolset, MCPToolset)
+    while toolset.connection.status().in_flight < 2:
+        await asyncio.sleep(0.001)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    wait_until(lambda: toolset.connection.status().in_flight == 0, "the calls to be given up")
+    await caller.close_async()
+    assert not toolset.connection.is_ready
+
+
+def test_it_warms_up_all_its_tools_and_closes_them(make):
+    toolsets = [MCPToolset(COUNTER), MCPToolset(COUNTER, tool_name_prefix="other", share=False)]
+    caller = MCPToolCaller([*toolsets, tool("mine", lambda: "mine")])
+    assert not any(toolset.connection.is_ready for toolset in toolsets)
+    caller.warm_up()
+    assert all(toolset.connection.is_ready for toolset in toolsets)
+    caller.close()
+    assert not any(toolset.connection.is_ready for toolset in toolsets)
+    assert results(make(caller, calls(("other_add", {"a": 5, "b": 3})))) == [("8", False)]
+
+
+def test_a_server_that_cannot_be_reached_is_an_error(make):
+    with pytest.raises(MCPConnectionError, match="/there/is/no/such/program"):
+        make(MCPToolCaller(MCPToolset(StdioServerInfo(command="/there/is/no/such/program"))), calls(("add", {})))
+
+
+def test_two_tools_of_one_name_are_refused(make):
+    with pytest.raises(ValueError, match="Two tools are called 'a'"):
+        MCPToolCaller([tool("a", print), tool("a", print)])
+    with pytest.raises(ValueError, match="Two tools are called 'add'"):
+        make(MCPToolCaller([MCPToolset(COUNTER), MCPToolset(COUNTER)]), calls(("add", {})))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"tools": []}, "`tools` is empty"),
+        ({"tools": "add"}, "`tools` must be a Toolset or a list of Tools and Toolsets, got str"),
+        ({"tools": [print]}, "but has a builtin_function_or_method"),
+        ({"tools": tool("a", print)}, "`tools` must be a Toolset or a list"),
+        ({"max_concurrency": 0}, "`max_concurrency` must be an integer of at least 1"),
+        ({"state_schema": {"messages": {"type": list}}}, "the key 'messages', which is an input or output"),
+        ({"state_schema": {"sum": {}}}, "missing a 'type' entry"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
+    with pytest.raises(ValueError, match=problem):
+        MCPToolCaller(**{"tools": [tool("a", print)], **parameters})

@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from haystack import Document, Pipeline
+from haystack.dataclasses import ImageContent, TextContent
+from mcp import types
+from mcp.server.lowlevel import Server
+
+from haystack_integrations.components.tools.mcp import MCPToolRunner
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPInvocationError,
+    MCPTool,
+    MCPToolNotFoundError,
+    StdioServerInfo,
+)
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+NUMBERS = {"type": "array", "items": {"type": "number"}}
+
+
+class Adder:
+    """
+    A server with a tool that adds numbers, and notes what it gets; and with one that takes nothing else than it says.
+    """
+
+    def __init__(self) -> None:
+        self.arguments: list[dict[str, Any]] = []
+        server = Server("adder", on_list_tools=self._list, on_call_tool=self._call)
+        self.info = InProcessServerInfo(server)
+
+    def tool(self, name: str = "total", **parameters: Any) -> MCPTool:
+        return MCPTool(name, self.info, **parameters)
+
+    async def _list(self, _context: Any, _params: Any) -> types.ListToolsResult:
+        properties = {"numbers": NUMBERS, "note": {"type": "string"}, "arguments": {"type": "string"}}
+        schema = {"type": "object", "properties": properties, "required": ["numbers"]}
+        total = types.Tool(name="total", input_schema=schema)
+        strict = types.Tool(name="strict", input_schema={**schema, "additionalProperties": False})
+        return types.ListToolsResult(tools=[total, strict])
+
+    async def _call(self, _context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        arguments = dict(params.arguments or {})
+        self.arguments.append(arguments)
+        if arguments.get("note") == "fail":
+            return types.CallToolResult(content=[types.TextContent(type="text", text="no sum today")], is_error=True)
+        total = sum(arguments.get("numbers", []))
+        resource = types.TextResourceContents(uri="sums://1", mime_type="text/plain", text="a sum")
+        return types.CallToolResult(
+            content=[
+                types.TextContent(type="text", text=f"It is {total}."),
+                types.ImageContent(type="image", data=PIXEL, mime_type="image/png"),
+                types.EmbeddedResource(type="resource", resource=resource),
+            ],
+            structured_content={"total": total, "count": len(arguments.get("numbers", []))},
+        )
+
+
+@pytest.fixture
+def adder() -> Adder:
+    return Adder()
+
+
+@pytest.fixture(params=["run", "run_async"])
+def make(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """
+    Runs a runner in each of its two ways, and closes it.
+    """
+    used: list[MCPToolRunner] = []
+
+    def run(runner: MCPToolRunner, **inputs: Any) -> dict[str, Any]:
+        used.append(runner)
+        if request.param == "run":
+            return runner.run(**inputs)
+        return asyncio.run(runner.run_async(**inputs))
+
+    yield run
+    for runner in used:
+        runner.close()
+
+
+def inputs(runner: MCPToolRunner) -> dict[str, bool]:
+    """
+    The inputs of a runner, and whether they are mandatory.
+    """
+    return {name: socket.is_mandatory for name, socket in runner.__haystack_input__._sockets_dict.items()}
+
+
+def test_a_tool_gives_its_result_in_every_form(make, adder):
+    outputs = make(MCPToolRunner(adder.tool(), ["numbers"], outputs={"total": float, "other": str}), numbers=[1, 2])
+    assert outputs["text"] == "It is 3."
+    assert outputs["structured"] == {"total": 3, "count": 2}
+    assert outputs["total"] == 3
+    assert [type(part) for part in outputs["content"]] == [TextContent, ImageContent, TextContent]
+    assert [(document.content, document.meta) for document in outputs["documents"]] == [
+        ("It is 3.", {"tool": "total"}),
+        ("a sum", {"tool": "total", "uri": "sums://1", "mime_type": "text/plain"}),
+    ]
+    assert "error" not in outputs
+    assert "other" not in outputs
+
+
+def test_arguments_come_from_inputs_a_dictionary_and_defaults_in_this_order(make, adder):
+    runner = MCPToolRunner(adder.tool(), ["numbers", "note"], arguments={"note": "default", "numbers": [0]})
+    make(runner)
+    make(runner, numbers=[1], note=None)
+    make(runner, numbers=[1], arguments={"numbers": [2], "note": None})
+    assert adder.arguments == [
+        {"numbers": [0], "note": "default"},
+        {"numbers": [1], "note": "default"},
+        {"numbers": [2], "note": None},
+    ]
+
+
+def test_objects_of_haystack_are_passed_as_json(make, adder):
+    document = Document(content="text", meta={"page": 1})
+    make(MCPToolRunner(adder.tool(), ["numbers", "note"]), numbers=(), note={"documents": [document], "type": Document})
+    [sent] = adder.arguments
+    assert sent["note"]["documents"][0]["content"] == "text"
+    assert sent["numbers"] == []
+
+
+def test_the_inputs_are_declared_and_required_as_told(adder):
+    assert inputs(MCPToolRunner(adder.tool())) == {"arguments": False}
+    named = MCPToolRunner(adder.tool(), ["numbers", "note"], optional_inputs=["note"])
+    assert inputs(named) == {"arguments": False, "numbers": True, "note": False}
+    given = MCPToolRunner(adder.tool(), {"numbers": list[float]}, arguments={"numbers": []})
+    assert inputs(given) == {"arguments": False, "numbers": False}
+    assert given.__haystack_input__._sockets_dict["numbers"].type == list[float]
+    assert not given.tool.connection.is_ready
+
+
+def test_without_inputs_they_are_those_that_the_server_declares(adder):
+    pipeline = Pipeline()
+    runner = MCPToolRunner(adder.tool(), outputs={"total": float})
+    pipeline.add_component("runner", runner)
+    assert pipeline.run({"runner": {"numbers": [1, 2]}})["runner"]["total"] == 3
+    assert inputs(runner) == {"arguments": False, "numbers": True, "note": False}
+    with pytest.raises(ValueError, match="Missing mandatory input 'numbers'"):
+        pipeline.run({"runner": {"note": "x"}})
+    runner.close()
+
+
+async def test_the_declared_inputs_are_there_after_an_asynchronous_warm_up(adder):
+    runner = MCPToolRunner(adder.tool())
+    await runner.warm_up_async()
+    assert set(inputs(runner)) == {"arguments", "numbers", "note"}
+    await runner.close_async()
+    assert not runner.tool.connection.is_ready
+
+
+def test_a_call_that_fails_is_an_error_or_an_output(make, adder):
+    with pytest.raises(MCPInvocationError, match="no sum today"):
+        make(MCPToolRunner(adder.tool(), ["note"]), note="fail")
+    outputs = make(MCPToolRunner(adder.tool(), ["note"], raise_on_failure=False), note="fail")
+    assert list(outputs) == ["error"]
+    assert "no sum today" in outputs["error"]
+
+
+def test_a_parameter_that_the_tool_does_not_have_is_told_at_warm_up(adder, caplog):
+    strict = MCPToolRunner(adder.tool("strict"), ["number"])
+    with pytest.raises(ValueError, match=r"has no parameter 'number'\. Its parameters are: numbers, note, arguments"):
+        strict.warm_up()
+    strict.close()
+    lenient = MCPToolRunner(adder.tool(), ["number"])
+    for _ in range(2):
+        lenient.warm_up()
+    lenient.close()
+    assert len([record for record in caplog.records if "does not declare the parameter" in record.getMessage()]) == 1
+    with pytest.raises(MCPToolNotFoundError, match="Did you mean 'total'"):
+        MCPToolRunner(adder.tool("totals")).warm_up()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"tool": "total"}, "`tool` must be an MCPTool, got str"),
+        ({"inputs": "numbers"}, "`inputs` must be a list of names or a dictionary from names to types, got str"),
+        ({"inputs": [""]}, "`inputs` must have non-empty strings as names"),
+        ({"inputs": ["arguments"]}, "`inputs` has 'arguments', which MCPToolRunner has already"),
+        ({"inputs": {"numbers": "list"}}, "`inputs` must have types as values, but that of 'numbers' is 'list'"),
+        ({"inputs": ["a"], "optional_inputs": ["b"]}, "`optional_inputs` has 'b', which `inputs` does not have"),
+        ({"outputs": ["total"]}, "`outputs` must be a dictionary from names to types, got list"),
+        ({"outputs": {"text": str}}, "`outputs` has 'text', which MCPToolRunner has already"),
+        ({"arguments": [1]}, "`arguments` must be a dictionary"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
+    with pytest.raises(ValueError, match=problem):
+        MCPToolRunner(**{"tool": MCPTool("total", StdioServerInfo(command="x")), **parameters})

@@ -1,0 +1,781 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Interceptors wrap every call, in the thread or loop that the guide names, and never have a call run twice unasked.
+"""
+
+import asyncio
+import contextvars
+import errno
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from haystack.core.errors import SerializationError
+from haystack.utils import Secret
+from mcp import types
+
+from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    MCPCallTimeoutError,
+    MCPConnection,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPTimeoutError,
+    MCPTool,
+    MCPToolCall,
+    MCPToolResult,
+    MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+    mcp_request_context,
+)
+from haystack_integrations.tools.mcp.executor import THREAD_NAME, ExecutorStartError
+from tests.conftest import StdioServerFactory
+from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.identity_server import IdentityServer
+from tests.support.processes import CallLog, StdioServer
+from tests.support.waiting import wait_until, wait_until_async
+
+HERE = "tests.connection.test_interceptors"
+
+seen: list[str] = []
+
+
+def outer(call: MCPToolCall, call_next: Any) -> Any:
+    seen.append(f"outer {call.name}")
+    result = call_next(call)
+    seen.append("outer end")
+    return result
+
+
+async def middle(call: MCPToolCall, call_next: Any) -> Any:
+    seen.append(f"middle {call.name}")
+    result = await call_next(call)
+    seen.append("middle end")
+    return result
+
+
+def inner(call: MCPToolCall, call_next: Any) -> Any:
+    seen.append(f"inner {call.name}")
+    result = call_next(call)
+    seen.append("inner end")
+    return result
+
+
+def add_ten(call: MCPToolCall, call_next: Any) -> Any:
+    return call_next(call.override(arguments={**call.arguments, "a": call.arguments["a"] + 10}))
+
+
+class Adding:
+    """An interceptor with settings."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, call: MCPToolCall, call_next: Any) -> Any:
+        return call_next(call.override(arguments={**call.arguments, "a": call.arguments["a"] + self.number}))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": f"{HERE}.Adding", "init_parameters": {"number": self.number}}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Adding":
+        return cls(**data["init_parameters"])
+
+
+add_hundred = Adding(100)
+
+
+def info_of(server: StdioServer) -> StdioServerInfo:
+    return StdioServerInfo(command=server.command, args=server.args)
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen() -> Iterator[None]:
+    seen.clear()
+    yield
+    seen.clear()
+
+
+def awaiting(function: Any) -> Any:
+    """
+    An async interceptor that does the same as the sync one, whose calls of `call_next` are awaited.
+    """
+
+    @functools.wraps(function)
+    async def interceptor(call: MCPToolCall, call_next: Any) -> Any:
+        steps = function(call, call_next)
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = await step
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as end:
+            return end.value
+
+    return interceptor
+
+
+def waiting(function: Any) -> Any:
+    """
+    A sync interceptor of the same generator.
+    """
+
+    @functools.wraps(function)
+    def interceptor(call: MCPToolCall, call_next: Any) -> Any:
+        def step_of(following: MCPToolCall) -> Any:
+            return lambda: call_next(following)
+
+        steps = function(call, step_of)
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = step()
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as end:
+            return end.value
+
+    return interceptor
+
+
+# The generator yields what `call_next` gives, and gets its result: one text for both kinds of interceptors.
+every_kind = pytest.mark.parametrize("kind", [waiting, awaiting], ids=["sync", "async"])
+
+
+async def both_ways(tool: MCPTool, **arguments: Any) -> list[Any]:
+    """
+    The results of a blocking and of an awaited call.
+    """
+    return [
+        (await asyncio.to_thread(tool.call, **arguments)).structured["result"],
+        (await tool.call_async(**arguments)).structured["result"],
+    ]
+
+
+def retrying(call: MCPToolCall, call_next: Any) -> Any:
+    for attempt in range(3):
+        try:
+            return (yield call_next(call))
+        except MCPInvocationError as error:
+            seen.append(type(error).__name__)
+            if attempt == 2:
+                raise
+
+
+class TestOrder:
+    async def test_the_first_is_outermost_and_both_kinds_mix_in_blocking_and_awaited_calls(
+        self, stdio_server: StdioServerFactory
+    ) -> None:
+        with MCPTool("add", info_of(stdio_server()), interceptors=[outer, middle, inner]) as tool:
+            assert await both_ways(tool, a=1, b=2) == [3, 3]
+        story = ["outer add", "middle add", "inner add", "inner end", "middle end", "outer end"]
+        assert seen == 2 * story
+
+    async def test_sync_ones_run_in_the_callers_thread_or_one_of_their_own_and_async_ones_in_the_loop_of_sessions(
+        self, stdio_server: StdioServerFactory
+    ) -> None:
+        threads: list[str] = []
+
+        def sync(call: MCPToolCall, call_next: Any) -> Any:
+            threads.append(threading.current_thread().name)
+            return call_next(call)
+
+        async def asynchronous(call: MCPToolCall, call_next: Any) -> Any:
+            threads.append(threading.current_thread().name)
+            return await call_next(call)
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[sync, asynchronous, sync]) as tool:
+            thread = threading.Thread(target=tool.invoke, kwargs={"a": 1, "b": 2}, name="caller")
+            thread.start()
+            await asyncio.to_thread(thread.join)
+            await tool.invoke_async(a=1, b=2)
+        own = "mcp-haystack-interceptor"
+        assert threads == ["caller", THREAD_NAME, own, own, THREAD_NAME, own]
+
+    async def test_the_callers_context_variables_reach_every_interceptor(
+        self, stdio_server: StdioServerFactory
+    ) -> None:
+        variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+
+        def sync(call: MCPToolCall, call_next: Any) -> Any:
+            seen.append(variable.get())
+            return call_next(call)
+
+        async def asynchronous(call: MCPToolCall, call_next: Any) -> Any:
+            seen.append(variable.get())
+            return await call_next(call)
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[sync, asynchronous, sync]) as tool:
+            variable.set("mine")
+            await tool.invoke_async(a=1, b=2)
+        assert seen == ["mine"] * 3
+
+    async def test_the_tools_of_a_toolset_and_direct_calls_of_a_connection_are_wrapped(
+        self, stdio_server: StdioServerFactory
+    ) -> None:
+        info = info_of(stdio_server())
+        with MCPToolset(info, interceptors=[add_ten]) as toolset:
+            assert toolset["add"].call(a=1, b=2).structured == {"result": 13}
+        with MCPConnection(info, interceptors=[add_ten]) as connection:
+            assert connection.call_tool("add", {"a": 1, "b": 2}).structured_content == {"result": 13}
+            answer = await connection.call_tool_async("add", {"a": 1, "b": 2})
+            assert answer.structured_content == {"result": 13}
+
+    async def test_an_interceptor_may_call_another_tool_of_the_server(self, stdio_server: StdioServerFactory) -> None:
+        def with_sum(call: MCPToolCall, call_next: Any) -> Any:
+            total = adder.call(a=1, b=2).structured["result"]
+            return call_next(call.override(arguments={"text": f"{call.arguments['text']} {total}"}))
+
+        async def with_sum_async(call: MCPToolCall, call_next: Any) -> Any:
+            total = (await adder.call_async(a=3, b=4)).structured["result"]
+            return await call_next(call.override(arguments={"text": f"{call.arguments['text']} {total}"}))
+
+        info = info_of(stdio_server())
+        adder = MCPTool("add", info)
+        with adder, MCPTool("echo", info, interceptors=[with_sum, with_sum_async, with_sum]) as tool:
+            assert await both_ways(tool, text="x") == ["x 3 7 3"] * 2
+
+
+class TestChanges:
+    @every_kind
+    async def test_another_tool_is_called_with_other_arguments(
+        self, stdio_server: StdioServerFactory, kind: Any
+    ) -> None:
+        def redirected(call: MCPToolCall, call_next: Any) -> Any:
+            return (yield call_next(call.override(name="echo", arguments={"text": str(sum(call.arguments.values()))})))
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[kind(redirected)]) as tool:
+            assert await both_ways(tool, a=1, b=2) == ["3", "3"]
+
+    @every_kind
+    @pytest.mark.parametrize("era", [{}, {"handshake": True}], ids=["2026", "sessions"])
+    async def test_headers_user_and_meta_are_seen_and_changed(self, kind: Any, era: dict[str, bool]) -> None:
+        def signing(call: MCPToolCall, call_next: Any) -> Any:
+            assert call.headers == {"X-Tenant": "before"}
+            assert call.meta == {"marker": "before", "other": 1}
+            assert call.user == "ada"
+            changed = call.override(
+                headers={"X-Tenant": "after", "Authorization": Secret.from_token("Bearer signed-token")},
+                meta={"marker": "after"},
+                user="grace",
+            )
+            return (yield call_next(changed))
+
+        with IdentityServer(**era) as server:
+            info = StreamableHttpServerInfo(url=server.url, token=Secret.from_token("base-token"))
+            with MCPTool("whoami", info, interceptors=[kind(signing)]) as tool:
+                block = {"headers": {"X-Tenant": "before"}, "user": "ada", "meta": {"marker": "before", "other": 1}}
+                with mcp_request_context(**block):
+                    answers = [await asyncio.to_thread(tool.call, name="x"), await tool.call_async(name="x")]
+            for answer in answers:
+                told = answer.structured
+                assert (told["token"], told["tenant"], told["marker"]) == ("Bearer signed-token", "after", "after")
+                assert told["opener"] in (None, "Bearer signed-token")
+
+    async def test_a_block_inside_of_an_interceptor_speaks_for_what_is_not_changed(self) -> None:
+        def on_behalf(call: MCPToolCall, call_next: Any) -> Any:
+            with mcp_request_context(token="inner-token", meta={"marker": "inner"}):
+                return call_next(call)
+
+        with IdentityServer() as server:
+            info = StreamableHttpServerInfo(url=server.url, token=Secret.from_token("base-token"))
+            with MCPTool("whoami", info, interceptors=[on_behalf]) as tool:
+                for answer in [await asyncio.to_thread(tool.call, name="x"), await tool.call_async(name="x")]:
+                    assert answer.structured["token"] == "Bearer inner-token"
+                    assert answer.structured["marker"] == "inner"
+
+    async def test_headers_are_refused_where_the_transport_has_none(self, stdio_server: StdioServerFactory) -> None:
+        def adding_header(call: MCPToolCall, call_next: Any) -> Any:
+            return call_next(call.override(headers={"X-Tenant": "t"}))
+
+        server = stdio_server()
+        with MCPTool("add", info_of(server), interceptors=[adding_header]) as tool:
+            with pytest.raises(MCPInvocationError, match=r"not reached over HTTP.*or of an interceptor.*did not run"):
+                await tool.invoke_async(a=1, b=2)
+            with pytest.raises(MCPInvocationError, match="did not run"):
+                tool.invoke(a=1, b=2)
+        assert server.log.events("add") == []
+
+    async def test_bound_secrets_are_seen_and_not_shown(self, stdio_server: StdioServerFactory) -> None:
+        calls: list[MCPToolCall] = []
+
+        def looking(call: MCPToolCall, call_next: Any) -> Any:
+            calls.append(call)
+            if len(calls) > 1:
+                msg = f"no {call.arguments['token']}"
+                raise PermissionError(msg)
+            return call_next(call)
+
+        secret = Secret.from_token("s3cret-of-mine")
+        bound = {"token": secret}
+        with MCPTool("secret_echo", info_of(stdio_server()), bound_arguments=bound, interceptors=[looking]) as tool:
+            assert "14 characters" in tool.call(text="hi").text
+            with pytest.raises(MCPInvocationError) as raised:
+                tool.call(text="hi")
+        assert calls[0].arguments == {"text": "hi", "token": "s3cret-of-mine"}
+        assert repr(calls[0]) == (
+            "MCPToolCall(name='secret_echo', arguments=['text', 'token'], meta=[], headers=[], "
+            f"server={calls[0].server!r})"
+        )
+        assert "looking' raised PermissionError: no ***" in str(raised.value)
+        assert raised.value.__cause__ is raised.value.__context__ is None
+        assert raised.value.tool_args == {"text": "hi"}
+
+    def test_a_call_cannot_be_changed_in_place(self) -> None:
+        arguments = {"a": 1}
+        call = MCPToolCall(name="add", arguments=arguments)
+        arguments["a"] = 2
+        assert call.arguments == {"a": 1}
+        with pytest.raises(TypeError):
+            call.arguments["a"] = 2  # type: ignore[index]
+        with pytest.raises(AttributeError):
+            call.name = "other"  # type: ignore[misc]
+
+    @pytest.mark.parametrize(
+        ("changes", "named"),
+        [
+            ({"name": ""}, "`name`"),
+            ({"arguments": ["5ecret"]}, "`arguments`"),
+            ({"meta": {1: "5ecret"}}, "`meta`"),
+            ({"headers": {"X": 5}}, "`headers`.*'X' is of type int"),
+            ({"user": ""}, "`user`"),
+        ],
+    )
+    def test_invalid_changes_are_refused_by_name_and_without_values(self, changes: dict[str, Any], named: str) -> None:
+        with pytest.raises(ValueError, match=named) as raised:
+            MCPToolCall(name="add").override(**changes)
+        assert "5ecret" not in str(raised.value)
+
+
+class TestAnswers:
+    @every_kind
+    @pytest.mark.parametrize(
+        ("answer", "text", "structured"),
+        [
+            ("cached", "cached", None),
+            ({"result": "é"}, '{"result": "é"}', {"result": "é"}),
+            (text_result("whole", structured_content={"result": 1}), "whole", {"result": 1}),
+            (MCPToolResult.from_result(text_result("typed")), "typed", None),
+        ],
+    )
+    async def test_a_call_may_be_answered_without_the_server(
+        self, stdio_server: StdioServerFactory, kind: Any, answer: Any, text: str, structured: Any
+    ) -> None:
+        def cached(call: MCPToolCall, call_next: Any) -> Any:
+            return answer
+            yield
+
+        server = stdio_server()
+        with MCPTool("add", info_of(server), interceptors=[kind(cached)]) as tool:
+            for result in [await asyncio.to_thread(tool.call, a=1, b=2), await tool.call_async(a=1, b=2)]:
+                assert (result.text, result.structured) == (text, structured)
+        assert server.log.events("add") == []
+
+    @every_kind
+    async def test_the_result_is_seen_and_changed(self, stdio_server: StdioServerFactory, kind: Any) -> None:
+        def noting(call: MCPToolCall, call_next: Any) -> Any:
+            result = yield call_next(call)
+            assert isinstance(result, types.CallToolResult)
+            return result.model_copy(update={"meta": {"of": result.structured_content["result"]}})
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[kind(noting)]) as tool:
+            assert (await asyncio.to_thread(tool.call, a=1, b=2)).meta == {"of": 3}
+            assert (await tool.call_async(a=1, b=2)).meta == {"of": 3}
+
+    @every_kind
+    @pytest.mark.parametrize(("answer", "named"), [(None, "None"), (5, "int"), ({"x": object()}, "dict")])
+    async def test_what_is_no_result_is_an_error_that_names_the_interceptor(
+        self, stdio_server: StdioServerFactory, kind: Any, answer: Any, named: str
+    ) -> None:
+        def careless(call: MCPToolCall, call_next: Any) -> Any:
+            yield call_next(call)
+            return answer
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[kind(careless)]) as tool:
+            for call in (lambda: asyncio.to_thread(tool.call, a=1, b=2), lambda: tool.call_async(a=1, b=2)):
+                with pytest.raises(MCPInvocationError, match=f"careless' returned {named}; return what") as raised:
+                    await call()
+                assert type(raised.value) is MCPInvocationError
+
+    async def test_a_coroutine_of_a_sync_one_is_an_error_that_says_so(self, stdio_server: StdioServerFactory) -> None:
+        def forgetful(call: MCPToolCall, call_next: Any) -> Any:
+            return middle(call, call_next)
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[forgetful]) as tool:
+            with pytest.raises(MCPInvocationError, match=r"forgetful' returned coroutine; define it with `async def`"):
+                tool.call(a=1, b=2)
+
+    @every_kind
+    async def test_an_error_result_fails_the_call_for_outer_ones_like_the_servers(
+        self, stdio_server: StdioServerFactory, kind: Any
+    ) -> None:
+        def denying(call: MCPToolCall, call_next: Any) -> Any:
+            return text_result("not today", is_error=True)
+            yield
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[kind(retrying), kind(denying)]) as tool:
+            with pytest.raises(MCPInvocationError, match="`add`: not today"):
+                await tool.call_async(a=1, b=2)
+        assert seen == ["MCPInvocationError"] * 3
+
+
+class TestErrors:
+    @every_kind
+    @pytest.mark.parametrize(
+        ("raised", "kind_of_error"), [(KeyError, MCPInvocationError), (TimeoutError, MCPTimeoutError)]
+    )
+    async def test_what_an_interceptor_raises_names_it_and_is_the_cause(
+        self, stdio_server: StdioServerFactory, kind: Any, raised: Any, kind_of_error: Any
+    ) -> None:
+        def broken(call: MCPToolCall, call_next: Any) -> Any:
+            raise raised("told")
+            yield
+
+        def passing(call: MCPToolCall, call_next: Any) -> Any:
+            try:
+                return (yield call_next(call))
+            except raised as error:
+                seen.append(type(error).__name__)
+                raise
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[kind(passing), kind(broken)]) as tool:
+            for call in (lambda: asyncio.to_thread(tool.call, a=1, b=2), lambda: tool.call_async(a=1, b=2)):
+                with pytest.raises(
+                    kind_of_error, match=f"`add`: the interceptor '.*broken' raised {raised.__name__}"
+                ) as error:
+                    await call()
+                assert isinstance(error.value.__cause__, raised)
+                assert not isinstance(error.value, MCPOutcomeUnknownError)
+        assert seen == [raised.__name__] * 2
+
+    @every_kind
+    async def test_errors_of_the_call_keep_their_types(self, stdio_server: StdioServerFactory, kind: Any) -> None:
+        def passing(call: MCPToolCall, call_next: Any) -> Any:
+            return (yield call_next(call))
+
+        info = info_of(stdio_server())
+        for name, arguments, expected in (
+            ("refuse", {"message": "no"}, MCPInvocationError),
+            ("sleep", {"seconds": 30}, MCPCallTimeoutError),
+            ("die", {}, MCPOutcomeUnknownError),
+        ):
+            with MCPTool(name, info, invocation_timeout=0.3, interceptors=[kind(passing), middle]) as tool:
+                with pytest.raises(expected) as error:
+                    await tool.call_async(**arguments)
+                assert type(error.value) is expected
+                assert name != "refuse" or error.value.code == -32050
+
+    async def test_a_sync_one_that_raises_stop_iteration_does_not_hang(self, stdio_server: StdioServerFactory) -> None:
+        def stopping(call: MCPToolCall, call_next: Any) -> Any:
+            raise StopIteration
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[stopping]) as tool:
+            with pytest.raises(MCPInvocationError, match="stopping' raised RuntimeError: it raised StopIteration"):
+                await asyncio.wait_for(tool.call_async(a=1, b=2), 30)
+
+    async def test_what_this_process_lacks_is_an_error_of_the_call(
+        self, stdio_server: StdioServerFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def lacking() -> Any:
+            error = OSError(errno.EMFILE, "Too many open files")
+            raise ExecutorStartError(error) from error
+
+        connection = MCPConnection(info_of(stdio_server()), interceptors=[outer, middle])
+        monkeypatch.setattr(AsyncExecutor, "get_instance", lacking)
+        for call in (lambda: asyncio.to_thread(connection.call_tool, "add"), lambda: connection.call_tool_async("add")):
+            with pytest.raises(MCPInvocationError, match=r"no file descriptor left.*did not run"):
+                await call()
+
+    async def test_a_blocking_call_from_the_loop_of_sessions_is_refused(self, stdio_server: StdioServerFactory) -> None:
+        async def call_blocking() -> None:
+            tool.invoke(a=1, b=2)
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[outer]) as tool:
+            with pytest.raises(MCPInvocationError, match=r"event loop of all sessions.*did not run"):
+                await AsyncExecutor.get_instance().run_async(call_blocking())
+        assert seen == []
+
+    async def test_passing_on_something_else_is_an_error_that_says_what_to_pass(
+        self, stdio_server: StdioServerFactory
+    ) -> None:
+        def lost(call: MCPToolCall, call_next: Any) -> Any:
+            return call_next(call.arguments)
+
+        with MCPTool("add", info_of(stdio_server()), interceptors=[lost]) as tool:
+            for call in (lambda: asyncio.to_thread(tool.call, a=1, b=2), lambda: tool.call_async(a=1, b=2)):
+                with pytest.raises(MCPInvocationError, match="lost' raised TypeError: it passed mappingproxy to"):
+                    await call()
+
+
+class TestReplays:
+    @every_kind
+    async def test_a_call_that_may_have_run_is_not_sent_again(
+        self, stdio_server: StdioServerFactory, kind: Any
+    ) -> None:
+        server = stdio_server()
+        with MCPTool("sleep", info_of(server), invocation_timeout=0.3, interceptors=[kind(retrying)]) as tool:
+            for call in (lambda: asyncio.to_thread(tool.call, seconds=30), lambda: tool.call_async(seconds=30)):
+                with pytest.raises(MCPOutcomeUnknownError, match=r"sent the call again, but.*`retry_idempotent`"):
+                    await call()
+        assert len(server.log.events("sleep")) == 2  # once for each call
+        assert seen == ["MCPCallTimeoutError", "MCPOutcomeUnknownError", "MCPOutcomeUnknownError"] * 2
+
+    async def test_a_call_of_an_idempotent_tool_is_sent_again_where_the_user_opted_in(self) -> None:
+        server = ForeignServer(
+            definition("look", annotations=types.ToolAnnotations(read_only_hint=True)), definition("act")
+        )
+        arrived: list[str] = []
+
+        async def slow(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+            arrived.append(params.name)
+            if len(arrived) < 3:
+                await asyncio.sleep(60)
+            return text_result("seen")
+
+        server.info.server.add_request_handler("tools/call", types.CallToolRequestParams, slow)
+        options: dict[str, Any] = {"invocation_timeout": 0.3, "retry_idempotent": True}
+        with MCPToolset(server.info, **options, interceptors=[waiting(retrying)]) as toolset:
+            assert (await toolset["look"].call_async()).text == "seen"
+            assert arrived == ["look"] * 3
+            arrived.clear()
+            with pytest.raises(MCPOutcomeUnknownError):
+                await toolset["act"].call_async()
+            assert arrived == ["act"]
+
+    @every_kind
+    async def test_an_error_of_the_tool_may_be_answered_with_another_call(
+        self, stdio_server: StdioServerFactory, kind: Any
+    ) -> None:
+        server = stdio_server()
+        with MCPTool("fail", info_of(server), interceptors=[kind(retrying)]) as tool:
+            with pytest.raises(MCPInvocationError, match="no"):
+                await tool.call_async(message="no")
+        assert len(server.log.events("fail")) == 3
+
+    async def test_a_call_that_is_under_way_is_not_sent_beside(self, stdio_server: StdioServerFactory) -> None:
+        async def hedging(call: MCPToolCall, call_next: Any) -> Any:
+            results = await asyncio.gather(call_next(call), call_next(call), return_exceptions=True)
+            assert isinstance(results[1], MCPOutcomeUnknownError)
+            return results[0]
+
+        async def splitting(call: MCPToolCall, call_next: Any) -> Any:
+            parts = [call.override(arguments={"seconds": 0.01 * number}) for number in (1, 2)]
+            return (await asyncio.gather(*map(call_next, parts)))[1]
+
+        server = stdio_server()
+        for interceptor in (hedging, splitting):
+            with MCPTool("sleep", info_of(server), interceptors=[interceptor]) as tool:
+                assert (await tool.call_async(seconds=0.02)).text == "slept 0.02 s"
+        assert len(server.log.events("sleep")) == 3
+
+    async def test_a_call_that_an_interceptor_gave_up_counts_as_one_that_may_have_run(
+        self, stdio_server: StdioServerFactory
+    ) -> None:
+        async def impatient(call: MCPToolCall, call_next: Any) -> Any:
+            try:
+                return await asyncio.wait_for(call_next(call), 0.2)
+            except TimeoutError:
+                return await call_next(call)
+
+        async def giving_up(call: MCPToolCall, call_next: Any) -> Any:
+            return await asyncio.wait_for(call_next(call), 0.2)
+
+        server = stdio_server()
+        with MCPTool("sleep", info_of(server), interceptors=[impatient]) as tool:
+            with pytest.raises(MCPOutcomeUnknownError, match="sent before and not answered"):
+                await tool.call_async(seconds=30)
+        with MCPTool("sleep", info_of(server), interceptors=[giving_up]) as tool:
+            with pytest.raises(MCPCallTimeoutError, match=r"giving_up' raised TimeoutError\. The tool may have run"):
+                await tool.call_async(seconds=30)
+        assert len(server.log.events("sleep")) == 2
+
+    async def test_another_tool_may_be_called_instead(self, stdio_server: StdioServerFactory) -> None:
+        async def falling_back(call: MCPToolCall, call_next: Any) -> Any:
+            try:
+                return await call_next(call)
+            except MCPOutcomeUnknownError:
+                return await call_next(call.override(name="echo", arguments={"text": "instead"}))
+
+        with MCPTool("die", info_of(stdio_server()), interceptors=[falling_back]) as tool:
+            assert (await tool.call_async()).text == "instead"
+
+
+class TestCancellation:
+    @pytest.mark.parametrize("interceptors", [[inner], [middle], [outer, middle, inner]], ids=["sync", "async", "both"])
+    async def test_a_cancelled_caller_cancels_the_call_on_the_server(
+        self, stdio_server: StdioServerFactory, interceptors: list[Any]
+    ) -> None:
+        server = stdio_server()
+        with MCPTool("sleep", info_of(server), interceptors=interceptors) as tool:
+            call = asyncio.create_task(tool.call_async(seconds=60))
+            await _arrived(server.log, "sleep")
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await _arrived(server.log, "sleep-cancelled")
+            await wait_until_async(_no_threads, "the threads of the interceptors end")
+
+    @pytest.mark.parametrize("is_caller", [True, False], ids=["caller", "outer interceptor"])
+    async def test_a_sync_one_cannot_send_after_it_was_given_up(
+        self, stdio_server: StdioServerFactory, is_caller: bool
+    ) -> None:
+        server = stdio_server()
+        may_go_on, ended = threading.Event(), threading.Event()
+
+        def stubborn(call: MCPToolCall, call_next: Any) -> Any:
+            may_go_on.wait(30)
+            try:
+                return call_next(call)
+            except MCPInvocationError as error:
+                seen.append(str(error))
+                raise
+            finally:
+                ended.set()
+
+        async def impatient(call: MCPToolCall, call_next: Any) -> Any:
+            if is_caller:
+                return await call_next(call)
+            async with asyncio.timeout(0.1):
+                return await call_next(call)
+
+        with MCPTool("add", info_of(server), interceptors=[impatient, stubborn]) as tool:
+            call = asyncio.create_task(tool.call_async(a=1, b=2))
+            if is_caller:
+                await wait_until_async(lambda: not _no_threads(), "the interceptor runs")
+                call.cancel()
+            with pytest.raises(asyncio.CancelledError if is_caller else MCPTimeoutError) as raised:
+                await call
+            assert not isinstance(raised.value, MCPOutcomeUnknownError)
+            may_go_on.set()
+            assert await asyncio.to_thread(ended.wait, 30)
+        assert "given up by its caller" in seen[0]
+        assert server.log.events("add") == []
+
+    async def test_a_blocking_interceptor_does_not_hold_up_other_calls(self, stdio_server: StdioServerFactory) -> None:
+        may_go_on = threading.Event()
+
+        def slow(call: MCPToolCall, call_next: Any) -> Any:
+            assert may_go_on.wait(30)
+            return call_next(call)
+
+        info = info_of(stdio_server())
+        with MCPTool("add", info, interceptors=[slow]) as tool, MCPTool("echo", info) as other:
+            call = asyncio.create_task(tool.call_async(a=1, b=2))
+            assert (await other.call_async(text="meanwhile")).text == "meanwhile"
+            may_go_on.set()
+            assert (await call).structured == {"result": 3}
+
+
+async def _arrived(log: CallLog, event: str) -> None:
+    await wait_until_async(lambda: log.events(event), f"{event} is recorded")
+
+
+def _no_threads() -> bool:
+    return all(thread.name != "mcp-haystack-interceptor" for thread in threading.enumerate())
+
+
+class TestProgress:
+    async def test_progress_of_a_wrapped_call_arrives_where_the_caller_is(self) -> None:
+        with IdentityServer() as server:
+            info = StreamableHttpServerInfo(url=server.url, token=Secret.from_token("base-token"))
+            for interceptors in ([inner], [middle], [outer, middle, inner]):
+                with MCPConnection(info, interceptors=interceptors) as connection:
+                    threads: list[Any] = []
+
+                    def note(report: Any, threads: list[Any] = threads) -> None:
+                        threads.append((report.progress, threading.current_thread()))
+
+                    await connection.call_tool_async("steps", {"count": 3}, on_progress=note)
+                    here = threading.current_thread()
+                    assert threads == [(number, here) for number in (0.0, 1.0, 2.0)]
+                    threads.clear()
+                    connection.call_tool("steps", {"count": 3}, on_progress=note)
+                    assert threads == [(number, here) for number in (0.0, 1.0, 2.0)]
+
+
+class TestParameter:
+    @pytest.mark.parametrize(
+        "interceptors",
+        [[outer, middle], [f"{HERE}:add_ten"], [f"{HERE}.add_hundred", Adding(5)]],
+    )
+    @pytest.mark.parametrize("kind", [MCPTool, MCPToolset])
+    def test_interceptors_are_stored_and_loaded(self, kind: Any, interceptors: list[Any]) -> None:
+        info = StreamableHttpServerInfo(url="http://localhost:1/mcp")
+        arguments = ("add", info) if kind is MCPTool else (info,)
+        made = kind(*arguments, interceptors=interceptors)
+        stored = made.to_dict()
+        loaded = kind.from_dict(stored)
+        assert loaded.to_dict() == stored
+        assert made.interceptors == interceptors
+        assert len(loaded.interceptors) == len(interceptors)
+        assert "interceptors" not in kind(*arguments).to_dict()["data"]
+
+    def test_stored_interceptors_have_import_paths(self) -> None:
+        info = StreamableHttpServerInfo(url="http://localhost:1/mcp")
+        tool = MCPTool("add", info, interceptors=[outer, f"{HERE}:add_ten", Adding(5)])
+        assert tool.to_dict()["data"]["interceptors"] == [
+            f"{HERE}.outer",
+            f"{HERE}:add_ten",
+            {"type": f"{HERE}.Adding", "init_parameters": {"number": 5}},
+        ]
+        assert tool._to_trace_dict()["data"]["interceptors"] == [
+            f"{HERE}.outer",
+            f"{HERE}:add_ten",
+            f"{HERE}.Adding",
+        ]
+
+    def test_loaded_interceptors_wrap_calls(self, stdio_server: StdioServerFactory) -> None:
+        made = MCPTool(
+            "add",
+            info_of(stdio_server()),
+            interceptors=[add_ten, f"{HERE}:add_hundred", Adding(1000)],
+        )
+        with MCPTool.from_dict(made.to_dict()) as tool:
+            assert tool.call(a=1, b=2).structured == {"result": 1113}
+
+    @pytest.mark.parametrize(
+        "interceptor", [lambda call, call_next: call_next(call), waiting(retrying), functools.partial(outer)]
+    )
+    def test_what_has_no_import_path_is_an_error_of_to_dict(self, interceptor: Any) -> None:
+        tool = MCPTool("add", StreamableHttpServerInfo(url="http://localhost:1/mcp"), interceptors=[interceptor])
+        with pytest.raises(SerializationError, match=r"`interceptors`.*cannot be serialized.*top of a module"):
+            tool.to_dict()
+        tool._to_trace_dict()
+
+    @pytest.mark.parametrize(
+        ("interceptors", "named"),
+        [
+            (outer, "must be a list of functions"),
+            ("tests.x:y", "must be a list of functions"),
+            ([5], "got int"),
+            (["tests.nothing:here"], "'tests.nothing:here' cannot be imported"),
+            ([f"{HERE}:missing"], "cannot be imported"),
+            ([f"{HERE}:HERE"], "got '.*', which is str"),
+            ([lambda call: call], "must take two arguments"),
+        ],
+    )
+    @pytest.mark.parametrize("kind", [MCPTool, MCPToolset, MCPConnection])
+    def test_invalid_ones_are_refused_at_construction(self, kind: Any, interceptors: Any, named: str) -> None:
+        info = StreamableHttpServerInfo(url="http://localhost:1/mcp")
+        arguments = ("add", info) if kind is MCPTool else (info,)
+        with pytest.raises(ValueError, match=f"`interceptors`.*{named}"):
+            kind(*arguments, interceptors=interceptors)
+
+    def test_tools_with_and_without_interceptors_share_a_session(self, stdio_server: StdioServerFactory) -> None:
+        info = info_of(stdio_server())
+        with MCPTool("pid", info, interceptors=[inner]) as one, MCPTool("pid", info) as other:
+            assert one.call().structured == other.call().structured
+            wait_until(lambda: one.connection.status().users == 2, "both are users")

@@ -1,0 +1,168 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What is kept of listings and of resources, for as long as the server allows it, and for whom.
+"""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from mcp.server import MCPServer
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnection,
+    MCPToolset,
+    StreamableHttpServerInfo,
+    mcp_request_context,
+)
+from tests.servers.changing_server import NOTE, build_server
+from tests.support.identity_server import IdentityServer
+from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.waiting import LIMIT, wait_until
+
+AN_HOUR = 3_600_000
+
+
+class Kept:
+    """A server, and what it was asked."""
+
+    def __init__(self, ttl_ms: int) -> None:
+        self.events: list[str] = []
+        self.server: MCPServer = build_server(lambda event, **_: self.events.append(event), ttl_ms=ttl_ms)
+        self.info = InProcessServerInfo(self.server)
+
+    def asked(self, method: str) -> int:
+        return self.events.count(f"@{method}")
+
+
+LISTINGS = [
+    ("list_resources", "resources/list"),
+    ("list_resource_templates", "resources/templates/list"),
+    ("list_prompts", "prompts/list"),
+]
+
+
+@pytest.mark.parametrize(("listing", "method"), LISTINGS)
+def test_a_listing_that_may_be_kept_is_asked_for_once(listing, method):
+    kept = Kept(AN_HOUR)
+    with MCPConnection(kept.info) as connection:
+        first = getattr(connection, listing)()
+        assert getattr(connection, listing)() == first
+        assert kept.asked(method) == 1
+        getattr(connection, listing)(meta={})  # whoever says something beside it wants to be heard
+        assert kept.asked(method) == 2
+
+
+@pytest.mark.parametrize(("listing", "method"), LISTINGS)
+def test_what_may_not_be_kept_is_asked_for_each_time(listing, method):
+    kept = Kept(0)
+    with MCPConnection(kept.info) as connection:
+        getattr(connection, listing)()
+        getattr(connection, listing)()
+    assert kept.asked(method) == 2
+
+
+def test_what_was_kept_long_enough_is_asked_for_again():
+    kept = Kept(200)
+    with MCPConnection(kept.info) as connection:
+        connection.list_resources()
+        wait_until(lambda: connection.list_resources() and kept.asked("resources/list") == 2, "it is asked for again")
+
+
+def test_what_changed_is_asked_for_again():
+    kept = Kept(AN_HOUR)
+    with MCPConnection(kept.info) as connection:
+        told = threading.Event()
+        connection.subscribe_resource(NOTE, lambda _: told.set())
+        assert connection.read_resource(NOTE).contents[0].text == "first"
+        connection.call_tool("write", {"text": "second"})
+        assert told.wait(LIMIT)
+        assert connection.read_resource(NOTE).contents[0].text == "second"
+        assert kept.asked("resources/read") == 2
+
+        changed = threading.Event()
+        connection.on_list_change(lambda _: changed.set(), "resources")
+        assert changed.wait(LIMIT)  # it listens
+        assert len(connection.list_resources()) == 1
+        changed.clear()
+        connection.call_tool("list_more")
+        assert changed.wait(LIMIT)
+        assert len(connection.list_resources()) == 2
+
+
+def test_what_is_kept_cannot_be_changed_by_whoever_got_it():
+    kept = Kept(AN_HOUR)
+    with MCPConnection(kept.info) as connection:
+        connection.list_resources().clear()
+        connection.list_resources()[0].name = "changed"
+        connection.read_resource(NOTE).contents[0].text = "changed"
+        connection.open()[1].clear()
+        connection.open()[1][0].input_schema.clear()
+        assert connection.list_resources()[0].name != "changed"
+        assert connection.read_resource(NOTE).contents[0].text == "first"
+        assert connection.open()[1][0].input_schema
+        assert kept.asked("resources/read") == kept.asked("resources/list") == 1
+
+
+def test_each_identity_has_what_it_read_itself():
+    with IdentityServer() as server:
+        connection = MCPConnection(StreamableHttpServerInfo(server.url))
+        for _ in range(2):
+            for token in ("alice-0123456789", "bob-0123456789"):
+                with mcp_request_context(token=token):
+                    assert token in connection.read_resource("who://me").contents[0].text
+        connection.close()
+        read = [token for method, token, _ in server.requests if method == "resources/read"]
+        assert len(read) == 2
+
+
+def test_tools_are_listed_again_at_a_warm_up_after_their_time_and_not_before():
+    kept = Kept(AN_HOUR)
+    with MCPToolset(kept.info) as toolset:
+        wait_until(lambda: kept.asked("tools/list") == 2, "they are listed once more when listening begins")
+        for _ in range(3):
+            toolset.warm_up()
+    assert kept.asked("tools/list") == 2
+
+    expiring = Kept(100)
+    with MCPToolset(expiring.info) as toolset:
+        expiring.server.remove_tool("withdraw")  # and it does not say so
+        wait_until(lambda: toolset.warm_up() or "withdraw" not in toolset, "they are listed again")
+
+
+def test_another_toolset_of_the_session_does_not_get_a_list_that_changed():
+    kept = Kept(0)
+    with MCPToolset(kept.info) as toolset:
+        changed = threading.Event()
+        toolset.on_change(lambda _: changed.set())
+        toolset["offer"].invoke(name="extra")
+        assert changed.wait(LIMIT)
+        with MCPToolset(kept.info) as other:
+            assert "extra" in other
+            assert other.connection.status().sessions == 1
+
+
+@pytest.fixture
+def header_server(tmp_path) -> Iterator[HttpServer]:
+    command = python_script(SERVERS / "changing_server.py", "--transport", "streamable-http")
+    server = HttpServer(command, "/mcp", tmp_path, CallLog(tmp_path / "calls.txt"))
+    yield server.start()
+    server.close()
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_a_parameter_that_becomes_a_header_is_sent_as_one_after_a_reconnect(header_server, refreshed):
+    info = StreamableHttpServerInfo(header_server.url, base_delay=0.05, max_delay=0.2)
+    with MCPToolset(info) as toolset:
+        locate = toolset["locate"]
+        assert locate.call(region="north").text == "north None"
+        header_server.kill()
+        header_server.command = [*header_server.command, "--header"]
+        header_server.start()
+        if refreshed:
+            toolset.refresh()
+        assert locate.call(region="north").text == "north north"

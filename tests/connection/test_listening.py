@@ -1,0 +1,327 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What servers say of changes: to connections and toolsets, over every transport, in both eras, and after a loss.
+"""
+
+import asyncio
+import gc
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
+from fastmcp import Context as FastMCPContext
+from fastmcp import FastMCP
+from mcp import types
+
+from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    InProcessServerInfo,
+    MCPConnection,
+    MCPConnectionError,
+    MCPHandlers,
+    MCPServerInfo,
+    MCPToolsChange,
+    MCPToolset,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+    mcp_request_context,
+)
+from tests.servers.changing_server import NOTE, build_server
+from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.waiting import LIMIT, wait_until
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+CHANGING_SERVER = SERVERS / "changing_server.py"
+ROOT = SERVERS.parent.parent
+
+WAYS = ["in process", "stdio", "2026", "sessions", "sse"]
+
+
+class Reached:
+    """How to reach a server that changes, and what it was asked."""
+
+    def __init__(self, info: MCPServerInfo, asked: Callable[[str], int], server: HttpServer | None = None) -> None:
+        self.info = info
+        self.asked = asked
+        self.server = server
+
+
+@pytest.fixture
+def reach(tmp_path) -> Iterator[object]:
+    started: list[HttpServer] = []
+
+    def start(way: str) -> Reached:
+        if way == "in process":
+            events: list[str] = []
+            server = build_server(lambda event, **_: events.append(event))
+            return Reached(InProcessServerInfo(server), events.count)
+        log = CallLog(tmp_path / "calls.txt")
+        command = python_script(CHANGING_SERVER, "--calls-file", str(log.path))
+        if way == "stdio":
+            return Reached(
+                StdioServerInfo(command[0], command[1:], env={"PYTHONPATH": str(ROOT)}, base_delay=0.05),
+                lambda event: len(log.events(event)),
+            )
+        transport = "sse" if way == "sse" else "streamable-http"
+        era = ["--protocol", "auto" if way == "2026" else "legacy"]
+        path = "/sse" if way == "sse" else "/mcp"
+        server = HttpServer([*command, "--transport", transport, *era], path, tmp_path, log)
+        started.append(server)
+        server.start()
+        kind = SSEServerInfo if way == "sse" else StreamableHttpServerInfo
+        return Reached(kind(server.url, base_delay=0.05, max_delay=0.2), lambda event: len(log.events(event)), server)
+
+    yield start
+    for server in started:
+        server.close()
+
+
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+@every_way
+def test_a_toolset_hears_of_new_tools_and_has_them_at_the_next_warm_up(reach, way):
+    reached = reach(way)
+    changes: queue.Queue[MCPToolsChange] = queue.Queue()
+    with MCPToolset(reached.info) as toolset:
+        before = [tool.name for tool in toolset]
+        toolset.on_change(changes.put)
+        toolset["offer"].invoke(name="extra")
+        assert changes.get(timeout=LIMIT) == MCPToolsChange(added=("extra",))
+        assert [tool.name for tool in toolset] == before
+        toolset.warm_up()
+        extra = toolset["extra"]
+        assert extra.call(text="hello").text == "extra: hello"
+
+        toolset["offer"].invoke(name="extra", description="Newer.")
+        assert changes.get(timeout=LIMIT) == MCPToolsChange(changed=("extra",))
+        toolset.warm_up()
+        assert toolset["extra"] is extra
+        assert extra.description == "Newer."
+
+        toolset["withdraw"].invoke(name="extra")
+        assert changes.get(timeout=LIMIT) == MCPToolsChange(removed=("extra",))
+        toolset.warm_up()
+        assert [tool.name for tool in toolset] == before
+
+
+@every_way
+def test_who_subscribes_to_a_resource_is_told_of_its_changes_until_it_unsubscribes(reach, way):
+    reached = reach(way)
+    updates: queue.Queue[str] = queue.Queue()
+    with MCPConnection(reached.info) as connection:
+        unsubscribe = connection.subscribe_resource(NOTE, updates.put)
+        connection.call_tool("write", {"text": "second"})
+        assert updates.get(timeout=LIMIT) == NOTE
+        assert connection.read_resource(NOTE).contents[0].text == "second"
+        unsubscribe()
+        unsubscribe()
+        connection.call_tool("write", {"text": "third"})
+        told = threading.Event()
+        connection.on_list_change(lambda _: told.set(), "tools")
+        connection.call_tool("offer", {"name": "later"})
+        assert told.wait(LIMIT)  # either of this change, or because listening began after it
+        assert updates.empty()
+
+
+@pytest.mark.parametrize("way", ["2026", "sessions", "sse"])
+def test_after_a_loss_it_listens_again_and_tells_who_may_have_missed_something(reach, way):
+    reached = reach(way)
+    changes: queue.Queue[MCPToolsChange] = queue.Queue()
+    updates: queue.Queue[str] = queue.Queue()
+    with MCPToolset(reached.info) as toolset:
+        toolset["offer"].invoke(name="extra")
+        toolset.refresh()
+        assert "extra" in toolset
+        toolset.on_change(changes.put)
+        toolset.subscribe_resource(NOTE, updates.put)
+        reached.server.kill()
+        reached.server.start()  # it does not have the other tool any more
+        wait_until(lambda: _call(toolset, "write", text="x"), "a call is answered again")
+        assert changes.get(timeout=LIMIT) == MCPToolsChange(removed=("extra",))
+        assert updates.get(timeout=LIMIT) == NOTE
+        while not updates.empty():
+            updates.get()
+        wait_until(lambda: _call(toolset, "write", text="y") and not updates.empty(), "it is subscribed again")
+
+
+def _call(toolset, name, /, **arguments):
+    try:
+        return toolset[name].invoke(**arguments)
+    except Exception:
+        return None
+
+
+def test_a_stream_that_the_server_loses_is_opened_again_without_a_call(reach):
+    reached = reach("2026")
+    changes: queue.Queue[MCPToolsChange] = queue.Queue()
+    with MCPToolset(reached.info) as toolset:
+        toolset["offer"].invoke(name="extra")
+        toolset.refresh()
+        toolset.on_change(changes.put)
+        wait_until(lambda: reached.asked("@subscriptions/listen"), "it listens")
+        reached.server.kill()
+        reached.server.start()
+        assert changes.get(timeout=LIMIT) == MCPToolsChange(removed=("extra",))
+
+
+def test_there_is_one_stream_for_all_and_none_for_those_who_do_not_want_any(reach):
+    reached = reach("in process")
+    with MCPConnection(reached.info) as connection:
+        connection.call_tool("write", {"text": "x"})
+        assert not reached.asked("@subscriptions/listen")
+        heard: queue.Queue[str] = queue.Queue()
+        connection.on_list_change(heard.put)
+        connection.subscribe_resource(NOTE, heard.put)
+        with MCPToolset(reached.info) as toolset:
+            toolset["write"].invoke(text="x")
+            assert {heard.get(timeout=LIMIT) for _ in range(4)} == {"tools", "prompts", "resources", NOTE}
+            toolset["offer"].invoke(name="extra")
+            assert heard.get(timeout=LIMIT) == "tools"
+            assert connection.status().sessions == 1
+            # The first one was only for the lists, and was replaced when the resource came in addition.
+            assert reached.asked("@subscriptions/listen") <= 2
+    assert reached.asked("@server/discover") == 1
+
+
+def test_a_connection_is_not_kept_open_by_those_who_listen(reach):
+    info = reach("stdio").info
+
+    def listen() -> "weakref.ref[MCPToolset]":
+        toolset = MCPToolset(info)
+        toolset.warm_up()
+        toolset.on_change(lambda _: toolset.warm_up())
+        toolset.subscribe_resource(NOTE, lambda _: toolset.read_resource(NOTE))
+        toolset.close()
+        assert toolset.connection.status().state == "closed"
+        toolset.warm_up()
+        return weakref.ref(toolset)
+
+    forgotten = listen()
+    wait_until(lambda: gc.collect() is not None and forgotten() is None, "the toolset is collected")
+
+
+def test_what_changes_while_it_is_listed_leads_to_one_more_listing():
+    """The change comes after the server has read its list, and before its answer is there."""
+    server = build_server()
+    lists, go = threading.Event(), threading.Event()
+    held = {"next": False}
+
+    async def hold(ctx, call_next):
+        result = await call_next(ctx)
+        if ctx.method == "tools/list" and held["next"]:
+            held["next"] = False
+            lists.set()
+            while not go.is_set():
+                await asyncio.sleep(0.01)
+        return result
+
+    server._lowlevel_server.middleware.append(hold)
+    with MCPToolset(InProcessServerInfo(server)) as toolset:
+        listening = threading.Event()
+        toolset.on_list_change(lambda _: listening.set(), "tools")
+        wait_until(lambda: _call(toolset, "offer", name="warm") and listening.is_set(), "it listens")
+        held["next"] = True
+        refreshing = threading.Thread(target=toolset.refresh)
+        refreshing.start()
+        assert lists.wait(LIMIT)
+        toolset["offer"].invoke(name="extra")
+        toolset.warm_up()  # it does not take the listing that began before the change
+        assert "extra" in toolset
+        go.set()
+        refreshing.join(LIMIT)
+        assert "extra" in toolset  # the older answer did not win
+
+
+@pytest.mark.parametrize("way", ["2026", "sessions"])
+def test_the_users_message_handler_gets_the_notification_too(reach, way):
+    messages: queue.Queue[object] = queue.Queue()
+    changes: queue.Queue[object] = queue.Queue()
+    with MCPToolset(reach(way).info, handlers=MCPHandlers(messages=messages.put)) as toolset:
+        toolset.on_change(changes.put)
+        toolset["offer"].invoke(name="extra")
+        assert changes.get(timeout=LIMIT)
+        while type(messages.get(timeout=LIMIT)).__name__ != "ToolListChangedNotification":
+            pass
+
+
+def test_a_function_that_fails_is_logged_and_called_for_the_next_change(reach, caplog):
+    calls: queue.Queue[str] = queue.Queue()
+
+    def fail(uri: str) -> None:
+        calls.put(uri)
+        raise LookupError("no such thing")
+
+    with MCPConnection(reach("in process").info) as connection:
+        connection.subscribe_resource(NOTE, fail)
+        for text in ("one", "two"):
+            connection.call_tool("write", {"text": text})
+            assert calls.get(timeout=LIMIT) == NOTE
+    assert "`subscribe_resource` failed: LookupError: no such thing" in caplog.text
+
+
+async def test_async_functions_run_in_the_loop_of_the_sessions(reach):
+    threads: queue.Queue[threading.Thread] = queue.Queue()
+
+    async def note(_: str) -> None:
+        await asyncio.sleep(0)
+        threads.put(threading.current_thread())
+
+    async with MCPConnection(reach("in process").info) as connection:
+        await connection.subscribe_resource_async(NOTE, note)
+        await connection.call_tool_async("write", {"text": "x"})
+        thread = await asyncio.to_thread(threads.get, timeout=LIMIT)
+    assert thread.ident == AsyncExecutor.get_instance()._thread.ident
+
+
+def test_a_server_of_fastmcp_that_says_it_in_the_answer_to_a_call_is_heard():
+    """FastMCP has no stream for changes, and says that it has not."""
+    server = FastMCP("fastmcp")
+
+    @server.tool
+    async def offer(name: str, ctx: FastMCPContext) -> str:
+        server.tool(lambda: "new", name=name)
+        await ctx.send_notification(types.ToolListChangedNotification())
+        return "offered"
+
+    changes: queue.Queue[MCPToolsChange] = queue.Queue()
+    with MCPToolset(InProcessServerInfo(server)) as toolset:
+        assert not toolset.capabilities["tools"]["listChanged"]
+        toolset.on_change(changes.put)
+        toolset["offer"].invoke(name="extra")
+        assert changes.get(timeout=LIMIT) == MCPToolsChange(added=("extra",))
+        toolset.warm_up()
+        assert toolset["extra"].call().text == "new"
+
+
+def test_a_server_without_subscriptions_is_an_error_that_says_so(stdio_server):
+    server = stdio_server()
+    with MCPConnection(StdioServerInfo(server.command, server.args)) as connection:
+        with pytest.raises(MCPConnectionError, match=r"subscribe_resource.*the server does not offer it"):
+            connection.subscribe_resource("memo://x", print)
+
+
+def test_a_subscription_is_on_nobodys_behalf(reach):
+    with MCPConnection(reach("in process").info) as connection:
+        with mcp_request_context(user="alice"), pytest.raises(MCPConnectionError, match="on nobody's behalf"):
+            connection.subscribe_resource(NOTE, print)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda connection: connection.on_list_change(None), "callback"),
+        (lambda connection: connection.on_list_change(print, ["skills"]), "lists"),
+        (lambda connection: connection.subscribe_resource(NOTE, "print"), "callback"),
+        (lambda connection: connection.subscribe_resource(3, print), "resource"),
+    ],
+)
+def test_invalid_parameters_are_named(call, named):
+    with pytest.raises(ValueError, match=f"`{named}`"):
+        call(MCPConnection(COUNTER))

@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Servers that offer the model tools of their own: calls go back to the server, and their results to the model.
+"""
+
+from typing import Any
+
+import pytest
+from haystack import component
+from haystack.dataclasses import ChatMessage, ToolCall
+from mcp import types
+
+from haystack_integrations.tools.mcp import MCPInvocationError, MCPSampling
+from haystack_integrations.tools.mcp.handlers.sampling import Sampler, generation_kwargs
+from tests.handlers.conftest import BOTH_ERAS, Ask
+from tests.support.scripted_chat import ScriptedChatGenerator, say
+
+in_both_eras = pytest.mark.parametrize("way", BOTH_ERAS)
+
+FORECASTS = ChatMessage.from_assistant(
+    "Let me see.",
+    tool_calls=[
+        ToolCall("weather_of", {"city": "Rome"}, id="one"),
+        ToolCall("weather_of", {"city": "Atlantis"}),  # some providers give no id
+    ],
+)
+ASKED = {"prompt": "How is the weather?"}
+
+
+@component
+class Deaf:
+    """A chat generator that takes no tools."""
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
+        return {"replies": [say("no tools here")]}
+
+
+def text(result: types.CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+def test_the_model_calls_the_servers_tool_and_gets_its_results(ask: Ask) -> None:
+    model = ScriptedChatGenerator([FORECASTS, say("Take an umbrella.")])
+    answer = text(ask(sampling=model).call_tool("ask_model_with_tools", ASKED))
+    assert answer == "toolUse, then None: Take an umbrella."
+    first, second = model.turns
+    assert first.tool_specs == [
+        {
+            "name": "weather_of",
+            "description": "Tell the weather.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+            },
+        }
+    ]
+    assert [message.role.value for message in second.messages] == ["user", "assistant", "tool", "tool"]
+    called, rome, atlantis = second.messages[1:]
+    assert called.text == "Let me see."
+    assert [(each.tool_name, each.arguments) for each in called.tool_calls] == [
+        ("weather_of", {"city": "Rome"}),
+        ("weather_of", {"city": "Atlantis"}),
+    ]
+    assert (rome.tool_call_result.result, rome.tool_call_result.error) == ("rain in Rome", False)
+    assert rome.tool_call_result.origin.id == "one"
+    assert (atlantis.tool_call_result.result, atlantis.tool_call_result.error) == ("rain in Atlantis", True)
+    assert atlantis.tool_call_result.origin == called.tool_calls[1]
+
+
+@in_both_eras
+def test_a_function_that_says_so_answers_with_calls(ask: Ask) -> None:
+    asked: list[types.CreateMessageRequestParams] = []
+
+    def answer(params: types.CreateMessageRequestParams) -> Any:
+        asked.append(params)
+        return (
+            ChatMessage.from_assistant(tool_calls=[ToolCall("weather_of", {"city": "Rome"}, id="1")])
+            if len(asked) == 1
+            else "Wet."
+        )
+
+    connection = ask(sampling=MCPSampling(function=answer, tools=True))
+    assert text(connection.call_tool("ask_model_with_tools", ASKED)) == "toolUse, then None: Wet."
+    assert [tool.name for tool in asked[0].tools or []] == ["weather.of"]
+
+
+@in_both_eras
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        MCPSampling(chat_generator=Deaf()),
+        MCPSampling(function=lambda _: "text"),
+        MCPSampling(chat_generator=ScriptedChatGenerator([]), tools=False),
+    ],
+    ids=["generator without tools", "function", "turned off"],
+)
+def test_a_client_that_takes_no_tools_does_not_offer_to(ask: Ask, sampling: MCPSampling) -> None:
+    with pytest.raises(MCPInvocationError, match=r"(?i)sampling.*tools"):
+        ask(sampling=sampling).call_tool("ask_model_with_tools", ASKED)
+
+
+@in_both_eras
+def test_a_required_tool_that_the_model_does_not_use_is_an_error(ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(MCPInvocationError, match="handler failed"):
+        ask(sampling=ScriptedChatGenerator([say("No.")])).call_tool("ask_model_with_tools", ASKED)
+    assert "the model used no tool, although the server requires it" in caplog.text
+
+
+USE = types.ToolUseContent(name="look", id="1", input={})
+RESULT = types.ToolResultContent(tool_use_id="1", content=[])
+HELLO = types.TextContent(type="text", text="Hello")
+LOOK = types.Tool(name="look", input_schema={"type": "object"})
+
+
+def request(*messages: tuple[str, Any], **more: Any) -> types.CreateMessageRequestParams:
+    said = [types.SamplingMessage(role=role, content=content) for role, content in messages]  # type: ignore[arg-type]
+    return types.CreateMessageRequestParams(messages=said, max_tokens=10, **{"tools": [LOOK], **more})
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        (request(("user", HELLO), ("assistant", USE), ("user", HELLO)), "Tool results mixed with other content"),
+        (
+            request(("user", HELLO), ("assistant", [USE, USE.model_copy(update={"id": "2"})]), ("user", RESULT)),
+            "missing",
+        ),
+        (request(("user", HELLO), ("assistant", USE), ("assistant", HELLO)), "Tool result missing in request"),
+        (request(("user", RESULT)), "no tool use in the message before"),
+        (request(("user", HELLO), tools=[LOOK, LOOK]), "two tools named"),
+        (request(("user", HELLO), tools=[], tool_choice=types.ToolChoice(mode="required")), "no `tools`"),
+    ],
+)
+async def test_a_request_against_the_rules_is_refused_and_counts_no_tokens(
+    params: types.CreateMessageRequestParams, reason: str
+) -> None:
+    model = ScriptedChatGenerator([say("fine")])
+    sampler = Sampler(MCPSampling(chat_generator=model, max_tokens=10), "a server")
+    refused = await sampler.answer(params)
+    assert isinstance(refused, types.ErrorData)
+    assert refused.code == types.INVALID_PARAMS
+    assert reason in refused.message
+    assert model.turns == []
+    assert not isinstance(await sampler.answer(request(("user", HELLO))), types.ErrorData)
+
+
+async def test_no_tool_is_shown_if_the_server_wants_none_used() -> None:
+    model = ScriptedChatGenerator([FORECASTS])
+    params = request(("user", HELLO), tool_choice=types.ToolChoice(mode="none"))
+    answer = await Sampler(MCPSampling(chat_generator=model), "a server").answer(params)
+    assert isinstance(answer, types.CreateMessageResultWithTools)
+    assert answer.content_as_list == [types.TextContent(type="text", text="Let me see.")]
+    assert model.turns[0].tool_names == []
+
+
+@pytest.mark.parametrize(
+    ("class_name", "expected"),
+    [("OpenAIChatGenerator", "required"), ("AnthropicChatGenerator", {"type": "any"}), ("OllamaChatGenerator", None)],
+)
+def test_each_generator_is_told_in_its_own_words_to_use_a_tool(class_name: str, expected: Any) -> None:
+    generator = type(class_name, (), {"run": ScriptedChatGenerator.run})()
+    params = request(("user", HELLO), tool_choice=types.ToolChoice(mode="required"))
+    assert generation_kwargs(MCPSampling(chat_generator=generator), params).get("tool_choice") == expected
+    never = MCPSampling(chat_generator=generator, generation_kwargs_names={"tool_choice": None})
+    assert "tool_choice" not in generation_kwargs(never, params)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),
+        ({"chat_generator": Deaf(), "tools": "yes"}, "`tools` must be True, False, or None"),
+    ],
+)
+def test_invalid_values_of_tools_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MCPSampling(**fields)
+
+
+def test_tools_of_sampling_are_stored() -> None:
+    sampling = MCPSampling(chat_generator=ScriptedChatGenerator([]), tools=False)
+    assert sampling.to_dict()["tools"] is False
+    assert MCPSampling.from_dict(sampling.to_dict()).tools is False

@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Whoever comes from Pydantic AI finds everything: the guide has each name of `pydantic_ai.mcp`, and says nothing wrong.
+"""
+
+import dataclasses
+import inspect
+import re
+from typing import Any
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from mcp import types
+from mcp.server import MCPServer
+from mcp.server.lowlevel import Server
+
+from haystack_integrations.tools import mcp as package
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset
+from tests.support.pages import ROOT, Page
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+
+# The public classes, functions and aliases of `pydantic_ai.mcp`, with their parameters, attributes and methods.
+# What MCPServer and its subclasses have in common is listed once.
+NAMES = {
+    "BaseResource": "name title description mime_type annotations metadata",
+    "CallToolFunc": "",
+    "MCPError": "message code data from_mcp_sdk",
+    "MCPServer": "tool_prefix log_level log_handler timeout read_timeout process_tool_call allow_sampling "
+    "sampling_model max_retries elicitation_callback cache_tools cache_resources include_instructions "
+    "include_return_schema id client_info server_info capabilities instructions is_running client_streams "
+    "get_instructions list_tools direct_call_tool list_resources list_resource_templates read_resource __aenter__",
+    "MCPServerHTTP": "",
+    "MCPServerSSE": "",
+    "MCPServerStdio": "command args env cwd",
+    "MCPServerStreamableHTTP": "",
+    "MCPToolset": "client id max_retries tool_error_behavior process_tool_call cache_tools cache_resources "
+    "include_instructions include_return_schema sampling_model sampling_handler elicitation_handler log_handler "
+    "log_level progress_handler message_handler client_info init_timeout read_timeout roots auth verify headers "
+    "http_client server_info capabilities instructions is_running get_instructions list_tools direct_call_tool "
+    "list_resources list_resource_templates read_resource",
+    "MCPToolsetClient": "",
+    "ProcessToolCallback": "",
+    "Resource": "uri size from_mcp_sdk",
+    "ResourceAnnotations": "audience priority from_mcp_sdk",
+    "ResourceTemplate": "uri_template from_mcp_sdk",
+    "ServerCapabilities": "experimental logging prompts prompts_list_changed resources resources_list_changed tools "
+    "tools_list_changed completions from_mcp_sdk",
+    "ToolResult": "",
+    "load_mcp_servers": "config_path",
+    "load_mcp_toolsets": "config_path",
+}
+
+OTHERS = {"Agent": Agent, "types": types}
+GO = [ChatMessage.from_user("go")]
+
+
+def rows() -> list[list[list[str]]]:
+    """The names in each cell of each row."""
+    lines = re.findall(r"^\| (`.+) \|$", Page("docs/coming-from-pydantic-ai.md").text, re.MULTILINE)
+    return [[re.findall(r"`([^`]+)`", cell) for cell in line.split(" | ")] for line in lines]
+
+
+def has(owner: Any, name: str) -> bool:
+    """Whether a class or function has an attribute, a field or a parameter of that name."""
+    fields = {field.name for field in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set()
+    function = owner.__init__ if inspect.isclass(owner) else owner
+    parameters = inspect.signature(function).parameters if callable(function) else {}
+    return hasattr(owner, name) or name in fields or name in parameters or name in getattr(owner, "model_fields", ())
+
+
+def is_there(name: str) -> bool:
+    first, *rest = name.split(".")
+    owner: Any = OTHERS.get(first) or getattr(package, first, None)
+    for part in rest:
+        if owner is None or not has(owner, part):
+            return False
+        owner = getattr(owner, part, None)
+    return first in OTHERS or first in package.__all__
+
+
+def test_the_guide_has_every_name_of_the_other_once() -> None:
+    wanted = {
+        name
+        for owner, members in NAMES.items()
+        for name in (owner, *(f"{owner}.{member}" for member in members.split()))
+    }
+    found = [name for row in rows() for name in row[0]]
+    assert set(found) == wanted
+    assert len(found) == len(wanted)
+
+
+def test_every_name_that_the_guide_gives_for_it_exists() -> None:
+    named = [[name for name in row[1] if re.fullmatch(r"[\w.]+", name)] for row in rows()]
+    assert all(named)
+    assert {name for names in named for name in names if not is_there(name)} == set()
+
+
+def test_every_test_that_the_guide_names_exists() -> None:
+    missing = set()
+    for row in rows():
+        assert len(row[2]) == 1, row
+        path, _, test = row[2][0].partition("::")
+        file = ROOT / "tests" / path
+        if not file.is_file() or not re.search(rf"^ *(?:async )?def {test}\(", file.read_text(), re.MULTILINE):
+            missing.add(row[2][0])
+    assert missing == set()
+
+
+def test_a_model_may_try_again_as_long_as_there_are_steps() -> None:
+    server = MCPServer("moody")
+    attempts: list[int] = []
+
+    @server.tool()
+    def open_door() -> str:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise ValueError("it is stuck")
+        return "open"
+
+    with MCPToolset(InProcessServerInfo(server)) as toolset:
+        tries = [call("open_door")] * 3
+        agent = Agent(chat_generator=ScriptedChatGenerator([*tries, say("done")]), tools=toolset, max_agent_steps=4)
+        results = [each for message in agent.run(GO)["messages"] for each in message.tool_call_results]
+        assert [each.error for each in results] == [True, True, False]
+        attempts.clear()
+        agent = Agent(chat_generator=ScriptedChatGenerator(tries), tools=toolset, max_agent_steps=2)
+        agent.run(GO)
+        assert len(attempts) == 2
+
+
+def test_the_instructions_of_a_server_are_in_the_system_prompt_of_an_agent() -> None:
+    with MCPToolset(InProcessServerInfo(MCPServer("notes", instructions="Read before you write."))) as toolset:
+        generator = ScriptedChatGenerator([say("done")])
+        Agent(chat_generator=generator, tools=toolset, system_prompt=toolset.instructions).run(GO)
+    assert generator.turns[0].messages[0].text == "Read before you write."
+
+
+async def _list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
+    note = types.Resource(
+        uri="notes://1",
+        name="note",
+        title="A note",
+        description="Buy milk",
+        mime_type="text/plain",
+        size=8,
+        annotations=types.Annotations(audience=["user"], priority=0.5),
+        _meta={"color": "red"},
+    )
+    return types.ListResourcesResult(resources=[note])
+
+
+def test_a_listing_has_all_that_the_server_says_of_a_resource() -> None:
+    with MCPToolset(InProcessServerInfo(Server("notes", on_list_resources=_list_resources))) as toolset:
+        [note] = toolset.list_resources()
+    assert isinstance(note, types.Resource)
+    assert (note.uri, note.name, note.title, note.description) == ("notes://1", "note", "A note", "Buy milk")
+    assert (note.mime_type, note.size, note.meta) == ("text/plain", 8, {"color": "red"})
+    assert note.annotations is not None
+    assert (note.annotations.audience, note.annotations.priority) == (["user"], 0.5)
+
+
+@pytest.mark.parametrize("name", ["tools", "prompts", "completions"])
+def test_capabilities_are_those_of_the_protocol(name: str) -> None:
+    server = MCPServer("all")
+
+    @server.completion()
+    async def complete(ref: Any, argument: Any, context: Any) -> None:
+        return None
+
+    toolset = MCPToolset(InProcessServerInfo(server))
+    assert toolset.capabilities is None
+    with toolset:
+        assert isinstance((toolset.capabilities or {})[name], dict)
+        assert "logging" not in (toolset.capabilities or {})

@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Interceptors around the calls of an Agent, from code and from a stored pipeline.
+"""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from haystack import Pipeline
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+
+from haystack_integrations.tools.mcp import FromState, InProcessServerInfo, MCPToolCall, MCPToolset
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+HERE = "tests.journeys.test_interceptors"
+GO = [ChatMessage.from_user("go")]
+
+seen: list[str] = []
+both = threading.Barrier(2)
+
+
+def note(wrapped: MCPToolCall, call_next: Any) -> Any:
+    seen.append(wrapped.name)
+    return call_next(wrapped)
+
+
+async def refuse_echo(wrapped: MCPToolCall, call_next: Any) -> Any:
+    if wrapped.name == "echo":
+        msg = f"nobody may say {wrapped.arguments['text']}"
+        raise PermissionError(msg)
+    return await call_next(wrapped)
+
+
+def meet(wrapped: MCPToolCall, call_next: Any) -> Any:
+    both.wait(30)
+    return call_next(wrapped)
+
+
+@pytest.fixture(params=["run", "run_async"])
+def way(request: pytest.FixtureRequest) -> str:
+    seen.clear()
+    return str(request.param)
+
+
+def toolset_with(*interceptors: Any, **parameters: Any) -> MCPToolset:
+    info = InProcessServerInfo("tests.servers.inprocess:server")
+    return MCPToolset(info, tool_names=["add", "echo"], interceptors=list(interceptors), **parameters)
+
+
+def agent_of(tools: MCPToolset, *replies: ChatMessage, **parameters: Any) -> Agent:
+    return Agent(chat_generator=ScriptedChatGenerator(list(replies)), tools=tools, **parameters)
+
+
+def run(agent: Agent, way: str, **inputs: Any) -> list[Any]:
+    """
+    Run it; the results of its tools, and whether they are errors.
+    """
+    result = agent.run(messages=GO, **inputs) if way == "run" else asyncio.run(agent.run_async(messages=GO, **inputs))
+    return [(each.result, each.error) for message in result["messages"] for each in message.tool_call_results]
+
+
+def test_a_stored_agent_goes_through_them_and_the_model_learns_why_a_call_is_refused(way: str) -> None:
+    pipeline = Pipeline()
+    toolset = toolset_with(note, f"{HERE}:refuse_echo")
+    pipeline.add_component("agent", agent_of(toolset, call("add", a=1, b=2), call("echo", text="x"), say("done")))
+    stored = pipeline.dumps()
+    assert f"- {HERE}.note" in stored
+    loaded = Pipeline.loads(stored)
+    assert loaded.dumps() == stored
+    agent = loaded.get_component("agent")
+    added, (refused, is_error) = run(agent, way)
+    agent.tools.close()
+    assert added == ("3", False)
+    assert is_error
+    assert f"the interceptor '{HERE}:refuse_echo' raised PermissionError: nobody may say x" in refused
+    assert seen == ["add", "echo"]
+
+
+def test_calls_of_a_step_go_through_them_at_the_same_time(way: str) -> None:
+    toolset = toolset_with(meet)
+    agent = agent_of(toolset, calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "x"})), say("done"))
+    assert run(agent, way) == [("3", False), ("x", False)]
+    toolset.close()
+
+
+def test_what_they_quote_of_the_state_is_redacted_for_the_model(way: str) -> None:
+    toolset = toolset_with(note, refuse_echo, bound_arguments={"echo": {"text": FromState("password")}})
+    agent = agent_of(toolset, call("echo"), say("done"), state_schema={"password": {"type": str}})
+    [(refused, is_error)] = run(agent, way, password="open-sesame")
+    toolset.close()
+    assert is_error
+    assert "nobody may say" in refused
+    assert "open-sesame" not in refused

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One Agent, or one pipeline, with one toolset that many users run at the same time, each as themselves.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from haystack import Pipeline, component
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+
+from haystack_integrations.tools.mcp import MCPToolset, StreamableHttpServerInfo, mcp_request_context
+from tests.support.executors import HAS_TOOL_INVOKER, ToolInvoker
+from tests.support.identity_server import IdentityServer
+from tests.support.scripted_chat import call, say
+
+USERS = 50
+# In each, an Agent makes one call.
+STEPS = 2
+
+
+@component
+class Caller:
+    """
+    Calls `whoami` in the name of the user of the conversation, in two steps. It keeps nothing, so that all may use it.
+    """
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: Any = None, **_: Any) -> dict[str, list[ChatMessage]]:
+        name = next(message.text for message in messages if message.text and message.text.startswith("user"))
+        done = sum(len(message.tool_call_results) for message in messages)
+        return {"replies": [say("done") if done == STEPS else call("whoami", name=name)]}
+
+    @component.output_types(replies=list[ChatMessage])
+    async def run_async(self, messages: list[ChatMessage], tools: Any = None, **_: Any) -> dict[str, list[ChatMessage]]:
+        return self.run(messages, tools)
+
+
+@pytest.fixture(params=["2026", "sessions"])
+def server(request: pytest.FixtureRequest) -> Iterator[IdentityServer]:
+    with IdentityServer(handshake=request.param == "sessions") as server:
+        yield server
+
+
+@pytest.fixture
+def toolset(server: IdentityServer) -> Iterator[MCPToolset]:
+    info = StreamableHttpServerInfo(server.url, token="service-token")
+    toolset = MCPToolset(info, tool_names=["whoami"], connection_timeout=90, invocation_timeout=90)
+    yield toolset
+    toolset.close()
+
+
+def identity(number: int) -> Any:
+    name = f"user{number}"
+    return mcp_request_context(user=name, token=f"{name}-token", headers={"X-Tenant": name}, meta={"marker": name})
+
+
+def question(number: int) -> list[ChatMessage]:
+    return [ChatMessage.from_user(f"user{number}")]
+
+
+def assert_not_crossed(server: IdentityServer, answers: list[list[ChatMessage]], steps: int) -> None:
+    for number, messages in enumerate(answers):
+        name = f"user{number}"
+        results = [json.loads(each.result) for message in messages for each in message.tool_call_results]
+        assert len(results) == steps
+        for result in results:
+            assert result["name"] == result["tenant"] == result["marker"] == name
+            assert result["token"] == f"Bearer {name}-token"
+            assert result["opener"] in (None, f"Bearer {name}-token")
+    assert server.anonymous == 0
+
+
+def test_concurrent_runs_of_an_agent_call_as_their_users(server: IdentityServer, toolset: MCPToolset) -> None:
+    agent = Agent(chat_generator=Caller(), tools=toolset)
+    if not HAS_TOOL_INVOKER:  # Haystack 2 has four threads for the tools of an Agent
+        server.gathering = USERS
+
+    async def run(number: int) -> list[ChatMessage]:
+        with identity(number):
+            return (await agent.run_async(messages=question(number)))["messages"]
+
+    async def run_all() -> list[list[ChatMessage]]:
+        toolset.warm_up()
+        return await asyncio.gather(*map(run, range(USERS)))
+
+    assert_not_crossed(server, asyncio.run(run_all()), STEPS)
+
+
+def test_concurrent_runs_of_a_pipeline_call_as_their_users(server: IdentityServer, toolset: MCPToolset) -> None:
+    pipeline = Pipeline()
+    if HAS_TOOL_INVOKER:
+        pipeline.add_component("tools", ToolInvoker(tools=toolset))
+    else:
+        pipeline.add_component("agent", Agent(chat_generator=Caller(), tools=toolset))
+        server.gathering = USERS
+
+    def run(number: int) -> list[ChatMessage]:
+        with identity(number):
+            if HAS_TOOL_INVOKER:
+                messages = [call("whoami", name=f"user{number}")]
+                return pipeline.run({"tools": {"messages": messages}})["tools"]["tool_messages"]
+            return pipeline.run({"agent": {"messages": question(number)}})["agent"]["messages"]
+
+    pipeline.warm_up()
+    with ThreadPoolExecutor(USERS) as threads:
+        answers = list(threads.map(run, range(USERS)))
+    assert_not_crossed(server, answers, 1 if HAS_TOOL_INVOKER else STEPS)

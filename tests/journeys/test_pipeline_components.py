@@ -1,0 +1,336 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Pipelines with the components, without an Agent: against servers that nobody here wrote, and from YAML.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import haystack
+import pytest
+import yaml
+from haystack import Document, Pipeline, component
+from haystack.components.agents import Agent
+from haystack.components.joiners import BranchJoiner
+from haystack.components.preprocessors import DocumentSplitter
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.components.writers import DocumentWriter
+from haystack.dataclasses import ChatMessage
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.document_stores.types import DuplicatePolicy
+from haystack.utils import Secret
+
+from haystack_integrations.components.builders.mcp import MCPPromptBuilder
+from haystack_integrations.components.fetchers.mcp import MCPResourceFetcher
+from haystack_integrations.components.tools.mcp import MCPToolCaller, MCPToolRunner
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPHandlers,
+    MCPResourceToolset,
+    MCPTool,
+    MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from tests.support.processes import StdioServer
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+ROOT = Path(__file__).parents[2]
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+START = 120
+
+# On Haystack 2, pipelines that run asynchronously have a class of their own.
+AsyncPipeline = Pipeline if hasattr(Pipeline, "run_async") else haystack.AsyncPipeline
+
+
+@pytest.fixture(params=["run", "run_async"])
+def run(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """
+    Makes a pipeline of components and connections, runs it in each of its two ways, and closes the components.
+    """
+    used: list[Any] = []
+
+    def run(components: dict[str, Any], connections: list[tuple[str, str]], data: dict[str, Any]) -> dict[str, Any]:
+        pipeline = (Pipeline if request.param == "run" else AsyncPipeline)()
+        for name, instance in components.items():
+            pipeline.add_component(name, instance)
+            used.append(instance)
+        for sender, receiver in connections:
+            pipeline.connect(sender, receiver)
+        result: dict[str, Any] = pipeline.run(data) if request.param == "run" else asyncio.run(pipeline.run_async(data))
+        return result
+
+    yield run
+    for instance in used:
+        if hasattr(instance, "close"):
+            instance.close()
+
+
+@component
+class LetterEmbedder:
+    """
+    Embeds documents without a model.
+    """
+
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]) -> dict[str, list[Document]]:
+        embedded = [
+            Document(id=each.id, content=each.content, meta=each.meta, embedding=[float(len(each.content or "")), 1.0])
+            for each in documents
+        ]
+        return {"documents": embedded}
+
+
+def everything(server: StdioServer) -> StdioServerInfo:
+    return StdioServerInfo(command=server.command, args=list(server.args), env=dict(server.env or {}) or None)
+
+
+@pytest.mark.integration
+class TestServerEverything:
+    def test_its_resources_are_fetched_split_embedded_and_written(self, run, everything_stdio: StdioServer) -> None:
+        store = InMemoryDocumentStore()
+        fetcher = MCPResourceFetcher(
+            everything(everything_stdio), prefix="demo://resource/static/", connection_timeout=START
+        )
+        result = run(
+            {
+                "fetcher": fetcher,
+                "splitter": DocumentSplitter(split_by="word", split_length=50),
+                "embedder": LetterEmbedder(),
+                "writer": DocumentWriter(store, policy=DuplicatePolicy.OVERWRITE),
+            },
+            [
+                ("fetcher.documents", "splitter.documents"),
+                ("splitter.documents", "embedder.documents"),
+                ("embedder.documents", "writer.documents"),
+            ],
+            {"fetcher": {}},
+        )
+        written = store.filter_documents()
+        assert result["writer"]["documents_written"] == len(written) > 1
+        assert result["fetcher"]["failures"] == []
+        assert all(each.embedding and each.meta["uri"].startswith("demo://resource/static/") for each in written)
+        assert any("features" in (each.content or "") for each in written)
+
+    def test_a_template_gives_text_and_bytes(self, run, everything_stdio: StdioServer) -> None:
+        fetcher = MCPResourceFetcher(
+            everything(everything_stdio),
+            uris=["demo://resource/dynamic/blob/2"],
+            uri_template="demo://resource/dynamic/text/{resourceId}",
+            connection_timeout=START,
+        )
+        outputs = run({"fetcher": fetcher}, [], {"fetcher": {"resourceId": 1}})["fetcher"]
+        [document] = outputs["documents"]
+        assert "Resource 1" in document.content
+        [stream] = outputs["streams"]
+        assert b"Resource 2" in stream.data
+
+    def test_its_prompt_goes_to_a_chat_generator(self, run, everything_stdio: StdioServer) -> None:
+        llm = ScriptedChatGenerator([say("It rains.")])
+        builder = MCPPromptBuilder(
+            everything(everything_stdio), "args-prompt", ["city", "state"], ["city"], connection_timeout=START
+        )
+        result = run(
+            {"builder": builder, "llm": llm}, [("builder.prompt", "llm.messages")], {"builder": {"city": "Paris"}}
+        )
+        assert result["llm"]["replies"][0].text == "It rains."
+        [message] = llm.turns[0].messages
+        assert "Paris" in (message.text or "")
+
+    def test_an_embedded_resource_of_a_prompt_is_in_its_messages(self, run, everything_stdio: StdioServer) -> None:
+        arguments = {"resourceType": "Text", "resourceId": "1"}
+        builder = MCPPromptBuilder(
+            everything(everything_stdio), "resource-prompt", list(arguments), connection_timeout=START
+        )
+        messages = run({"builder": builder}, [], {"builder": arguments})["builder"]["prompt"]
+        assert any("demo://resource/dynamic/text/1" in (message.text or "") for message in messages)
+
+    def test_a_model_follows_a_link_in_the_result_of_a_tool(self, everything_stdio: StdioServer) -> None:
+        info = everything(everything_stdio)
+        tools = [
+            MCPToolset(info, tool_names=["get-resource-links"], connection_timeout=START),
+            MCPResourceToolset(info),
+        ]
+        generator = ScriptedChatGenerator(
+            [
+                call("get-resource-links", count=1),
+                call("read_resource", uri="demo://resource/dynamic/text/1"),
+                call("list_resources", query="static"),
+                say("done"),
+            ]
+        )
+        agent = Agent(chat_generator=generator, tools=tools)
+        agent.run(messages=[ChatMessage.from_user("go")])
+        linked, read, listed = generator.turns[-1].tool_results
+        assert "demo://resource/dynamic/text/1" in linked or "demo://resource/dynamic/blob/1" in linked
+        assert "Resource 1" in read
+        assert "demo://resource/static/" in listed
+        for each in tools:
+            each.close()
+
+    def test_a_tool_is_a_step_of_a_pipeline(self, run, everything_stdio: StdioServer) -> None:
+        tool = MCPTool("get-structured-content", everything(everything_stdio), connection_timeout=START)
+        runner = MCPToolRunner(tool, ["location"], outputs={"temperature": float, "conditions": str})
+        outputs = run({"runner": runner}, [], {"runner": {"location": "New York"}})["runner"]
+        assert isinstance(outputs["temperature"], int | float)
+        assert outputs["structured"]["conditions"] == outputs["conditions"]
+
+
+def test_a_loop_with_a_tool_caller_comes_to_the_answer_of_an_agent(run) -> None:
+    script = [
+        calls(("add", {"a": 5, "b": 3}), ("echo", {"text": "hello"})),
+        calls(("no_such_tool", {}), ("fail", {"message": "on purpose"})),
+        say("8, and hello"),
+    ]
+    question = [ChatMessage.from_user("go")]
+    with MCPToolset(COUNTER) as toolset:
+        agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=toolset)
+        of_agent = agent.run(messages=question)["messages"]
+        llm = ScriptedChatGenerator(script)
+        result = run(
+            {"turn": BranchJoiner(list[ChatMessage]), "llm": llm, "caller": MCPToolCaller(toolset)},
+            [
+                ("turn", "llm.messages"),
+                ("turn", "caller.history"),
+                ("llm.replies", "caller.messages"),
+                ("caller.messages", "turn"),
+            ],
+            {"turn": {"value": question}, "llm": {"tools": toolset}},
+        )
+    [answer] = result["caller"]["replies"]
+    of_loop = [*llm.turns[-1].messages, answer]
+    assert [message.role for message in of_loop] == [message.role for message in of_agent]
+    assert answer.text == of_agent[-1].text
+    same, unknown = [0, 1, 2, 3, 4, 6, 7], 5
+    assert [of_loop[number] for number in same] == [of_agent[number] for number in same]
+    # Only the wording of what is no tool differs: ours does not list every tool.
+    assert of_loop[unknown].tool_call_results[0].error
+
+
+def test_a_tool_runs_between_a_retriever_and_a_writer(run) -> None:
+    source, target = InMemoryDocumentStore(), InMemoryDocumentStore()
+    source.write_documents([Document(content="the first note"), Document(content="something else")])
+    runner = MCPToolRunner(
+        MCPTool("count_words", InProcessServerInfo("tests.servers.inprocess_documents:server")),
+        inputs={"documents": list[Document]},
+    )
+    run(
+        {
+            "retriever": InMemoryBM25Retriever(source, top_k=1),
+            "runner": runner,
+            "writer": DocumentWriter(target),
+        },
+        [("retriever.documents", "runner.documents"), ("runner.documents", "writer.documents")],
+        {"retriever": {"query": "note"}},
+    )
+    assert [document.content for document in target.filter_documents()] == ["3 words: the first note"]
+
+
+def keep_last(_current: Any, new: Any) -> Any:
+    return new
+
+
+def stored_pipeline() -> Pipeline:
+    """
+    A pipeline with every component, whose servers are not there.
+    """
+    http = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", token=Secret.from_env_var("MCP_TOKEN"))
+    stdio = StdioServerInfo("/there/is/no/such/program", env={"KEY": Secret.from_env_var("MCP_TOKEN")})
+    pipeline = Pipeline()
+    pipeline.add_component(
+        "fetcher",
+        MCPResourceFetcher(
+            http,
+            ["a://b"],
+            uri_template="a://{day}{?page}",
+            prefix="a://",
+            as_streams=True,
+            server_name="mine",
+            raise_on_failure=True,
+            max_resources=None,
+            max_concurrency=2,
+            connection_timeout=3,
+            invocation_timeout=None,
+            share=False,
+            handlers=MCPHandlers(roots=["/srv"]),
+        ),
+    )
+    pipeline.add_component(
+        "builder",
+        MCPPromptBuilder(
+            stdio, "greet", ["name", "documents"], ["name"], arguments={"type": "a.b.C"}, system_role="first"
+        ),
+    )
+    pipeline.add_component("llm", ScriptedChatGenerator([say("done")]))
+    pipeline.add_component(
+        "caller",
+        MCPToolCaller(
+            [MCPToolset(http, tool_names=["add"]), MCPResourceToolset(stdio, uris=["a://*"])],
+            raise_on_failure=True,
+            max_concurrency=2,
+            state_schema={"sum": {"type": list[float], "handler": keep_last}},
+            tool_streaming_callback_passthrough=True,
+        ),
+    )
+    pipeline.add_component(
+        "runner",
+        MCPToolRunner(
+            MCPTool("count", stdio),
+            {"documents": list[Document], "limit": int},
+            optional_inputs=["limit"],
+            outputs={"total": list[float]},
+            arguments={"type": "a.b.C"},
+            raise_on_failure=False,
+        ),
+    )
+    pipeline.connect("fetcher.documents", "builder.documents")
+    pipeline.connect("fetcher.documents", "runner.documents")
+    pipeline.connect("builder.prompt", "llm.messages")
+    pipeline.connect("llm.replies", "caller.messages")
+    pipeline.connect("runner.total", "caller.sum")
+    return pipeline
+
+
+def test_every_component_survives_yaml_with_its_connections(monkeypatch) -> None:
+    monkeypatch.setenv("MCP_TOKEN", "s3ntinel")
+    text = stored_pipeline().dumps()
+    assert "s3ntinel" not in text
+    options = {"allowed_modules": ["tests.*"]} if "allowed_modules" in Pipeline.loads.__annotations__ else {}
+    loaded = Pipeline.loads(text, **options)
+    assert loaded.to_dict()["components"] == yaml.safe_load(text)["components"]
+    assert set(loaded.graph.edges) == set(stored_pipeline().graph.edges)
+    assert loaded.get_component("runner").__haystack_input__._sockets_dict["documents"].type == list[Document]
+    assert loaded.get_component("caller").state_schema["sum"]["handler"] is keep_last
+
+
+LOAD = """
+import json, sys
+from haystack import Pipeline
+options = {"allowed_modules": ["tests.*"]} if "allowed_modules" in Pipeline.loads.__annotations__ else {}
+pipeline = Pipeline.loads(sys.stdin.read(), **options)
+print(json.dumps([len(pipeline.graph.edges), any(name == "mcp" or name.startswith("mcp.") for name in sys.modules)]))
+"""
+
+
+def test_loading_and_connecting_starts_nothing_and_does_not_import_the_sdk() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD],
+        input=stored_pipeline().dumps(),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [5, False]

@@ -1,0 +1,141 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A server whose tools and resources change when its tools are called, and which says so in both eras of the protocol.
+"""
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+from mcp.server import MCPServer
+from mcp.server.caching import CacheHint
+from mcp.server.lowlevel import NotificationOptions
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.resources import TextResource
+from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import Field
+
+from tests.servers.counter_server import HandshakeEraOnly, record_to, serve_handshake_era_only, serve_http
+
+NOTE = "memo://note"
+
+
+def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header: bool = False) -> MCPServer[Any]:
+    """
+    Make the server.
+
+    :param record: Called with the name and the details of what happens.
+    :param ttl_ms: How long, in milliseconds, clients may keep what they list and read.
+    :param header: Whether the tool `locate` wants its argument as an HTTP header, too.
+    """
+    hint = CacheHint(ttl_ms=ttl_ms)
+    methods: list[Any] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
+    server: MCPServer[Any] = MCPServer("changing", log_level="WARNING", cache_hints=dict.fromkeys(methods, hint))
+    note = {"text": "first"}
+
+    def is_modern(ctx: Context[Any, Any]) -> bool:
+        return ctx.request_context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    async def say_tools_changed(ctx: Context[Any, Any]) -> None:
+        await (ctx.notify_tools_changed() if is_modern(ctx) else ctx.session.send_tool_list_changed())
+
+    @server.tool()
+    async def offer(name: str, ctx: Context[Any, Any], description: str = "New.") -> str:
+        """Have another tool, or one with another description."""
+
+        def offered(text: str = "") -> str:
+            return f"{name}: {text}"
+
+        if any(tool.name == name for tool in await server.list_tools()):
+            server.remove_tool(name)
+        server.add_tool(offered, name=name, description=description)
+        await say_tools_changed(ctx)
+        return "offered"
+
+    @server.tool()
+    async def withdraw(name: str, ctx: Context[Any, Any]) -> str:
+        """Have a tool no more."""
+        server.remove_tool(name)
+        await say_tools_changed(ctx)
+        return "withdrawn"
+
+    @server.tool()
+    async def write(text: str, ctx: Context[Any, Any]) -> str:
+        """Change the note."""
+        note["text"] = text
+        await (ctx.notify_resource_updated(NOTE) if is_modern(ctx) else ctx.session.send_resource_updated(NOTE))
+        return "written"
+
+    wanted: Any = Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"} if header else None)]
+
+    async def locate(ctx: Context[Any, Any], region: str = "") -> str:
+        """Say which region the argument names, and which the header."""
+        return f"{region} {(ctx.headers or {}).get('mcp-param-region')}"
+
+    locate.__annotations__["region"] = wanted
+    server.add_tool(locate)
+
+    @server.tool()
+    async def list_more(ctx: Context[Any, Any]) -> str:
+        """Have another resource."""
+        server.add_resource(TextResource(uri="memo://more", name="more", text="more"))
+        await (ctx.notify_resources_changed() if is_modern(ctx) else ctx.session.send_resource_list_changed())
+        return "listed"
+
+    @server.resource(NOTE)
+    def read_note() -> str:
+        return note["text"]
+
+    lowlevel = server._lowlevel_server
+
+    async def subscribe(_ctx: Any, params: SubscribeRequestParams) -> EmptyResult:
+        record("subscribe", uri=str(params.uri))
+        return EmptyResult()
+
+    async def unsubscribe(_ctx: Any, params: UnsubscribeRequestParams) -> EmptyResult:
+        record("unsubscribe", uri=str(params.uri))
+        return EmptyResult()
+
+    lowlevel.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
+    lowlevel.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
+    options = lowlevel.create_initialization_options
+
+    def with_changes(*_args: Any, **kwargs: Any) -> Any:
+        changes = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return options(**{**kwargs, "notification_options": changes})
+
+    lowlevel.create_initialization_options = with_changes  # type: ignore[method-assign]
+
+    async def note_requests(ctx: Any, call_next: Any) -> Any:
+        record(f"@{ctx.method}", protocol_version=ctx.protocol_version)
+        return await call_next(ctx)
+
+    lowlevel.middleware.append(note_requests)
+    return server
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--calls-file", type=Path)
+    parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
+    parser.add_argument("--header", action="store_true", help="the tool `locate` wants its argument as a header")
+    options = parser.parse_args()
+    server = build_server(record_to(options.calls_file), header=options.header)
+    if options.protocol == "legacy":
+        serve_handshake_era_only(server)
+    if options.transport == "stdio":
+        asyncio.run(server.run_stdio_async())
+        return
+    app = server.sse_app() if options.transport == "sse" else server.streamable_http_app()
+    serve_http(HandshakeEraOnly(app) if options.protocol == "legacy" else app, options.port)
+
+
+if __name__ == "__main__":
+    main()

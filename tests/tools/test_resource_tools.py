@@ -1,0 +1,218 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from haystack.dataclasses import ImageContent
+from haystack.tools import Toolset
+from haystack.utils import Secret
+from mcp.server import MCPServer
+from mcp.types import ResourceLink
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPResourceToolset,
+    MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+from tests.support.executors import every_executor, recorded_traces
+from tests.support.scripted_chat import ScriptedChatGenerator
+
+PIXEL = (
+    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
+    b"\x00\x00\x00\rIDATx\xdac\xd0\xd4\xfc\x0f\x00\x02\xc8\x01\xb1\n\xb2\xf1\xe1\x00\x00\x00\x00IEND\xaeB`\x82"
+)
+
+
+def notes() -> MCPServer[Any]:
+    server: MCPServer[Any] = MCPServer("notes")
+
+    @server.resource("notes://today", mime_type="text/markdown", title="Today's note", description="What is\nup")
+    def today() -> str:
+        return "# Today"
+
+    @server.resource("notes://long", description="x" * 500)
+    def long() -> str:
+        return "".join(f"{number:04} " for number in range(100))
+
+    @server.resource("notes://picture", mime_type="image/png")
+    def picture() -> bytes:
+        return PIXEL
+
+    @server.resource("private://diary")
+    def diary() -> str:
+        return "dear diary"
+
+    @server.resource("notes://days/{day}")
+    def day(day: str) -> str:
+        return f"the note of {day}"
+
+    @server.tool()
+    def find() -> ResourceLink:
+        """Find a note."""
+        return ResourceLink(type="resource_link", uri="notes://today", name="today")
+
+    return server
+
+
+@pytest.fixture
+def info() -> InProcessServerInfo:
+    return InProcessServerInfo(notes())
+
+
+@pytest.fixture
+def ask(execute: Any) -> Iterator[Any]:
+    """
+    Has everything of Haystack that makes tool calls make one of a toolset, and closes it.
+    """
+    used: list[MCPResourceToolset] = []
+
+    def call(toolset: MCPResourceToolset, name: str, **arguments: Any) -> Any:
+        used.append(toolset)
+        return execute([toolset], (name, arguments))
+
+    yield call
+    for toolset in used:
+        toolset.close()
+
+
+@every_executor
+def test_a_model_lists_resources_and_reads_them(ask, info):
+    toolset = MCPResourceToolset(info)
+    assert ask(toolset, "list_resources").result.splitlines() == [
+        "notes://today (Today's note, text/markdown): What is up",
+        f"notes://long (long, text/plain): {'x' * 199}…",
+        "notes://picture (picture, image/png)",
+        "private://diary (diary, text/plain)",
+        "template: notes://days/{day} (day, text/plain)",
+    ]
+    assert ask(toolset, "read_resource", uri="notes://today").result == "# Today"
+    assert ask(toolset, "read_resource", uri="notes://days/Monday").result == "the note of Monday"
+    assert "Unknown resource" in ask(toolset, "read_resource", uri="notes://nothing").error
+
+
+@every_executor
+def test_what_the_model_gets_is_limited_and_it_can_go_on(ask, info):
+    toolset = MCPResourceToolset(info, max_size=200, max_listed=2)
+    first, second = "".join(f"{n:04} " for n in range(40)), "".join(f"{n:04} " for n in range(80, 100))
+    assert ask(toolset, "read_resource", uri="notes://long").result == (
+        f"{first}\n[characters 0 to 200 of 500: use offset=200 to go on]"
+    )
+    assert ask(toolset, "read_resource", uri="notes://long", offset=400).result == (
+        f"{second}\n[characters 400 to 500 of 500: this is the end]"
+    )
+    assert ask(toolset, "read_resource", uri="notes://long", offset=500).result == "[there are only 500 characters]"
+    listed = ask(toolset, "list_resources", offset=2).result.splitlines()
+    assert listed[-1] == "[1 more of 5: use offset=4, or words to search for]"
+    assert len(listed) == 3
+    assert ask(toolset, "list_resources", offset=9).result == "[there are only 5]"
+    assert ask(toolset, "list_resources", query="TODAY markdown").result.startswith("notes://today")
+    assert ask(toolset, "list_resources", query="nowhere").result == "None of 5 resources has these words."
+
+
+@every_executor
+def test_only_what_is_allowed_is_listed_and_read(ask, info):
+    toolset = MCPResourceToolset(info, uris=["notes://days/*", "notes://today"])
+    assert len(ask(toolset, "list_resources").result.splitlines()) == 2
+    assert ask(toolset, "read_resource", uri="notes://today").result == "# Today"
+    for uri in (
+        "private://diary",
+        "notes://days/../../private",
+        "notes://days/%2e%2e/private",
+        "notes://days/%252e%252e%252fprivate",
+        "notes://days/..\\private",
+    ):
+        assert "This resource may not be read. Those that may be: notes://days/*, notes://today" in (
+            ask(toolset, "read_resource", uri=uri).error
+        )
+
+
+@every_executor
+def test_an_image_is_a_note_or_an_image(ask, info):
+    assert ask(MCPResourceToolset(info), "read_resource", uri="notes://picture").result.startswith(
+        "[resource: notes://picture, image/png"
+    )
+    [image] = ask(MCPResourceToolset(info, result_format="content"), "read_resource", uri="notes://picture").result
+    assert isinstance(image, ImageContent)
+
+
+@every_executor
+def test_a_link_in_the_result_of_a_tool_can_be_followed_in_the_same_session(execute, info):
+    tools = [MCPToolset(info), MCPResourceToolset(info)]
+    link, read = execute(tools, ("find", {}), ("read_resource", {"uri": "notes://today"})).results
+    assert link.result == "[resource link: today, notes://today]"
+    assert read.result == "# Today"
+    assert tools[0].connection.status().sessions == 1
+    for each in tools:
+        each.close()
+
+
+@every_executor
+def test_a_server_without_resources_is_told_so(ask):
+    toolset = MCPResourceToolset(InProcessServerInfo("examples.servers.calculator:server"))
+    assert ask(toolset, "list_resources").result == "There are no resources."
+
+
+def test_the_names_can_have_a_prefix(info):
+    toolset = MCPResourceToolset(info, tool_name_prefix="notes")
+    assert [tool.name for tool in toolset] == ["notes_list_resources", "notes_read_resource"]
+    assert "notes_read_resource" in toolset.tools[0].description
+
+
+def test_it_is_a_toolset_that_opens_nothing_before_it_is_used(info):
+    toolset = MCPResourceToolset(info)
+    assert isinstance(toolset, Toolset)
+    assert toolset
+    assert not toolset.connection.is_ready
+    assert copy.deepcopy(toolset) is toolset
+    with toolset:
+        assert toolset.connection.is_ready
+    assert not toolset.connection.is_ready
+
+
+def test_it_survives_being_stored_and_shows_no_secret(monkeypatch):
+    monkeypatch.setenv("NOTES_TOKEN", "s3ntinel")
+    reached = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", token=Secret.from_env_var("NOTES_TOKEN"))
+    toolset = MCPResourceToolset(reached, uris=["a://*"], max_size=300, max_listed=3, result_format="content")
+    stored = toolset.to_dict()
+    loaded = MCPResourceToolset.from_dict(stored)
+    assert loaded.to_dict() == stored
+    assert "s3ntinel" not in f"{stored}{toolset!r}"
+    plain = MCPResourceToolset(StreamableHttpServerInfo("http://127.0.0.1:9/mcp", headers={"X-Key": "s3ntinel"}))
+    assert "s3ntinel" not in str(plain._to_trace_dict())
+    assert plain._to_trace_dict()["data"]["max_size"] == 20_000
+
+
+def test_a_trace_of_an_agent_has_no_secret_of_it():
+    from haystack.components.agents import Agent
+    from haystack.dataclasses import ChatMessage
+
+    from tests.support.scripted_chat import say
+
+    toolset = MCPResourceToolset(StdioServerInfo("python", ["-m", "x"], env={"KEY": "s3ntinel"}))
+    toolset.warm_up = lambda: None  # type: ignore[method-assign]
+    with recorded_traces(content=True) as traces:
+        agent = Agent(chat_generator=ScriptedChatGenerator([say("done")]), tools=toolset)
+        agent.run(messages=[ChatMessage.from_user("go")])
+    assert "read_resource" in traces.text or "MCPResourceToolset" in traces.text
+    assert "s3ntinel" not in traces.text
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"uris": "a://b"}, "`uris` must be a list of URIs and patterns or None"),
+        ({"max_size": 100}, "`max_size` must be an integer of at least 200, got 100"),
+        ({"max_listed": 0}, "`max_listed` must be an integer of at least 1"),
+        ({"tool_name_prefix": "no spaces"}, "tool_name_prefix"),
+        ({"result_format": "json"}, "`result_format` must be 'text' or 'content'"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
+    with pytest.raises(ValueError, match=problem):
+        MCPResourceToolset(StdioServerInfo(command="x"), **parameters)
