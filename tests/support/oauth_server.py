@@ -157,7 +157,7 @@ class OAuthServer:
     """
 
     # Those of the running test.
-    instances: "ClassVar[list[OAuthServer]]" = []
+    instances: ClassVar["list[OAuthServer]"] = []
 
     def __init__(self, *, handshake: bool = False, transport: str = "streamable-http", lifetime: int = 3600) -> None:
         OAuthServer.instances.append(self)
