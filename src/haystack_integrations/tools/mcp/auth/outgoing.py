@@ -86,7 +86,7 @@ class Outgoing:
         self._client = client
         self._server = httpx2.URL(server_url)
         self._trusted = {_origin(httpx2.URL(url)) for url in (server_url, *trusted) if url}
-        self.step = "looking for the authorization server"
+        self.step = "preparing to ask for a token"
         self.secrets: set[str] = set()
         # Proves requests, if tokens are bound to a key.
         self.proofs: Proofs | None = None
