@@ -284,3 +284,9 @@ def test_no_call_goes_without_a_token_once_the_server_has_asked_for_one(server: 
             with pytest.raises(Exception, match=r"HTTP 503.*The tool did not run"):
                 connection.call_tool("whoami")
     assert server.calls == []
+
+
+def test_an_error_of_a_token_endpoint_with_status_200_is_told(server: OAuthServer) -> None:
+    answer = {"error": "bad_verification_code", "error_description": "The code is incorrect."}
+    server.tamper = lambda path, body: JSONResponse(answer) if path == "/token" else None
+    assert "bad_verification_code" in failure(info(server.url))

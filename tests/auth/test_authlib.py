@@ -72,6 +72,11 @@ def test_a_wrong_secret_is_told_in_the_words_of_the_server_and_not_repeated(serv
     assert "wrong-secret" not in str(caught.value)
 
 
+def test_a_secret_without_a_value_is_told_by_its_name(server: AuthlibServer) -> None:
+    with pytest.raises(MCPAuthorizationError, match=r"preparing to ask for a token.*MCP_MISSING_SECRET"):
+        whose(server, client_id="me", client_secret=Secret.from_env_var("MCP_MISSING_SECRET"), issuer=server.issuer)
+
+
 def test_a_workload_has_an_assertion_for_each_token(server: AuthlibServer) -> None:
     private, public = new_key()
     server.clients["workload"] = Client("workload", "none", JWT_BEARER, public_key=public)
@@ -106,3 +111,14 @@ def test_a_refresh_after_a_revocation_needs_no_person(server: AuthlibServer) -> 
             assert connection.call_tool("whoami").content[0].text == "app/alice"
             server.tokens.clear()
     assert server.count["authorization_code"] == server.count["refresh_token"] == 1
+
+
+async def test_the_auth_of_a_configuration_works_in_any_http_client(server: AuthlibServer) -> None:
+    server.clients["me"] = Client("me", "client_secret_basic", "client_credentials", secret="a-secret")
+    config = OAuthConfig("me", Secret.from_token("a-secret"), server.issuer, token_storage=InMemoryTokenStorage())
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    headers = {"Accept": "application/json, text/event-stream"}
+    async with httpx2.AsyncClient(auth=config.create_auth(server.url)) as client:
+        answers = [await client.post(server.url, json=ping, headers=headers) for _ in range(2)]
+    assert all(answer.status_code != 401 for answer in answers)
+    assert server.count["client_credentials"] == 1

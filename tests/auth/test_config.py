@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.connection.pool import _identity
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage as StoredStorage
 from haystack_integrations.tools.mcp.oauth import OAuthConfig as StoredConfig
 from tests.support.oauth_server import allow
@@ -123,6 +124,14 @@ def test_a_configuration_survives_yaml(config: OAuthConfig, kind: type, monkeypa
     assert yaml.safe_dump(loaded.to_dict()) == stored
     assert loaded.oauth_config.to_dict() == config.to_dict()
     assert loaded.oauth_config._client_digest() == config._client_digest()
+
+
+def test_equal_configurations_share_a_connection() -> None:
+    one, other, another = (
+        StreamableHttpServerInfo(URL, oauth_config=OAuthConfig(token_storage=FileTokenStorage(folder), scopes=["a"]))
+        for folder in ("here", "here", "there")
+    )
+    assert _identity(one) == _identity(other) != _identity(another)
 
 
 def test_what_is_kept_in_memory_is_not_stored() -> None:

@@ -66,7 +66,7 @@ class Scan:
 
     async def allow(self, request: MCPLoginRequest) -> None:
         self.secrets.add(request.state)
-        self.shown.append(repr(request).replace(request.url, ""))  # for the person
+        self.shown.append(repr(request))
         await asyncio.to_thread(_press, request.url)  # by a browser of another library, which does not log
 
     def error(self, error: BaseException) -> None:

@@ -344,3 +344,11 @@ def test_servers_get_the_values_of_variables_in_commands_urls_headers_and_the_en
     finally:
         for toolset in stored:
             toolset.close()
+
+
+@pytest.mark.parametrize("url", ["https://mcp.example.com/mcp", "https://mcp.example.com/sse"])
+def test_a_server_may_want_a_login(tmp_path: Path, url: str) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"notes": {"url": url, "auth": "oauth"}}}))
+    [toolset] = load_mcp_toolsets(file)
+    assert toolset.server_info.auth == "oauth"

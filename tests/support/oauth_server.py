@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import httpx2
@@ -156,7 +156,11 @@ class OAuthServer:
     `count` has what happened; `calls` whose calls came, with the name that each was made for; `issued` every secret.
     """
 
+    # Those of the running test.
+    instances: ClassVar["list[OAuthServer]"] = []
+
     def __init__(self, *, handshake: bool = False, transport: str = "streamable-http", lifetime: int = 3600) -> None:
+        OAuthServer.instances.append(self)
         self.count: Counter[str] = Counter()
         self.calls: list[tuple[str, str]] = []
         self.issued: set[str] = set()

@@ -345,7 +345,7 @@ class TestCredentials:
             said = await examine(url, "streamable-http")
         assert said == (
             f"{url} answers 401 Unauthorized (asking for Bearer, realm the vault, resource_metadata "
-            "https://as.test/.well-known/x): pass the credentials as `token` or in `headers`."
+            'https://as.test/.well-known/x): pass `auth="oauth"`, or the credentials as `token` or in `headers`.'
         )
 
     @pytest.mark.parametrize("status", [401, 403])

@@ -64,6 +64,13 @@ class _Renewal:
         # Not `task.cancelling()`, which timeouts and cancel scopes within the task count up, too.
         self.is_given_up = False
 
+    def can_be_joined(self) -> bool:
+        """
+        Tell whether it goes on, in this loop: after a fork or a shutdown of the executor there is another one.
+        """
+        is_over = self.task.done() or self.is_given_up
+        return not is_over and self.task.get_loop() is asyncio.get_running_loop()
+
 
 class _Holder:
     """
@@ -192,8 +199,7 @@ class OAuth(httpx2.Auth):
         :returns: What holds them.
         """
         key = TokenKey(self.server_url, self._client_digest, user)
-        # A loop of its own: what waits in another cannot be waited for.
-        place = (id(asyncio.get_running_loop()), self.storage, key)
+        place = (self.storage, key)
         holder = _holders.get(place)
         if holder is None:
             holder = _holders[place] = _Holder(key, self.storage)
@@ -267,7 +273,7 @@ class OAuth(httpx2.Auth):
             if has_token(holder.record) and not is_same(holder.record, used) and not has_expired(holder.record):
                 return holder.record
             renewal = holder.renewal
-            if renewal is None or renewal.task.done() or renewal.is_given_up:
+            if renewal is None or not renewal.can_be_joined():
                 task = asyncio.create_task(self._get(holder, used, challenge, request, may_refresh=may_refresh))
                 task.add_done_callback(_retrieve)
                 renewal = holder.renewal = _Renewal(task)

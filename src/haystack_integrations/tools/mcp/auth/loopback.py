@@ -40,18 +40,17 @@ class Listener:
 
     def __init__(self, redirect_uri: str) -> None:
         """
-        Initialize the Listener.
+        Initialize the Listener, in the event loop in which it waits.
 
         :param redirect_uri: Where to listen: `http://` with a loopback host. Without a port, any free one.
         """
         self._parts = urlsplit(redirect_uri)
         self.redirect_uri: str = redirect_uri
         self._server: asyncio.Server | None = None
-        self._answer: asyncio.Future[dict[str, str]] | None = None
+        self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self._state: str | None = None
 
     async def __aenter__(self) -> Self:
-        self._answer = asyncio.get_running_loop().create_future()
         host = "127.0.0.1" if self._parts.hostname == "localhost" else self._parts.hostname
         try:
             self._server = await asyncio.start_server(
@@ -68,8 +67,7 @@ class Listener:
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
-        if self._answer is not None:
-            self._answer.cancel()
+        self._answer.cancel()
 
     def expect(self, state: str) -> None:
         """
@@ -86,7 +84,6 @@ class Listener:
         :returns: The query parameters.
         :raises MCPAuthorizationError: If it is for another login.
         """
-        assert self._answer is not None  # noqa: S101 - for mypy
         return await self._answer
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -110,7 +107,6 @@ class Listener:
         # A page of another host name that leads here (DNS rebinding) is not the authorization server's redirect.
         if hosts != [urlsplit(self.redirect_uri).netloc] or method != "GET" or parts.path != (self._parts.path or "/"):
             return _response("404 Not Found", "Not found", "There is nothing here.")
-        assert self._answer is not None  # noqa: S101 - for mypy
         if self._answer.done():
             return _response("400 Bad Request", "Too late", "This login is over.")
         pairs = parse_qsl(parts.query)

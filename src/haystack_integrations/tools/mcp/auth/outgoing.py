@@ -86,7 +86,7 @@ class Outgoing:
         self._client = client
         self._server = httpx2.URL(server_url)
         self._trusted = {_origin(httpx2.URL(url)) for url in (server_url, *trusted) if url}
-        self.step = "looking for the authorization server"
+        self.step = "preparing to ask for a token"
         self.secrets: set[str] = set()
         # Proves requests, if tokens are bound to a key.
         self.proofs: Proofs | None = None
@@ -102,6 +102,8 @@ class Outgoing:
         :raises MCPAuthorizationError: If there is none, or the URL must not be requested.
         """
         self.step = _step(request)
+        # Without it, GitHub answers with a form.
+        request.headers.setdefault("Accept", "application/json")
         self._note_sent(request)
         await self.check(request.url)
         proofs = self.proofs if dict(_form(request)).get("grant_type") else None
@@ -119,6 +121,7 @@ class Outgoing:
         except (httpx2.RequestError, httpx2.InvalidURL) as error:
             msg = f"{_shown(request)} could not be reached ({type(error).__name__}: {error})"
             raise MCPAuthorizationError(msg) from error
+        response = _with_own_status(request, response)
         self.status = response.status_code
         self._note_received(response)
         return response if proofs is None else proofs.checked(response)
@@ -202,6 +205,21 @@ def _is_inside(address: Address) -> bool:
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int]:
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
+
+
+def _with_own_status(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """
+    Give an error of a token endpoint the status of one: some answer with 200.
+    """
+    if response.status_code != httpx2.codes.OK or "grant_type" not in dict(_form(request)):
+        return response
+    try:
+        body = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return response
+    if not isinstance(body, dict) or "error" not in body or "access_token" in body:
+        return response
+    return httpx2.Response(httpx2.codes.BAD_REQUEST, json=body, request=request)
 
 
 def _form(request: httpx2.Request) -> list[tuple[str, str]]:

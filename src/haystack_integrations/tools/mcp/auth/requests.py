@@ -51,15 +51,14 @@ class MCPLoginRequest:
     """
     A login that waits for a person. The `redirect_handler` and the `callback_handler` of `OAuthConfig` get it.
 
-    :param url: Where the person allows the access: a page of the authorization server. It contains nothing that is
-        secret for the person.
+    :param url: Where the person allows the access: a page of the authorization server. It is for this person only.
     :param redirect_uri: Where the authorization server sends the browser afterwards.
     :param state: The value of `state` in `url`. It comes back to the redirect URI, so it tells which login it is for.
     :param server_url: The MCP server.
     :param user: The user of `mcp_request_context`, if there is one.
     """
 
-    url: str
+    url: str = field(repr=False)
     redirect_uri: str
     state: str = field(repr=False)
     server_url: str

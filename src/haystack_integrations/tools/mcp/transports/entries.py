@@ -216,10 +216,11 @@ def _http(entry: Mapping[str, Any], kind: str, where: str) -> SSEServerInfo | St
     key = next(key for key in _URL_KEYS if entry.get(key) is not None)
     url = _value(_expect(entry, key, (str, Secret), "a string", where), key, where)
     headers = _values(entry, "headers", where)
+    auth = "oauth" if entry.get("auth") == "oauth" else None
     if kind == "sse":
-        return SSEServerInfo(url=url, headers=headers)
+        return SSEServerInfo(url=url, headers=headers, auth=auth)
     named = any(entry.get(name) is not None for name in _KIND_KEYS) or key == "httpUrl"
-    return StreamableHttpServerInfo(url=url, headers=headers, sse_fallback=not named)
+    return StreamableHttpServerInfo(url=url, headers=headers, sse_fallback=not named, auth=auth)
 
 
 def _values(entry: Mapping[str, Any], key: str, where: str) -> dict[str, str | Secret] | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from haystack import logging as haystack_logging
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.utils import (
     extract_resource_metadata_from_www_auth,
     extract_scope_from_www_auth,
@@ -26,7 +26,6 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
-from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.auth.flows import authorization_code, client_credentials, id_jag, jwt_bearer
 from haystack_integrations.tools.mcp.auth.flows.dpop import Proofs
@@ -154,9 +153,7 @@ class Flow:
                     outgoing.proofs = Proofs.of(self.record)
                     self.record = {**self.record, "dpop_key": outgoing.proofs.pem}
                 return await self._run(may_refresh)
-        except (MCPAuthorizationError, OAuthFlowError, ValidationError, ValueError, TypeError, ImportError) as error:
-            failure = error
-        except Exception as error:  # of a function of the user, or of a custom storage
+        except Exception as error:  # also of a function of the user, or of a custom storage
             failure = error
         finally:
             _is_running.reset(token)
@@ -165,7 +162,7 @@ class Flow:
         step = outgoing.step if outgoing is not None else "preparing to ask for a token"
         redactor = Redactor(outgoing.secrets if outgoing is not None else ())
         text = redactor.text(_describe(failure))
-        # Not the other error, whose text and frames have secrets.
+        failure = None  # its text and frames have secrets, and a traceback may show them
         msg = f"authorization failed while {step}: {text}"
         raise MCPAuthorizationError(msg) from None
 
@@ -196,7 +193,7 @@ class Flow:
             await self.auth.storage.save(self.key, self.record)
             logger.info("{server} needs a new login: its refresh token was refused", server=self._server())
             return None
-        return await self._saved(provider, "Refreshed the token for {server}")
+        return await self._saved(provider, self.memory.new, "Refreshed the token for {server}")
 
     async def _authorize(self) -> Record:
         self.outgoing.step = "preparing to ask for a token"
@@ -210,7 +207,7 @@ class Flow:
         if self.memory.new is None:
             msg = "the flow ended without a token"
             raise MCPAuthorizationError(msg)
-        return await self._saved(provider, "Got a token for {server}")
+        return await self._saved(provider, self.memory.new, "Got a token for {server}")
 
     def _with_client(self) -> Record:
         # A client of the configuration is not stored, so that it can change.
@@ -278,9 +275,7 @@ class Flow:
         headers = {"WWW-Authenticate": f"Bearer {', '.join(parameters)}"}
         return httpx2.Response(challenge.status_code, headers=headers)
 
-    async def _saved(self, provider: Any, message: str) -> Record:
-        tokens = self.memory.new
-        assert tokens is not None  # noqa: S101 - for mypy
+    async def _saved(self, provider: Any, tokens: OAuthToken, message: str) -> Record:
         record: Record = {name: self.record[name] for name in ("dpop_key",) if name in self.record}
         record["serial"] = uuid.uuid4().hex
         record["tokens"] = tokens.model_dump(mode="json", exclude_none=True)

@@ -248,7 +248,8 @@ class _Diagnosis:
         if "authorization" in response.request.headers:
             check = "Check `token`, or the Authorization in `headers`."
             return f"{said}{asks}: the credentials that were sent were not accepted. {check}"
-        return f"{said}{asks}: pass the credentials as `token` or in `headers`."
+        oauth = '`auth="oauth"`, or ' if "resource_metadata" in challenge else ""
+        return f"{said}{asks}: pass {oauth}the credentials as `token` or in `headers`."
 
     async def _explain_failure(self, error: Exception) -> str:
         # The text of these exceptions is never shown, because it quotes an illegal header.

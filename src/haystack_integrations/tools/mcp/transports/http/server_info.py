@@ -182,7 +182,7 @@ class HttpServerInfo(MCPServerInfo):
 
     @property
     def _oauth(self) -> OAuthConfig | None:
-        return OAuthConfig() if self.auth == "oauth" else self.oauth_config
+        return _ALL_BY_DEFAULT if self.auth == "oauth" else self.oauth_config
 
     @property
     def _token_source(self) -> Any:
@@ -369,6 +369,9 @@ class HttpServerInfo(MCPServerInfo):
             fields["oauth_config"] = self.oauth_config._shown()
         return fields
 
+
+# What `auth="oauth"` is short for.
+_ALL_BY_DEFAULT = OAuthConfig()
 
 # The fields that may hold an object, which is stored by its import path.
 _OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider", "auth"}
