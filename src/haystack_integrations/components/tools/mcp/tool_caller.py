@@ -154,7 +154,7 @@ class MCPToolCaller:
         check_state_schema(state_schema or {})
         self.tools = tools
         self.raise_on_failure = raise_on_failure
-        self.max_concurrency = check_max_concurrency(max_concurrency)
+        self.max_concurrency: int = check_max_concurrency(max_concurrency)
         self.state_schema = state_schema
         self.streaming_callback = streaming_callback
         self.tool_streaming_callback_passthrough = tool_streaming_callback_passthrough
@@ -443,7 +443,8 @@ async def _invoke_async(resolved: ResolvedCall, arguments: dict[str, Any]) -> An
         return resolved.error
     try:
         if HAS_ASYNC_FUNCTION or isinstance(tool, MCPTool):
-            return await tool.invoke_async(**arguments)
+            native: Any = tool
+            return await native.invoke_async(**arguments)
         return await asyncio.to_thread(partial(tool.invoke, **arguments))
     except Exception as error:
         return _failure(tool, error)

@@ -168,7 +168,8 @@ def _parameters(tool: Tool) -> dict[str, Any]:
     if isinstance(tool, ComponentTool):
         sockets = tool._component.__haystack_input__._sockets_dict  # type: ignore[attr-defined]
         return {name: socket.type for name, socket in sockets.items()}
-    function = tool.function or getattr(tool, "async_function", None)
+    # An asynchronous tool of Haystack 3 need not have the other.
+    function: Any = getattr(tool, "function", None) or getattr(tool, "async_function", None)
     if function is None:
         return {}
     parameters = {name: parameter.annotation for name, parameter in inspect.signature(function).parameters.items()}

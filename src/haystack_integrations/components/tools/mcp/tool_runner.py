@@ -82,16 +82,16 @@ class MCPToolRunner:
             msg = f"`tool` must be an MCPTool, got {type(tool).__name__}"
             raise ValueError(msg)
         self.tool = tool
-        self.inputs = _checked_inputs(inputs)
-        self.optional_inputs = list(optional_inputs or [])
+        self.inputs: dict[str, Any] | None = _checked_inputs(inputs)
+        self.optional_inputs: list[str] = list(optional_inputs or [])
         if unknown := [name for name in self.optional_inputs if name not in (self.inputs or {})]:
             msg = f"`optional_inputs` has {unknown[0]!r}, which `inputs` does not have"
             raise ValueError(msg)
-        self.outputs = _checked_outputs(outputs)
+        self.outputs: dict[str, Any] | None = _checked_outputs(outputs)
         if arguments is not None and not isinstance(arguments, Mapping):
             msg = f"`arguments` must be a dictionary from names to values or None, got {type(arguments).__name__}"
             raise ValueError(msg)
-        self.arguments = dict(arguments or {})
+        self.arguments: dict[str, Any] = dict(arguments or {})
         self.raise_on_failure = raise_on_failure
         self._has_inputs = inputs is not None
         self._is_checked = False
