@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -274,6 +275,13 @@ async def test_calls_of_servers_are_cancelled_with_the_run():
     wait_until(lambda: toolset.connection.status().in_flight == 0, "the calls to be given up")
     await caller.close_async()
     assert not toolset.connection.is_ready
+
+
+def test_each_call_is_on_behalf_of_the_user_of_the_run(make):
+    user: ContextVar[str] = ContextVar("user", default="nobody")
+    user.set("ada")
+    caller = MCPToolCaller([tool("who", user.get)])
+    assert results(make(caller, calls(("who", {}), ("who", {})))) == [("ada", False)] * 2
 
 
 def test_it_warms_up_all_its_tools_and_closes_them(make):

@@ -46,6 +46,7 @@ from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 ROOT = Path(__file__).parents[2]
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+NOTES = InProcessServerInfo("examples.servers.notes:server")
 START = 120
 
 # On Haystack 2, pipelines that run asynchronously have a class of their own.
@@ -214,6 +215,29 @@ def test_a_loop_with_a_tool_caller_comes_to_the_answer_of_an_agent(run) -> None:
     assert [of_loop[number] for number in same] == [of_agent[number] for number in same]
     # Only the wording of what is no tool differs: ours does not list every tool.
     assert of_loop[unknown].tool_call_results[0].error
+
+
+@pytest.mark.skipif(not hasattr(Pipeline, "close"), reason="pipelines of Haystack 2 cannot be closed")
+async def test_a_pipeline_closes_the_connections_of_its_components() -> None:
+    components = {
+        "fetcher": MCPResourceFetcher(NOTES, prefix=""),
+        "builder": MCPPromptBuilder(NOTES, "summarize"),
+        "caller": MCPToolCaller([MCPToolset(NOTES), MCPResourceToolset(NOTES)]),
+        "runner": MCPToolRunner(MCPTool("find", NOTES), ["word"]),
+    }
+    pipeline = Pipeline()
+    for name, instance in components.items():
+        pipeline.add_component(name, instance)
+    connections = [components["fetcher"].connection, components["builder"].connection]
+    connections += [components["runner"].tool.connection, *(each.connection for each in components["caller"].tools)]
+    pipeline.warm_up()
+    assert connections[0].status().users == len(connections)
+    pipeline.close()
+    assert not any(connection.is_ready for connection in connections)
+    await pipeline.warm_up_async()
+    assert connections[0].status().users == len(connections)
+    await pipeline.close_async()
+    assert not any(connection.is_ready for connection in connections)
 
 
 def test_a_tool_runs_between_a_retriever_and_a_writer(run) -> None:

@@ -172,7 +172,11 @@ def _parameters(tool: Tool) -> dict[str, Any]:
     function: Any = getattr(tool, "function", None) or getattr(tool, "async_function", None)
     if function is None:
         return {}
-    parameters = {name: parameter.annotation for name, parameter in inspect.signature(function).parameters.items()}
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some of Python's own functions have none
+        return {}
+    parameters = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     if any(isinstance(annotation, str) for annotation in parameters.values()):
         try:
             hints = get_type_hints(function, include_extras=True)
