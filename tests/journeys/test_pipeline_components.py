@@ -259,6 +259,17 @@ def test_a_tool_runs_between_a_retriever_and_a_writer(run) -> None:
     assert [document.content for document in target.filter_documents()] == ["3 words: the first note"]
 
 
+def test_what_the_result_of_a_tool_links_to_is_fetched(run) -> None:
+    runner = MCPToolRunner(MCPTool("find", NOTES), ["word"])
+    result = run(
+        {"runner": runner, "fetcher": MCPResourceFetcher(NOTES)},
+        [("runner.links", "fetcher.uris")],
+        {"runner": {"word": "roses"}},
+    )
+    [document] = result["fetcher"]["documents"]
+    assert document.content.startswith("# Garden")
+
+
 def keep_last(_current: Any, new: Any) -> Any:
     return new
 
@@ -324,12 +335,16 @@ def stored_pipeline() -> Pipeline:
     return pipeline
 
 
+def load(text: str) -> Pipeline:
+    options = {"allowed_modules": ["tests.*"]} if "allowed_modules" in Pipeline.loads.__annotations__ else {}
+    return Pipeline.loads(text, **options)
+
+
 def test_every_component_survives_yaml_with_its_connections(monkeypatch) -> None:
     monkeypatch.setenv("MCP_TOKEN", "s3ntinel")
     text = stored_pipeline().dumps()
     assert "s3ntinel" not in text
-    options = {"allowed_modules": ["tests.*"]} if "allowed_modules" in Pipeline.loads.__annotations__ else {}
-    loaded = Pipeline.loads(text, **options)
+    loaded = load(text)
     assert loaded.to_dict()["components"] == yaml.safe_load(text)["components"]
     assert set(loaded.graph.edges) == set(stored_pipeline().graph.edges)
     assert loaded.get_component("runner").__haystack_input__._sockets_dict["documents"].type == list[Document]

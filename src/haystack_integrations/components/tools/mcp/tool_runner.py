@@ -26,6 +26,7 @@ _OUTPUTS: dict[str, Any] = {
     "structured": Any,
     "content": list[TextContent | ImageContent | FileContent],
     "documents": list[Document],
+    "links": list[str],
     "error": str,
 }
 
@@ -175,6 +176,7 @@ class MCPToolRunner:
             - `structured`: The structured content of the result, parsed; None if there is none.
             - `content`: All content as Haystack's: TextContent, ImageContent and FileContent.
             - `documents`: A Document for each text and each embedded text resource of the result.
+            - `links`: The URIs of the resources that the result links to, e.g. for an MCPResourceFetcher.
             - for each key of `outputs` that the structured content has, its value.
             - `error`: Only if the call failed, without `raise_on_failure`: why.
         :raises MCPInvocationError: If the call fails, with `raise_on_failure`.
@@ -218,6 +220,7 @@ class MCPToolRunner:
             "structured": structured,
             "content": result.content,
             "documents": self._documents(result),
+            "links": [block.uri for block in result.raw.content if block.type == "resource_link"],
             **{name: structured[name] for name in known or {} if name in structured},
         }
 
