@@ -300,6 +300,16 @@ def test_a_server_that_cannot_be_reached_is_an_error(make):
         make(MCPToolCaller(MCPToolset(StdioServerInfo(command="/there/is/no/such/program"))), calls(("add", {})))
 
 
+def test_a_server_that_dies_of_a_call_fails_that_call_and_answers_the_next_reply(stdio_server, make):
+    server = stdio_server()
+    caller = MCPToolCaller(MCPToolset(StdioServerInfo(server.command, server.args, base_delay=0.05)))
+    [(died, is_error)] = results(make(caller, calls(("die", {}))))
+    assert is_error
+    assert "may have run" in died
+    assert results(make(caller, calls(("echo", {"text": "hello"})))) == [("hello", False)]
+    assert server.log.calls() == ["die", "echo"]
+
+
 def test_two_tools_of_one_name_are_refused(make):
     with pytest.raises(ValueError, match="Two tools are called 'a'"):
         MCPToolCaller([tool("a", print), tool("a", print)])
