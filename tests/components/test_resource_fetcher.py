@@ -66,9 +66,12 @@ class Library:
                 await asyncio.sleep(0.01)
         finally:
             self.under_way -= 1
+        contents: list[Any] = []
         match params.uri:
             case "notes://picture":
-                contents: list[Any] = [types.BlobResourceContents(uri=params.uri, blob="cGl4ZWxz")]
+                contents = [types.BlobResourceContents(uri=params.uri, blob="cGl4ZWxz")]
+            case "notes://slow":
+                await asyncio.Event().wait()
             case "notes://broken":
                 contents = [types.BlobResourceContents(uri=params.uri, blob="no base64!")]
             case "notes://folder":
@@ -128,6 +131,15 @@ def test_what_cannot_be_read_is_left_out_and_told(fetch, library, caplog):
     assert [failure["uri"] for failure in result["failures"]] == ["notes://nothing", "notes://broken"]
     assert "no valid base64" in result["failures"][1]["error"]
     assert len([record for record in caplog.records if "is left out" in record.getMessage()]) == 2
+
+
+def test_a_resource_that_takes_too_long_is_left_out_and_the_others_are_not(fetch, library):
+    fetcher = MCPResourceFetcher(library.info, invocation_timeout=0.5)
+    result = fetch(fetcher, uris=["notes://slow", "notes://today"])
+    assert [document.meta["uri"] for document in result["documents"]] == ["notes://today"]
+    [failure] = result["failures"]
+    assert failure["uri"] == "notes://slow"
+    assert "timed out after 0.5 seconds" in failure["error"]
 
 
 def test_what_cannot_be_read_is_an_error_if_that_is_wanted(fetch, library):

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -276,6 +277,13 @@ async def test_calls_of_servers_are_cancelled_with_the_run():
     assert not toolset.connection.is_ready
 
 
+def test_each_call_is_on_behalf_of_the_user_of_the_run(make):
+    user: ContextVar[str] = ContextVar("user", default="nobody")
+    user.set("ada")
+    caller = MCPToolCaller([tool("who", user.get)])
+    assert results(make(caller, calls(("who", {}), ("who", {})))) == [("ada", False)] * 2
+
+
 def test_it_warms_up_all_its_tools_and_closes_them(make):
     toolsets = [MCPToolset(COUNTER), MCPToolset(COUNTER, tool_name_prefix="other", share=False)]
     caller = MCPToolCaller([*toolsets, tool("mine", lambda: "mine")])
@@ -290,6 +298,16 @@ def test_it_warms_up_all_its_tools_and_closes_them(make):
 def test_a_server_that_cannot_be_reached_is_an_error(make):
     with pytest.raises(MCPConnectionError, match="/there/is/no/such/program"):
         make(MCPToolCaller(MCPToolset(StdioServerInfo(command="/there/is/no/such/program"))), calls(("add", {})))
+
+
+def test_a_server_that_dies_of_a_call_fails_that_call_and_answers_the_next_reply(stdio_server, make):
+    server = stdio_server()
+    caller = MCPToolCaller(MCPToolset(StdioServerInfo(server.command, server.args, base_delay=0.05)))
+    [(died, is_error)] = results(make(caller, calls(("die", {}))))
+    assert is_error
+    assert "may have run" in died
+    assert results(make(caller, calls(("echo", {"text": "hello"})))) == [("hello", False)]
+    assert server.log.calls() == ["die", "echo"]
 
 
 def test_two_tools_of_one_name_are_refused(make):

@@ -57,6 +57,7 @@ class Adder:
                 types.TextContent(type="text", text=f"It is {total}."),
                 types.ImageContent(type="image", data=PIXEL, mime_type="image/png"),
                 types.EmbeddedResource(type="resource", resource=resource),
+                types.ResourceLink(type="resource_link", uri="sums://all", name="all"),
             ],
             structured_content={"total": total, "count": len(arguments.get("numbers", []))},
         )
@@ -97,11 +98,12 @@ def test_a_tool_gives_its_result_in_every_form(make, adder):
     assert outputs["text"] == "It is 3."
     assert outputs["structured"] == {"total": 3, "count": 2}
     assert outputs["total"] == 3
-    assert [type(part) for part in outputs["content"]] == [TextContent, ImageContent, TextContent]
+    assert [type(part) for part in outputs["content"]] == [TextContent, ImageContent, TextContent, TextContent]
     assert [(document.content, document.meta) for document in outputs["documents"]] == [
         ("It is 3.", {"tool": "total"}),
         ("a sum", {"tool": "total", "uri": "sums://1", "mime_type": "text/plain"}),
     ]
+    assert outputs["links"] == ["sums://all"]
     assert "error" not in outputs
     assert "other" not in outputs
 

@@ -46,6 +46,7 @@ from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 ROOT = Path(__file__).parents[2]
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+NOTES = InProcessServerInfo("examples.servers.notes:server")
 START = 120
 
 # On Haystack 2, pipelines that run asynchronously have a class of their own.
@@ -216,6 +217,29 @@ def test_a_loop_with_a_tool_caller_comes_to_the_answer_of_an_agent(run) -> None:
     assert of_loop[unknown].tool_call_results[0].error
 
 
+@pytest.mark.skipif(not hasattr(Pipeline, "close"), reason="pipelines of Haystack 2 cannot be closed")
+async def test_a_pipeline_closes_the_connections_of_its_components() -> None:
+    components = {
+        "fetcher": MCPResourceFetcher(NOTES, prefix=""),
+        "builder": MCPPromptBuilder(NOTES, "summarize"),
+        "caller": MCPToolCaller([MCPToolset(NOTES), MCPResourceToolset(NOTES)]),
+        "runner": MCPToolRunner(MCPTool("find", NOTES), ["word"]),
+    }
+    pipeline = Pipeline()
+    for name, instance in components.items():
+        pipeline.add_component(name, instance)
+    connections = [components["fetcher"].connection, components["builder"].connection]
+    connections += [components["runner"].tool.connection, *(each.connection for each in components["caller"].tools)]
+    pipeline.warm_up()
+    assert connections[0].status().users == len(connections)
+    pipeline.close()
+    assert not any(connection.is_ready for connection in connections)
+    await pipeline.warm_up_async()
+    assert connections[0].status().users == len(connections)
+    await pipeline.close_async()
+    assert not any(connection.is_ready for connection in connections)
+
+
 def test_a_tool_runs_between_a_retriever_and_a_writer(run) -> None:
     source, target = InMemoryDocumentStore(), InMemoryDocumentStore()
     source.write_documents([Document(content="the first note"), Document(content="something else")])
@@ -233,6 +257,17 @@ def test_a_tool_runs_between_a_retriever_and_a_writer(run) -> None:
         {"retriever": {"query": "note"}},
     )
     assert [document.content for document in target.filter_documents()] == ["3 words: the first note"]
+
+
+def test_what_the_result_of_a_tool_links_to_is_fetched(run) -> None:
+    runner = MCPToolRunner(MCPTool("find", NOTES), ["word"])
+    result = run(
+        {"runner": runner, "fetcher": MCPResourceFetcher(NOTES)},
+        [("runner.links", "fetcher.uris")],
+        {"runner": {"word": "roses"}},
+    )
+    [document] = result["fetcher"]["documents"]
+    assert document.content.startswith("# Garden")
 
 
 def keep_last(_current: Any, new: Any) -> Any:
@@ -300,12 +335,16 @@ def stored_pipeline() -> Pipeline:
     return pipeline
 
 
+def load(text: str) -> Pipeline:
+    options = {"allowed_modules": ["tests.*"]} if "allowed_modules" in Pipeline.loads.__annotations__ else {}
+    return Pipeline.loads(text, **options)
+
+
 def test_every_component_survives_yaml_with_its_connections(monkeypatch) -> None:
     monkeypatch.setenv("MCP_TOKEN", "s3ntinel")
     text = stored_pipeline().dumps()
     assert "s3ntinel" not in text
-    options = {"allowed_modules": ["tests.*"]} if "allowed_modules" in Pipeline.loads.__annotations__ else {}
-    loaded = Pipeline.loads(text, **options)
+    loaded = load(text)
     assert loaded.to_dict()["components"] == yaml.safe_load(text)["components"]
     assert set(loaded.graph.edges) == set(stored_pipeline().graph.edges)
     assert loaded.get_component("runner").__haystack_input__._sockets_dict["documents"].type == list[Document]

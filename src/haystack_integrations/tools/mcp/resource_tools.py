@@ -108,7 +108,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
         if result_format not in ("text", "content"):
             msg = f"MCPResourceToolset: `result_format` must be 'text' or 'content', got {result_format!r}"
             raise ValueError(msg)
-        self.uris = None if uris is None else list(uris)
+        self.uris: list[str] | None = None if uris is None else list(uris)
         self.max_size = max_size
         self.max_listed = max_listed
         self.tool_name_prefix = tool_name_prefix

@@ -96,9 +96,9 @@ class MCPPromptBuilder(ReaderBase):
             msg = f"`system_role` must be 'first' or None, got {system_role!r}"
             raise ValueError(msg)
         self.prompt_name = prompt_name
-        self.variables = None if variables is None else _checked_names("variables", variables)
-        self.required_variables = _checked_required(required_variables, self.variables)
-        self.arguments = _checked_arguments(arguments)
+        self.variables: list[str] | None = None if variables is None else _checked_names("variables", variables)
+        self.required_variables: list[str] | Literal["*"] | None = _checked_required(required_variables, self.variables)
+        self.arguments: dict[str, Any] = _checked_arguments(arguments)
         self.system_role = system_role
         self._has_inputs = variables is not None
         for name in self.variables or []:

@@ -116,12 +116,12 @@ class MCPResourceFetcher(ReaderBase):
             share=share,
             handlers=handlers,
         )
-        self.uris = None if uris is None else _checked_uris(uris)
+        self.uris: list[str] | None = None if uris is None else _checked_uris(uris)
         self.uri_template = uri_template
         self._template = None if uri_template is None else _checked_template(uri_template)
-        self.prefix = _checked_text("prefix", prefix)
+        self.prefix: str | None = _checked_text("prefix", prefix)
         self.as_streams = as_streams
-        self.server_name = _checked_text("server_name", server_name)
+        self.server_name: str | None = _checked_text("server_name", server_name)
         self.raise_on_failure = raise_on_failure
         if max_resources is not None and (
             not isinstance(max_resources, int) or isinstance(max_resources, bool) or max_resources < 1
@@ -129,7 +129,7 @@ class MCPResourceFetcher(ReaderBase):
             msg = f"`max_resources` must be an integer of at least 1, or None for no limit, got {max_resources!r}"
             raise ValueError(msg)
         self.max_resources = max_resources
-        self.max_concurrency = check_max_concurrency(max_concurrency)
+        self.max_concurrency: int = check_max_concurrency(max_concurrency)
         if self._template is not None:
             for variable in self._template.variables:
                 optional = {"default": None} if variable in self._template.optional else {}

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import inspect
 from collections import Counter
@@ -12,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from haystack import component, default_from_dict, default_to_dict, logging
 from haystack.components.agents import State
@@ -29,35 +28,29 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from haystack.utils import deserialize_callable, serialize_callable
 
-from haystack_integrations.tools.mcp import (
-    MCPTool,
-    MCPToolNotFoundError,
-    MCPToolset,
-    warm_up_toolsets,
-    warm_up_toolsets_async,
-)
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency, gather_bounded
 from haystack_integrations.tools.mcp.haystack_compat import (
-    HAS_ASYNC_FUNCTION,
     check_state_schema,
     deserialize_state_schema,
     serialize_state_schema,
 )
 
 from .tool_calls import (
+    Failure,
     ResolvedCall,
     call_arguments,
     in_batches,
+    invoke,
+    invoke_async,
     pending_calls,
     resolve,
     result_message,
     tools_by_name,
     update_state,
 )
+from .tool_lifecycle import close_tools, close_tools_async, tool_items, warm_up_tools, warm_up_tools_async
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
-
-_Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
 
 # Inputs and outputs of the component that keys of the State cannot have.
 _RESERVED = (
@@ -140,7 +133,7 @@ class MCPToolCaller:
         if not isinstance(tools, Toolset) and not (isinstance(tools, Iterable) and not isinstance(tools, str | Tool)):
             msg = f"`tools` must be a Toolset or a list of Tools and Toolsets, got {type(tools).__name__}"
             raise ValueError(msg)
-        items = _items(tools)
+        items = tool_items(tools)
         if wrong := [each for each in items if not isinstance(each, Tool | Toolset)]:
             msg = f"`tools` must be a Toolset or a list of Tools and Toolsets, but has a {type(wrong[0]).__name__}"
             raise ValueError(msg)
@@ -154,7 +147,7 @@ class MCPToolCaller:
         check_state_schema(state_schema or {})
         self.tools = tools
         self.raise_on_failure = raise_on_failure
-        self.max_concurrency = check_max_concurrency(max_concurrency)
+        self.max_concurrency: int = check_max_concurrency(max_concurrency)
         self.state_schema = state_schema
         self.streaming_callback = streaming_callback
         self.tool_streaming_callback_passthrough = tool_streaming_callback_passthrough
@@ -177,7 +170,7 @@ class MCPToolCaller:
 
         :raises MCPConnectionError: If a server cannot be reached.
         """
-        _warm_up(self.tools)
+        warm_up_tools(self.tools)
 
     async def warm_up_async(self) -> None:
         """
@@ -185,25 +178,19 @@ class MCPToolCaller:
 
         :raises MCPConnectionError: As `warm_up`.
         """
-        await _warm_up_async(self.tools)
+        await warm_up_tools_async(self.tools)
 
     def close(self) -> None:
         """
         Release the connections of the tools. The next warm-up or call opens them again.
         """
-        for item in _items(self.tools):
-            if hasattr(item, "close"):
-                item.close()
+        close_tools(self.tools)
 
     async def close_async(self) -> None:
         """
         Release the connections of the tools like `close`, without blocking the event loop.
         """
-        for item in _items(self.tools):
-            if hasattr(item, "close_async"):
-                await item.close_async()
-            elif hasattr(item, "close"):
-                item.close()
+        await close_tools_async(self.tools)
 
     def run(
         self,
@@ -237,7 +224,7 @@ class MCPToolCaller:
         :raises ValueError: If two tools have the same name.
         """
         callback = select_streaming_callback(self.streaming_callback, streaming_callback, requires_async=False)
-        _warm_up(self.tools if tools is None else tools)
+        warm_up_tools(self.tools if tools is None else tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in in_batches(step.calls):
             for number, result in zip(batch, self._results(step, batch), strict=True):
@@ -273,7 +260,7 @@ class MCPToolCaller:
         :raises ValueError: As `run`.
         """
         callback = self.streaming_callback if streaming_callback is None else streaming_callback
-        await _warm_up_async(self.tools if tools is None else tools)
+        await warm_up_tools_async(self.tools if tools is None else tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in in_batches(step.calls):
             made = [partial(self._result_async, step, number) for number in batch]
@@ -312,7 +299,7 @@ class MCPToolCaller:
 
     def _results(self, step: _Step, batch: list[int]) -> list[Any]:
         # The arguments are taken before any call of the batch runs: the State changes between batches only.
-        made = [partial(_invoke, *self._call(step, number)) for number in batch]
+        made = [partial(invoke, *self._call(step, number)) for number in batch]
         if len(made) == 1:
             return [made[0]()]
         with ThreadPoolExecutor(min(self.max_concurrency, len(made))) as threads:
@@ -322,7 +309,7 @@ class MCPToolCaller:
             )
 
     async def _result_async(self, step: _Step, number: int) -> Any:
-        return await _invoke_async(*self._call(step, number))
+        return await invoke_async(*self._call(step, number))
 
     @staticmethod
     def _call(step: _Step, number: int) -> tuple[ResolvedCall, dict[str, Any]]:
@@ -333,7 +320,7 @@ class MCPToolCaller:
 
     def _conclude(self, step: _Step, number: int, result: Any) -> ChatMessage:
         call, tool = step.calls[number].call, step.calls[number].tool
-        error: Exception | None = result if isinstance(result, _Failure) else None
+        error: Exception | None = result if isinstance(result, Failure) else None
         message = None
         if tool is not None and error is None:
             try:
@@ -396,66 +383,6 @@ class MCPToolCaller:
         if parameters.get("streaming_callback") is not None:
             parameters["streaming_callback"] = deserialize_callable(parameters["streaming_callback"])
         return default_from_dict(cls, {**data, "init_parameters": parameters})
-
-
-def _items(tools: Any) -> list[Any]:
-    return [tools] if isinstance(tools, Tool | Toolset) else list(tools)
-
-
-def _by_kind(tools: Any) -> tuple[list[MCPTool | MCPToolset], list[Any]]:
-    items = _items(tools)
-    servers = [item for item in items if isinstance(item, MCPTool | MCPToolset)]
-    return servers, [item for item in items if not isinstance(item, MCPTool | MCPToolset)]
-
-
-def _warm_up(tools: Any) -> None:
-    servers, others = _by_kind(tools)
-    if len(servers) > 1:
-        warm_up_toolsets(servers)
-    for item in others if len(servers) > 1 else [*servers, *others]:
-        if hasattr(item, "warm_up"):
-            item.warm_up()
-
-
-async def _warm_up_async(tools: Any) -> None:
-    servers, others = _by_kind(tools)
-    await warm_up_toolsets_async(servers)
-    for item in others:
-        if hasattr(item, "warm_up_async"):
-            await item.warm_up_async()
-        elif hasattr(item, "warm_up"):
-            item.warm_up()
-
-
-def _invoke(resolved: ResolvedCall, arguments: dict[str, Any]) -> Any:
-    tool = resolved.tool
-    if tool is None:
-        return resolved.error
-    try:
-        return tool.invoke(**arguments)
-    except Exception as error:
-        return _failure(tool, error)
-
-
-async def _invoke_async(resolved: ResolvedCall, arguments: dict[str, Any]) -> Any:
-    tool = resolved.tool
-    if tool is None:
-        return resolved.error
-    try:
-        if HAS_ASYNC_FUNCTION or isinstance(tool, MCPTool):
-            return await tool.invoke_async(**arguments)
-        return await asyncio.to_thread(partial(tool.invoke, **arguments))
-    except Exception as error:
-        return _failure(tool, error)
-
-
-def _failure(tool: Tool, error: Exception) -> _Failure:
-    if isinstance(error, _Failure):
-        return error
-    # Haystack's tools raise nothing else, but tools of the user's own may.
-    failure = ToolInvocationError(f"Failed to invoke Tool `{tool.name}`: {error}", tool_name=tool.name)
-    failure.__cause__ = error
-    return failure
 
 
 def _chunk(message: ChatMessage, number: int) -> StreamingChunk:

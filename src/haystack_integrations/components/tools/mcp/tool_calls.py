@@ -7,10 +7,12 @@ The tool calls of a step: which are to be made, in which order, with which argum
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from functools import partial
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from haystack.components.agents import State
 from haystack.dataclasses import ChatMessage, ToolCall
@@ -20,8 +22,12 @@ from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp import MCPTool, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
+from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 
 from .json_values import json_text
+
+# What a call comes to if it has no result.
+Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
 
 
 def pending_calls(messages: Sequence[ChatMessage]) -> list[ToolCall]:
@@ -75,7 +81,7 @@ class ResolvedCall:
 
     call: ToolCall
     tool: Tool | None
-    error: ToolInvocationError | MCPToolNotFoundError | None = None
+    error: Failure | None = None
 
 
 def resolve(call: ToolCall, tools: Mapping[str, Tool]) -> ResolvedCall:
@@ -168,10 +174,15 @@ def _parameters(tool: Tool) -> dict[str, Any]:
     if isinstance(tool, ComponentTool):
         sockets = tool._component.__haystack_input__._sockets_dict  # type: ignore[attr-defined]
         return {name: socket.type for name, socket in sockets.items()}
-    function = tool.function or getattr(tool, "async_function", None)
+    # An asynchronous tool of Haystack 3 need not have the other.
+    function: Any = getattr(tool, "function", None) or getattr(tool, "async_function", None)
     if function is None:
         return {}
-    parameters = {name: parameter.annotation for name, parameter in inspect.signature(function).parameters.items()}
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some of Python's own functions have none
+        return {}
+    parameters = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     if any(isinstance(annotation, str) for annotation in parameters.values()):
         try:
             hints = get_type_hints(function, include_extras=True)
@@ -193,6 +204,52 @@ def _is_state(annotation: Any) -> bool:
     if get_origin(annotation) is Union or type(annotation).__name__ == "UnionType":
         return any(_is_state(each) for each in get_args(annotation))
     return annotation is State
+
+
+def invoke(resolved: ResolvedCall, arguments: dict[str, Any]) -> Any:
+    """
+    Make a call.
+
+    :param resolved: The call.
+    :param arguments: Its arguments, completed.
+    :returns: The result of the tool, or a `Failure`, which is not raised, so that the other calls go on.
+    """
+    tool = resolved.tool
+    if tool is None:
+        return resolved.error
+    try:
+        return tool.invoke(**arguments)
+    except Exception as error:
+        return _failure(tool, error)
+
+
+async def invoke_async(resolved: ResolvedCall, arguments: dict[str, Any]) -> Any:
+    """
+    Make a call like `invoke`, without blocking the event loop.
+
+    :param resolved: The call.
+    :param arguments: Its arguments, completed.
+    :returns: As `invoke`.
+    """
+    tool = resolved.tool
+    if tool is None:
+        return resolved.error
+    try:
+        if HAS_ASYNC_FUNCTION or isinstance(tool, MCPTool):
+            native: Any = tool
+            return await native.invoke_async(**arguments)
+        return await asyncio.to_thread(partial(tool.invoke, **arguments))
+    except Exception as error:
+        return _failure(tool, error)
+
+
+def _failure(tool: Tool, error: Exception) -> Failure:
+    if isinstance(error, Failure):
+        return error
+    # Haystack's tools raise nothing else, but tools of the user's own may.
+    failure = ToolInvocationError(f"Failed to invoke Tool `{tool.name}`: {error}", tool_name=tool.name)
+    failure.__cause__ = error
+    return failure
 
 
 def update_state(tool: Tool, result: Any, state: State) -> None:

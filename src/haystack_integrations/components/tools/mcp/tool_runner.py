@@ -26,6 +26,7 @@ _OUTPUTS: dict[str, Any] = {
     "structured": Any,
     "content": list[TextContent | ImageContent | FileContent],
     "documents": list[Document],
+    "links": list[str],
     "error": str,
 }
 
@@ -82,16 +83,16 @@ class MCPToolRunner:
             msg = f"`tool` must be an MCPTool, got {type(tool).__name__}"
             raise ValueError(msg)
         self.tool = tool
-        self.inputs = _checked_inputs(inputs)
-        self.optional_inputs = list(optional_inputs or [])
+        self.inputs: dict[str, Any] | None = _checked_inputs(inputs)
+        self.optional_inputs: list[str] = list(optional_inputs or [])
         if unknown := [name for name in self.optional_inputs if name not in (self.inputs or {})]:
             msg = f"`optional_inputs` has {unknown[0]!r}, which `inputs` does not have"
             raise ValueError(msg)
-        self.outputs = _checked_outputs(outputs)
+        self.outputs: dict[str, Any] | None = _checked_outputs(outputs)
         if arguments is not None and not isinstance(arguments, Mapping):
             msg = f"`arguments` must be a dictionary from names to values or None, got {type(arguments).__name__}"
             raise ValueError(msg)
-        self.arguments = dict(arguments or {})
+        self.arguments: dict[str, Any] = dict(arguments or {})
         self.raise_on_failure = raise_on_failure
         self._has_inputs = inputs is not None
         self._is_checked = False
@@ -175,6 +176,7 @@ class MCPToolRunner:
             - `structured`: The structured content of the result, parsed; None if there is none.
             - `content`: All content as Haystack's: TextContent, ImageContent and FileContent.
             - `documents`: A Document for each text and each embedded text resource of the result.
+            - `links`: The URIs of the resources that the result links to, e.g. for an MCPResourceFetcher.
             - for each key of `outputs` that the structured content has, its value.
             - `error`: Only if the call failed, without `raise_on_failure`: why.
         :raises MCPInvocationError: If the call fails, with `raise_on_failure`.
@@ -218,6 +220,7 @@ class MCPToolRunner:
             "structured": structured,
             "content": result.content,
             "documents": self._documents(result),
+            "links": [block.uri for block in result.raw.content if block.type == "resource_link"],
             **{name: structured[name] for name in known or {} if name in structured},
         }
 

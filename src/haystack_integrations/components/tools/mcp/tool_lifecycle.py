@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from typing import Any
+
+from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
+
+from haystack_integrations.tools.mcp import MCPTool, MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+
+
+def tool_items(tools: Any) -> list[Any]:
+    """
+    List tools and toolsets.
+
+    :param tools: A Tool, a Toolset, or a list of them.
+    :returns: The list.
+    """
+    return [tools] if isinstance(tools, Tool | Toolset) else list(tools)
+
+
+def _by_kind(tools: Any) -> tuple[list[MCPTool | MCPToolset], list[Any]]:
+    items = tool_items(tools)
+    servers = [item for item in items if isinstance(item, MCPTool | MCPToolset)]
+    return servers, [item for item in items if not isinstance(item, MCPTool | MCPToolset)]
+
+
+def warm_up_tools(tools: Any) -> None:
+    """
+    Warm tools up, those of MCP servers at the same time.
+
+    :param tools: A Toolset, or a list of Tools and Toolsets.
+    """
+    servers, others = _by_kind(tools)
+    if len(servers) > 1:
+        warm_up_toolsets(servers)
+    for item in others if len(servers) > 1 else [*servers, *others]:
+        if hasattr(item, "warm_up"):
+            item.warm_up()
+
+
+async def warm_up_tools_async(tools: Any) -> None:
+    """
+    Warm tools up like `warm_up_tools`, without blocking the event loop where they can.
+
+    :param tools: A Toolset, or a list of Tools and Toolsets.
+    """
+    servers, others = _by_kind(tools)
+    await warm_up_toolsets_async(servers)
+    for item in others:
+        if hasattr(item, "warm_up_async"):
+            await item.warm_up_async()
+        elif hasattr(item, "warm_up"):
+            item.warm_up()
+
+
+def close_tools(tools: Any) -> None:
+    """
+    Close the tools that can be closed.
+
+    :param tools: A Toolset, or a list of Tools and Toolsets.
+    """
+    for item in tool_items(tools):
+        if hasattr(item, "close"):
+            item.close()
+
+
+async def close_tools_async(tools: Any) -> None:
+    """
+    Close the tools that can be closed, without blocking the event loop where they can.
+
+    :param tools: A Toolset, or a list of Tools and Toolsets.
+    """
+    for item in tool_items(tools):
+        if hasattr(item, "close_async"):
+            await item.close_async()
+        elif hasattr(item, "close"):
+            item.close()
