@@ -60,6 +60,14 @@ OUTPUT: dict[str, list[str]] = {
         "The same asynchronously:",
         "   result: 3.5",
     ],
+    "registry.py": [
+        "shop: ok",
+        "library: ok",
+        "archive: ",
+        "the command 'no-such-archive' was not found",
+        "     call: shop_search(text='chair')",
+        "   result: chair (120.00)",
+    ],
     "tool_invoker_pipeline.py": CONVERSATION if HAS_TOOL_INVOKER else NEEDS_HAYSTACK_2,
     "yaml_round_trip.py": [
         "type: haystack_integrations.tools.mcp.mcp_tool.StdioServerInfo",

@@ -32,17 +32,25 @@ from haystack_integrations.tools.mcp import (
     FromState,
     InProcessClient,
     InProcessServerInfo,
+    LocalStdioMCPProvider,
+    MCPAliasHealth,
+    MCPAliasToolset,
     MCPCallTimeoutError,
     MCPClient,
+    MCPConfigurationError,
     MCPConnection,
     MCPConnectionError,
     MCPConnectionStatus,
     MCPConnectionTimeoutError,
     MCPError,
     MCPHandlers,
+    MCPHealthReport,
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPProgress,
+    MCPProvider,
+    MCPProviderHealth,
+    MCPRegistry,
     MCPRequestContext,
     MCPSampling,
     MCPServerInfo,
@@ -61,6 +69,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpClient,
     StreamableHttpServerInfo,
+    ToolConfig,
     ToolOverride,
     accept_defaults,
     decline,
@@ -360,6 +369,31 @@ def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
     assert_type(toolset.handlers, MCPHandlers)
     assert_type(MCPHandlers.from_dict(handlers[1].to_dict()), MCPHandlers)
     return toolset
+
+
+async def with_registry(info: MCPServerInfo, generator: Any) -> None:
+    designed = MCPRegistry(
+        [MCPProvider("a", "http://h/sse", api_key="A_KEY"), LocalStdioMCPProvider("b", "cat", args=["-u"])],
+        [{"tool_alias": "x", "providers": ["a", "b"]}],
+    )
+    assert_type(designed.providers["a"], MCPServerInfo | MCPToolset)
+    config = ToolConfig("x", providers=["a", "b"], allow_tools=["a/add"], timeout_sec=9, prefix="on_conflict")
+    with MCPRegistry({"a": info, "b": MCPToolset(info), "c": "http://h/mcp"}, [config]) as registry:
+        toolset = registry.toolset("x")
+        assert_type(toolset, MCPAliasToolset)
+        Agent(chat_generator=generator, tools=toolset)
+        assert_type(registry.tool_config("x"), ToolConfig)
+        assert_type(registry.tool_schemas("x"), list[dict[str, Any]])
+        report = registry.health_check(["x"], raise_on_failure=True)
+        assert_type(report, MCPHealthReport)
+        assert_type(report["x"], MCPAliasHealth)
+        assert_type(report["x"].providers, list[MCPProviderHealth])
+        assert_type(await registry.health_check_async(), MCPHealthReport)
+    try:
+        assert_type(MCPRegistry.from_config("mcp.json", required=False), MCPRegistry)
+        assert_type(MCPRegistry.from_dict(registry.to_dict()), MCPRegistry)
+    except MCPConfigurationError as error:
+        assert_type(error.message, str)
 
 
 def run() -> None:

@@ -20,17 +20,25 @@ __all__ = [
     "FromState",
     "InProcessClient",
     "InProcessServerInfo",
+    "LocalStdioMCPProvider",
+    "MCPAliasHealth",
+    "MCPAliasToolset",
     "MCPCallTimeoutError",
     "MCPClient",
+    "MCPConfigurationError",
     "MCPConnection",
     "MCPConnectionError",
     "MCPConnectionStatus",
     "MCPConnectionTimeoutError",
     "MCPError",
     "MCPHandlers",
+    "MCPHealthReport",
     "MCPInvocationError",
     "MCPOutcomeUnknownError",
     "MCPProgress",
+    "MCPProvider",
+    "MCPProviderHealth",
+    "MCPRegistry",
     "MCPRequestContext",
     "MCPSampling",
     "MCPServerInfo",
@@ -49,6 +57,7 @@ __all__ = [
     "StdioServerInfo",
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
+    "ToolConfig",
     "ToolOverride",
     "accept_defaults",
     "decline",
@@ -78,6 +87,7 @@ if TYPE_CHECKING:
     from .convert.tool_result import MCPToolResult
     from .errors import (
         MCPCallTimeoutError,
+        MCPConfigurationError,
         MCPConnectionError,
         MCPConnectionTimeoutError,
         MCPError,
@@ -93,6 +103,11 @@ if TYPE_CHECKING:
     from .handlers.progress import MCPProgress
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .registry.aliases import MCPAliasToolset
+    from .registry.health import MCPAliasHealth, MCPHealthReport, MCPProviderHealth
+    from .registry.providers import LocalStdioMCPProvider, MCPProvider
+    from .registry.registry import MCPRegistry
+    from .registry.tool_config import ToolConfig
     from .request_context import MCPRequestContext, mcp_request_context
     from .secret_template import SecretTemplate
     from .shaping import FromState, ToolOverride
@@ -120,6 +135,7 @@ else:
         "convert.tool_result": ["MCPToolResult"],
         "errors": [
             "MCPCallTimeoutError",
+            "MCPConfigurationError",
             "MCPConnectionError",
             "MCPConnectionTimeoutError",
             "MCPError",
@@ -135,6 +151,11 @@ else:
         "handlers.progress": ["MCPProgress"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "registry.aliases": ["MCPAliasToolset"],
+        "registry.health": ["MCPAliasHealth", "MCPHealthReport", "MCPProviderHealth"],
+        "registry.providers": ["LocalStdioMCPProvider", "MCPProvider"],
+        "registry.registry": ["MCPRegistry"],
+        "registry.tool_config": ["ToolConfig"],
         "request_context": ["MCPRequestContext", "mcp_request_context"],
         "secret_template": ["SecretTemplate"],
         "shaping": ["FromState", "ToolOverride"],

@@ -9,6 +9,7 @@ The exceptions of this package.
 
     Exception
     ├── MCPError
+    │   ├── MCPConfigurationError          a configuration of several servers is invalid; also a ValueError
     │   ├── MCPConnectionError             a session could not be opened, or was lost
     │   │   └── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
     │   ├── MCPSkillError                  a skill has no such file, or another one than the server said
@@ -79,6 +80,12 @@ class MCPConnectionError(MCPError):
 class MCPConnectionTimeoutError(MCPConnectionError, TimeoutError):
     """
     Raised when a session cannot be opened within `connection_timeout` seconds.
+    """
+
+
+class MCPConfigurationError(MCPError, ValueError):
+    """
+    Raised when a configuration of several servers is invalid: an unknown provider or alias, a name that occurs twice.
     """
 
 
