@@ -11,7 +11,7 @@ SERVER ?= inprocess
 # What pytest is started with in both environments. Many tests wait, so there are more processes than cores.
 PYTEST_ARGS ?= -n 4 --dist worksteal
 # What runs on Haystack 2.31 too: what users do with Haystack, and what turns MCP into Haystack's own classes.
-HAYSTACK2_TESTS := tests/journeys tests/tools tests/convert/test_results.py tests/registry
+HAYSTACK2_TESTS := tests/journeys tests/tools tests/convert/test_results.py tests/registry tests/hooks tests/test_budgets.py
 # What the two majors' tests must cover together, in percent.
 COVERAGE_FLOOR ?= 95
 

@@ -35,6 +35,9 @@ from haystack_integrations.tools.mcp import (
     LocalStdioMCPProvider,
     MCPAliasHealth,
     MCPAliasToolset,
+    MCPBudgetExceededError,
+    MCPCallBudget,
+    MCPCallRefusedError,
     MCPCallTimeoutError,
     MCPClient,
     MCPConfigurationError,
@@ -43,6 +46,7 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionStatus,
     MCPConnectionTimeoutError,
     MCPError,
+    MCPFacade,
     MCPHandlers,
     MCPHealthReport,
     MCPInvocationError,
@@ -62,6 +66,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolNotFoundError,
     MCPToolResult,
     MCPToolset,
+    MCPToolUsage,
     SecretTemplate,
     SSEClient,
     SSEServerInfo,
@@ -72,6 +77,8 @@ from haystack_integrations.tools.mcp import (
     ToolConfig,
     ToolOverride,
     accept_defaults,
+    call_budget,
+    conversation_trace,
     decline,
     load_mcp_toolsets,
     mcp_request_context,
@@ -80,6 +87,7 @@ from haystack_integrations.tools.mcp import (
     resource_contents,
     resource_streams,
     server_info_from,
+    tool_usage,
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
@@ -389,6 +397,22 @@ async def with_registry(info: MCPServerInfo, generator: Any) -> None:
         assert_type(report["x"], MCPAliasHealth)
         assert_type(report["x"].providers, list[MCPProviderHealth])
         assert_type(await registry.health_check_async(), MCPHealthReport)
+        mcp = registry.get_mcp("x")
+        assert_type(mcp, MCPFacade)
+        assert_type(mcp.tools, list[Tool])
+        assert_type(mcp.process_completion_response(ChatMessage.from_assistant("x")), list[ChatMessage])
+        assert_type(registry.agent("x", generator, system_prompt="Be brief."), Agent)
+        try:
+            with call_budget(max_calls=5, max_calls_per_tool={"add": 2}) as budget:
+                output, messages = registry.generate(generator, "How much?", tool_alias="x", parser=int)
+            assert_type(budget, MCPCallBudget)
+            assert_type(messages, list[ChatMessage])
+            assert_type(conversation_trace((output, messages), format="openai"), list[dict[str, Any]])
+            assert_type(tool_usage(messages), MCPToolUsage)
+        except MCPBudgetExceededError as exceeded:
+            assert_type(tool_usage(exceeded.messages).tool_calls, int)
+        except MCPCallRefusedError as refused:
+            assert_type(refused.tool_name, str)
     try:
         assert_type(MCPRegistry.from_config("mcp.json", required=False), MCPRegistry)
         assert_type(MCPRegistry.from_dict(registry.to_dict()), MCPRegistry)

@@ -23,6 +23,9 @@ __all__ = [
     "LocalStdioMCPProvider",
     "MCPAliasHealth",
     "MCPAliasToolset",
+    "MCPBudgetExceededError",
+    "MCPCallBudget",
+    "MCPCallRefusedError",
     "MCPCallTimeoutError",
     "MCPClient",
     "MCPConfigurationError",
@@ -31,6 +34,7 @@ __all__ = [
     "MCPConnectionStatus",
     "MCPConnectionTimeoutError",
     "MCPError",
+    "MCPFacade",
     "MCPHandlers",
     "MCPHealthReport",
     "MCPInvocationError",
@@ -49,6 +53,7 @@ __all__ = [
     "MCPTool",
     "MCPToolNotFoundError",
     "MCPToolResult",
+    "MCPToolUsage",
     "MCPToolset",
     "SSEClient",
     "SSEServerInfo",
@@ -60,6 +65,8 @@ __all__ = [
     "ToolConfig",
     "ToolOverride",
     "accept_defaults",
+    "call_budget",
+    "conversation_trace",
     "decline",
     "load_mcp_toolsets",
     "mcp_request_context",
@@ -68,6 +75,7 @@ __all__ = [
     "resource_contents",
     "resource_streams",
     "server_info_from",
+    "tool_usage",
     "warm_up_toolsets",
     "warm_up_toolsets_async",
 ]
@@ -75,6 +83,7 @@ __all__ = [
 if TYPE_CHECKING:
     __version__: str
 
+    from .budgets import MCPCallBudget, call_budget
     from .client.base import MCPClient
     from .client.server_info import MCPServerInfo
     from .config.loader import load_mcp_toolsets
@@ -86,6 +95,8 @@ if TYPE_CHECKING:
     from .convert.skills import MCPSkill, MCPSkillFile
     from .convert.tool_result import MCPToolResult
     from .errors import (
+        MCPBudgetExceededError,
+        MCPCallRefusedError,
         MCPCallTimeoutError,
         MCPConfigurationError,
         MCPConnectionError,
@@ -104,10 +115,12 @@ if TYPE_CHECKING:
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
     from .registry.aliases import MCPAliasToolset
+    from .registry.facade import MCPFacade
     from .registry.health import MCPAliasHealth, MCPHealthReport, MCPProviderHealth
     from .registry.providers import LocalStdioMCPProvider, MCPProvider
     from .registry.registry import MCPRegistry
     from .registry.tool_config import ToolConfig
+    from .registry.traces import MCPToolUsage, conversation_trace, tool_usage
     from .request_context import MCPRequestContext, mcp_request_context
     from .secret_template import SecretTemplate
     from .shaping import FromState, ToolOverride
@@ -123,6 +136,7 @@ else:
     import importlib.metadata
 
     _NAMES = {
+        "budgets": ["MCPCallBudget", "call_budget"],
         "client.base": ["MCPClient"],
         "client.server_info": ["MCPServerInfo"],
         "config.loader": ["load_mcp_toolsets"],
@@ -134,6 +148,8 @@ else:
         "convert.skills": ["MCPSkill", "MCPSkillFile"],
         "convert.tool_result": ["MCPToolResult"],
         "errors": [
+            "MCPBudgetExceededError",
+            "MCPCallRefusedError",
             "MCPCallTimeoutError",
             "MCPConfigurationError",
             "MCPConnectionError",
@@ -152,10 +168,12 @@ else:
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
         "registry.aliases": ["MCPAliasToolset"],
+        "registry.facade": ["MCPFacade"],
         "registry.health": ["MCPAliasHealth", "MCPHealthReport", "MCPProviderHealth"],
         "registry.providers": ["LocalStdioMCPProvider", "MCPProvider"],
         "registry.registry": ["MCPRegistry"],
         "registry.tool_config": ["ToolConfig"],
+        "registry.traces": ["MCPToolUsage", "conversation_trace", "tool_usage"],
         "request_context": ["MCPRequestContext", "mcp_request_context"],
         "secret_template": ["SecretTemplate"],
         "shaping": ["FromState", "ToolOverride"],

@@ -11,6 +11,8 @@ Features are detected; versions are never compared.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 from typing import Any, get_type_hints
 
 from haystack.core.errors import DeserializationError, SerializationError
@@ -37,6 +39,9 @@ from haystack.tools.toolset import Toolset
 
 # Haystack 3 has natively asynchronous tools.
 HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
+
+# Haystack 3 has hooks of Agents.
+HAS_HOOKS = "haystack.hooks" in sys.modules or importlib.util.find_spec("haystack.hooks") is not None
 
 # Haystack 2 cannot serialize a tool message that contains a FileContent.
 TOOL_MESSAGES_TAKE_FILES = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])

@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
+from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
+from haystack_integrations.tools.mcp.budgets import is_in_budget
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
 from haystack_integrations.tools.mcp.convert.schemas import permissive_schema
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
@@ -21,6 +24,8 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
 from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
 from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 class MCPAliasToolset(ContextManaged, Toolset):
@@ -53,6 +58,11 @@ class MCPAliasToolset(ContextManaged, Toolset):
         self._members: dict[str, MCPToolset] = {
             name: self._member(name) for name in tool_config.providers if tool_config.allow_tools != []
         }
+        for name, member in self._members.items():
+            member._provider_name = name
+            member._on_call = self._note_call
+        # Whether something counts turns: a hook, a budget, or a loop of one's own.
+        self.is_limited: bool = False
         self._added: list[Tool] = []
         self._was_warm = False
         # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
@@ -81,6 +91,19 @@ class MCPAliasToolset(ContextManaged, Toolset):
             msg = f"Alias '{self._config.tool_alias}', provider '{name}': {error}"
             raise MCPConfigurationError(msg) from None
 
+    def _note_call(self) -> None:
+        if self.is_limited:
+            return
+        self.is_limited = True  # said once
+        if not is_in_budget():
+            logger.warning(
+                "Nothing limits the calls of the alias '{alias}' to {turns} turns. Give the Agent "
+                "hooks=registry.hooks('{alias}') (Haystack 3), make it with registry.agent('{alias}', …), "
+                "or run it in a call_budget(…)",
+                alias=self.tool_alias,
+                turns=self._config.max_tool_call_turns,
+            )
+
     @property
     def tool_config(self) -> ToolConfig:
         """
@@ -101,6 +124,14 @@ class MCPAliasToolset(ContextManaged, Toolset):
         The toolsets of the providers by name, each with all tools of its server.
         """
         return dict(self._members)
+
+    @property
+    def instructions(self) -> str | None:
+        """
+        What the servers that are warm say about the use of their tools, each fenced as the text of a third party.
+        """
+        said = {name: member.instructions for name, member in self._members.items()}
+        return "\n\n".join(fenced_instructions(said)) or None
 
     def _own_name(self, member: MCPToolset, tool: MCPTool) -> str:
         return member._assign_names([tool.remote_name])[tool.remote_name]
@@ -406,6 +437,19 @@ def check_providers_exist(tool_config: ToolConfig, providers: Mapping[str, Any])
             f"Known providers: {', '.join(providers) or 'none'}"
         )
         raise MCPConfigurationError(msg)
+
+
+def mark_limited(tools: Iterable[Tool]) -> None:
+    """
+    Note that something limits the calls of tools.
+
+    :param tools: The tools. Those of no alias are ignored.
+    """
+    for tool in tools:
+        on_call = getattr(getattr(tool, "_toolset", None), "_on_call", None)
+        alias = getattr(on_call, "__self__", None)
+        if isinstance(alias, MCPAliasToolset):
+            alias.is_limited = True
 
 
 def _not_connected(**_arguments: Any) -> str:

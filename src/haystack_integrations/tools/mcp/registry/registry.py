@@ -8,20 +8,26 @@ import asyncio
 import difflib
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from haystack.core.serialization import default_from_dict, default_to_dict
-from haystack.tools.tool import Tool
+from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset, check_providers_exist
+from haystack_integrations.tools.mcp.registry.facade import MCPFacade, openai_schemas
+from haystack_integrations.tools.mcp.registry.generation import Generation, generate, generate_async
 from haystack_integrations.tools.mcp.registry.health import MCPHealthReport, check_alias, check_health_timeout
 from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
 from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
+
+if TYPE_CHECKING:
+    from haystack.components.agents import Agent
 
 
 class MCPRegistry(ContextManaged):
@@ -193,7 +199,7 @@ class MCPRegistry(ContextManaged):
         """
         toolset = self.toolset(tool_alias)
         toolset.warm_up()
-        return openai_schemas(toolset)
+        return openai_schemas(list(toolset))
 
     async def tool_schemas_async(self, tool_alias: str) -> list[dict[str, Any]]:
         """
@@ -201,7 +207,111 @@ class MCPRegistry(ContextManaged):
         """
         toolset = self.toolset(tool_alias)
         await toolset.warm_up_async()
-        return openai_schemas(toolset)
+        return openai_schemas(list(toolset))
+
+    def get_mcp(self, tool_alias: str) -> MCPFacade:
+        """
+        Get the tools of an alias for a loop of one's own around a chat generator.
+
+        :param tool_alias: The alias.
+        :returns: The facade.
+        :raises MCPConfigurationError: If there is no such alias.
+        """
+        return MCPFacade(self.toolset(tool_alias))
+
+    def generate(
+        self,
+        chat_generator: Any,
+        prompt: str | ChatMessage | Sequence[ChatMessage],
+        *,
+        tool_alias: str | None = None,
+        parser: Callable[[str], Any] | None = None,
+        system_prompt: str | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+    ) -> tuple[Any, list[ChatMessage]]:
+        """
+        Have a model answer, with the tools of an alias.
+
+        After `max_tool_call_turns` turns, its tool calls are refused, so that it answers in words; a model that calls
+        tools nevertheless is stopped. A `tool_choice` holds for the first turn only.
+
+        :param chat_generator: A chat generator of Haystack.
+        :param prompt: What the model is asked: a text, or messages.
+        :param tool_alias: The alias. Default: no tools.
+        :param parser: Function that makes the output of the last reply's text. Default: the text.
+        :param system_prompt: Put before the prompt as a system message.
+        :param generation_kwargs: Passed to the chat generator.
+        :returns: The output, and all messages: the prompt, tool calls and their results, and the last reply.
+        :raises MCPBudgetExceededError: If the model does not stop calling tools. It has the `messages`.
+        :raises MCPError: As `warm_up` of the toolset. What the chat generator or the parser raises is passed on.
+        """
+        facade = None if tool_alias is None else self.get_mcp(tool_alias)
+        return generate(chat_generator, Generation(prompt, facade, parser, system_prompt, generation_kwargs))
+
+    async def generate_async(
+        self,
+        chat_generator: Any,
+        prompt: str | ChatMessage | Sequence[ChatMessage],
+        *,
+        tool_alias: str | None = None,
+        parser: Callable[[str], Any] | None = None,
+        system_prompt: str | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+    ) -> tuple[Any, list[ChatMessage]]:
+        """
+        Have a model answer like `generate`, without blocking the event loop.
+        """
+        facade = None if tool_alias is None else self.get_mcp(tool_alias)
+        return await generate_async(
+            chat_generator, Generation(prompt, facade, parser, system_prompt, generation_kwargs)
+        )
+
+    def hooks(self, tool_alias: str) -> dict[str, list[Any]]:
+        """
+        Make the hooks that keep an Agent to the limits of an alias, on Haystack 3.
+
+        :param tool_alias: The alias.
+        :returns: The `hooks` of an Agent: a hook that refuses calls after `max_tool_call_turns` turns.
+        :raises ImportError: On Haystack 2.31, which has no hooks; see `call_budget`.
+        :raises MCPConfigurationError: If there is no such alias.
+        """
+        config = self.tool_config(tool_alias)
+        # Hooks are above this package, and Haystack 2 has none.
+        from haystack_integrations.hooks.mcp import MCPCallBudgetHook  # noqa: PLC0415
+
+        self.toolset(tool_alias).is_limited = True
+        return {"before_tool": [MCPCallBudgetHook(max_turns=config.max_tool_call_turns)]}
+
+    def agent(self, tool_alias: str, chat_generator: Any, **parameters: Any) -> Agent:
+        """
+        Make an Agent with the tools of an alias that keeps to its limits.
+
+        On Haystack 3, a hook refuses tool calls after `max_tool_call_turns` turns. On Haystack 2.31, the Agent ends
+        after one step more than that, unless `max_agent_steps` says otherwise.
+
+        :param tool_alias: The alias.
+        :param chat_generator: The chat generator.
+        :param parameters: Further parameters of the Agent. `hooks` are run after those of the alias.
+        :returns: The Agent.
+        :raises MCPConfigurationError: If there is no such alias, or `tools` are among the parameters.
+        """
+        from haystack.components.agents import Agent  # noqa: PLC0415 - slow to import
+
+        if "tools" in parameters:
+            msg = (
+                "MCPRegistry.agent: the tools are those of the alias; add others with registry.toolset(alias).add(tool)"
+            )
+            raise MCPConfigurationError(msg)
+        toolset = self.toolset(tool_alias)
+        if HAS_HOOKS:
+            hooks = self.hooks(tool_alias)
+            for point, more in (parameters.pop("hooks", None) or {}).items():
+                hooks[point] = [*hooks.get(point, []), *more]
+            parameters["hooks"] = hooks
+        else:
+            parameters.setdefault("max_agent_steps", toolset.tool_config.max_tool_call_turns + 1)
+            toolset.is_limited = True
+        return Agent(chat_generator=chat_generator, tools=toolset, **parameters)
 
     def health_check(
         self, aliases: Sequence[str] | None = None, *, raise_on_failure: bool = False, timeout: float = 30.0
@@ -315,16 +425,6 @@ class MCPRegistry(ContextManaged):
         Describe the registry without secrets.
         """
         return f"{type(self).__name__}(providers={list(self._providers)!r}, aliases={self.aliases!r})"
-
-
-def openai_schemas(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """
-    Describe tools in OpenAI's format.
-
-    :param tools: The tools.
-    :returns: Their descriptions.
-    """
-    return [{"type": "function", "function": dict(tool.tool_spec)} for tool in tools]
 
 
 def _tool_configs(section: Any, name: str) -> list[Any]:
