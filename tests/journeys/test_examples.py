@@ -68,6 +68,14 @@ OUTPUT: dict[str, list[str]] = {
         "     call: shop_search(text='chair')",
         "   result: chair (120.00)",
     ],
+    "limits.py": [
+        "A budget of 2 calls",
+        "    error: The call of 'add' was refused: the limit of 2 tool calls is reached",
+        "2 calls made, 1 refused",
+        "Asked: may the model call divide",
+        "   result: 42.0",
+        "A trace of",
+    ],
     "tool_invoker_pipeline.py": CONVERSATION if HAS_TOOL_INVOKER else NEEDS_HAYSTACK_2,
     "yaml_round_trip.py": [
         "type: haystack_integrations.tools.mcp.mcp_tool.StdioServerInfo",

@@ -90,6 +90,19 @@ class TestAliases:
             assert {tool.invocation_timeout for tool in toolset} == {20.0}
             assert registry.toolset("math") is toolset
 
+    def test_aliases_of_one_server_share_its_session_and_its_listing(self, stdio_server: StdioServerFactory):
+        shared = stdio_server()
+        configs = [ToolConfig(alias, ["it"], ["echo"]) for alias in ("x", "y", "z")]
+        with MCPRegistry({"it": [shared.command, *shared.args]}, configs) as registry:
+            registry.warm_up()
+            assert (len(shared.pids()), len(shared.requests("tools/list"))) == (1, 1)
+            for alias in registry.aliases:
+                registry.toolset(alias)["echo"].invoke(text=alias)
+            assert len(shared.pids()) == 1
+            shared.kill()
+            assert "again" in registry.toolset("x")["echo"].invoke(text="again")
+            assert len(shared.pids()) == 2
+
     def test_tools_keep_the_order_of_the_providers_and_without_a_limit_have_none(self, open_registry):
         registry = open_registry({"b": ["z", "y"], "a": ["x"]}, ToolConfig("all", ["b", "a"]))
         toolset = registry.toolset("all")

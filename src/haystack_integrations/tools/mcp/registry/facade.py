@@ -232,8 +232,11 @@ async def _called(tools: Mapping[str, Tool], call: ToolCall) -> ChatMessage:
 
 
 async def _invoked(tool: Tool, arguments: dict[str, Any]) -> Any:
-    if isinstance(tool, MCPTool) or getattr(tool, "async_function", None) is not None:
+    if isinstance(tool, MCPTool):
         return await tool.invoke_async(**arguments)
+    if getattr(tool, "async_function", None) is not None:  # Haystack 3
+        asynchronous: Any = tool
+        return await asynchronous.invoke_async(**arguments)
     # A tool that somebody has added to the toolset.
     return await asyncio.to_thread(tool.invoke, **arguments)
 
