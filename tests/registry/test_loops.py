@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp import (
     MCPConfigurationError,
     MCPFacade,
     MCPRegistry,
+    MCPToolset,
     ToolConfig,
     call_budget,
 )
@@ -50,6 +51,10 @@ def registry() -> Iterator[MCPRegistry]:
 @pytest.fixture
 def mcp(registry: MCPRegistry) -> MCPFacade:
     return registry.get_mcp("math")
+
+
+def breaks(_result: object) -> str:
+    raise KeyError("broken")
 
 
 def results(messages: list[ChatMessage]) -> list[str]:
@@ -148,6 +153,23 @@ class TestFacade:
         messages = await mcp.process_completion_response_async(calls(("mine", {}), ("add", {"a": 1, "b": 2})))
         assert results(messages) == ['{"a": "b"}', "3"]
         assert "max_tool_call_turns=2" in repr(mcp)
+
+    def test_an_output_handler_that_fails_leaves_the_model_the_result(self, caplog):
+        tools = MCPToolset(COUNTER, outputs_to_string={"echo": {"source": "result", "handler": breaks}})
+        with MCPRegistry({"a": tools}, [ToolConfig("x", ["a"], ["echo", "add"])]) as registry:
+            messages = registry.get_mcp("x").process_completion_response(
+                calls(("echo", {"text": "hi"}), ("add", {"a": 1, "b": 2}))
+            )
+        assert results(messages) == ["hi", "3"]
+        assert "The output handler of a tool failed" in caplog.text
+
+    def test_a_run_that_ends_waits_for_the_other_calls_of_its_turn(self, mcp):
+        mcp.get_tool_schemas()
+        reply = calls(("sleep", {"seconds": 0.3}), ("add", {"a": 1, "b": 2}))
+        with call_budget(max_calls=1, max_refused_calls=0), pytest.raises(MCPBudgetExceededError):
+            mcp.process_completion_response(reply)
+        assert inprocess.calls[0] == "sleep"
+        assert mcp.toolset.toolsets["counter"].connection.status().in_flight == 0
 
     def test_a_budget_holds_in_loops_too(self, mcp):
         with call_budget(max_calls=1) as budget:

@@ -7,9 +7,12 @@ Servers by name, and which of their tools go by which alias.
 """
 
 import copy
+import gc
 import json
 import logging
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,6 +105,15 @@ class TestAliases:
             shared.kill()
             assert "again" in registry.toolset("x")["echo"].invoke(text="again")
             assert len(shared.pids()) == 2
+
+    def test_a_registry_that_nobody_has_any_more_ends_its_servers(self, stdio_server: StdioServerFactory):
+        owned = stdio_server()
+        registry = MCPRegistry({"it": [owned.command, *owned.args]}, [ToolConfig("x", ["it"], ["echo"])])
+        registry.get_mcp("x").get_tool_schemas()
+        assert len(owned.alive()) == 1
+        del registry
+        gc.collect()
+        owned.wait_until_gone(limit=15)
 
     def test_tools_keep_the_order_of_the_providers_and_without_a_limit_have_none(self, open_registry):
         registry = open_registry({"b": ["z", "y"], "a": ["x"]}, ToolConfig("all", ["b", "a"]))
@@ -428,3 +440,20 @@ class TestYaml:
         toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).toolset("x")
         assert copy.copy(toolset) is copy.deepcopy(toolset) is toolset
         assert pickle.loads(pickle.dumps(toolset)).to_dict() == toolset.to_dict()  # noqa: S301
+
+    def test_neither_loading_nor_the_hooks_import_the_sdk(self, tmp_path):
+        registry = MCPRegistry({"a": DOWN}, [ToolConfig("x", ["a"])])
+        file = tmp_path / "registry.json"
+        file.write_text(json.dumps([registry.to_dict(), registry.toolset("x").to_dict()]))
+        code = """
+import json, sys
+from haystack_integrations.hooks.mcp import confirmation_strategies_for
+from haystack_integrations.tools.mcp import MCPAliasToolset, MCPRegistry, call_budget, conversation_trace
+registry, toolset = json.load(open(sys.argv[1]))
+MCPRegistry.from_dict(registry).get_mcp("x")
+MCPAliasToolset.from_dict(toolset)
+print([name for name in sys.modules if name == "mcp" or name.startswith("mcp.")])
+"""
+        command = [sys.executable, "-c", code, str(file)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (ran.stdout.strip(), ran.returncode) == ("[]", 0), ran.stderr

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from haystack import logging
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
@@ -18,6 +19,8 @@ from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 Reply: TypeAlias = ChatMessage | Sequence[ChatMessage] | Mapping[str, Any]
 
@@ -159,7 +162,11 @@ class MCPFacade:
             return [message]
         await self._toolset.warm_up_async()
         tools = {tool.name: tool for tool in self._toolset}
-        return [message, *await asyncio.gather(*(_called(tools, call) for call in message.tool_calls))]
+        answers = await asyncio.gather(*(_called(tools, call) for call in message.tool_calls), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):  # only after all calls have ended
+                raise answer
+        return [message, *(answer for answer in answers if isinstance(answer, ChatMessage))]
 
     def refuse_completion_response(self, reply: Reply, refusal_message: str | None = None) -> list[ChatMessage]:
         """
@@ -254,7 +261,13 @@ def _part(config: Mapping[str, Any], result: Any) -> Any:
     source, handler = config.get("source"), config.get("handler")
     value = result.get(source) if source is not None and isinstance(result, Mapping) else result
     if handler is not None:
-        return handler(value)
-    if config.get("raw_result") or isinstance(value, str):
+        try:
+            return handler(value)
+        except Exception as error:
+            logger.warning(
+                "The output handler of a tool failed, so the model sees the result as it is: {error}",
+                error=f"{type(error).__name__}: {error}",
+            )
+    if isinstance(value, str) or (handler is None and config.get("raw_result")):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
