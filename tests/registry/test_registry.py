@@ -40,6 +40,7 @@ from haystack_integrations.tools.mcp import (
     ToolConfig,
     ToolOverride,
 )
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.conftest import StdioServerFactory
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
@@ -429,6 +430,15 @@ class TestYaml:
         assert isinstance(toolset, MCPAliasToolset)
         assert (toolset.tool_config, names(toolset)) == (registry.tool_config("x"), ["a_add", "b_echo"])
         toolset.close()
+
+    @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 does not add toolsets")
+    def test_an_alias_and_other_tools_are_added_and_stored(self):
+        toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"], ["add"])]).toolset("x")
+        for combined in (toolset + MCPToolset(COUNTER, tool_names=["echo"]), [] + toolset, toolset + []):
+            [first, *_] = [each for each in type(combined).from_dict(combined.to_dict()).toolsets if bool(each)]
+            assert bool(combined)
+            assert toolset in combined.toolsets
+            assert isinstance(first, MCPAliasToolset)
 
     def test_nothing_but_providers_is_loaded(self):
         data = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).to_dict()
