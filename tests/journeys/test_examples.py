@@ -60,6 +60,22 @@ OUTPUT: dict[str, list[str]] = {
         "The same asynchronously:",
         "   result: 3.5",
     ],
+    "registry.py": [
+        "shop: ok",
+        "library: ok",
+        "archive: ",
+        "the command 'no-such-archive' was not found",
+        "     call: shop_search(text='chair')",
+        "   result: chair (120.00)",
+    ],
+    "limits.py": [
+        "A budget of 2 calls",
+        "    error: The call of 'add' was refused: the limit of 2 tool calls is reached",
+        "2 calls made, 1 refused",
+        "Asked: may the model call divide",
+        "   result: 42.0",
+        "A trace of",
+    ],
     "tool_invoker_pipeline.py": CONVERSATION if HAS_TOOL_INVOKER else NEEDS_HAYSTACK_2,
     "pipeline_components.py": [
         "Written: 4, in the store: 4",

@@ -38,20 +38,32 @@ from haystack_integrations.tools.mcp import (
     InProcessClient,
     InProcessServerInfo,
     KeyValueTokenStorage,
+    LocalStdioMCPProvider,
+    MCPAliasHealth,
+    MCPAliasToolset,
     MCPAssertionRequest,
     MCPAuthorizationError,
+    MCPBudgetExceededError,
+    MCPCallBudget,
+    MCPCallRefusedError,
     MCPCallTimeoutError,
     MCPClient,
+    MCPConfigurationError,
     MCPConnection,
     MCPConnectionError,
     MCPConnectionStatus,
     MCPConnectionTimeoutError,
     MCPError,
+    MCPFacade,
     MCPHandlers,
+    MCPHealthReport,
     MCPInvocationError,
     MCPLoginRequest,
     MCPOutcomeUnknownError,
     MCPProgress,
+    MCPProvider,
+    MCPProviderHealth,
+    MCPRegistry,
     MCPRequestContext,
     MCPResourceToolset,
     MCPSampling,
@@ -68,6 +80,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolResult,
     MCPToolsChange,
     MCPToolset,
+    MCPToolUsage,
     OAuthConfig,
     SecretTemplate,
     SSEClient,
@@ -76,8 +89,11 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpClient,
     StreamableHttpServerInfo,
+    ToolConfig,
     ToolOverride,
     accept_defaults,
+    call_budget,
+    conversation_trace,
     decline,
     load_mcp_toolsets,
     login,
@@ -88,6 +104,7 @@ from haystack_integrations.tools.mcp import (
     resource_contents,
     resource_streams,
     server_info_from,
+    tool_usage,
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
@@ -480,6 +497,47 @@ def hear_of_changes(info: MCPServerInfo) -> None:
     unsubscribe()
     MCPConnection(info).on_list_change(print, lists="prompts")
     toolset.subscribe_resource("memo://today", read_again)()
+
+
+async def with_registry(info: MCPServerInfo, generator: Any) -> None:
+    designed = MCPRegistry(
+        [MCPProvider("a", "http://h/sse", api_key="A_KEY"), LocalStdioMCPProvider("b", "cat", args=["-u"])],
+        [{"tool_alias": "x", "providers": ["a", "b"]}],
+    )
+    assert_type(designed.providers["a"], MCPServerInfo | MCPToolset)
+    config = ToolConfig("x", providers=["a", "b"], allow_tools=["a/add"], timeout_sec=9, prefix="on_conflict")
+    with MCPRegistry({"a": info, "b": MCPToolset(info), "c": "http://h/mcp"}, [config]) as registry:
+        toolset = registry.toolset("x")
+        assert_type(toolset, MCPAliasToolset)
+        Agent(chat_generator=generator, tools=toolset)
+        assert_type(registry.tool_config("x"), ToolConfig)
+        assert_type(registry.tool_schemas("x"), list[dict[str, Any]])
+        report = registry.health_check(["x"], raise_on_failure=True)
+        assert_type(report, MCPHealthReport)
+        assert_type(report["x"], MCPAliasHealth)
+        assert_type(report["x"].providers, list[MCPProviderHealth])
+        assert_type(await registry.health_check_async(), MCPHealthReport)
+        mcp = registry.get_mcp("x")
+        assert_type(mcp, MCPFacade)
+        assert_type(mcp.tools, list[Tool])
+        assert_type(mcp.process_completion_response(ChatMessage.from_assistant("x")), list[ChatMessage])
+        assert_type(registry.agent("x", generator, system_prompt="Be brief."), Agent)
+        try:
+            with call_budget(max_calls=5, max_calls_per_tool={"add": 2}) as budget:
+                output, messages = registry.generate(generator, "How much?", tool_alias="x", parser=int)
+            assert_type(budget, MCPCallBudget)
+            assert_type(messages, list[ChatMessage])
+            assert_type(conversation_trace((output, messages), format="openai"), list[dict[str, Any]])
+            assert_type(tool_usage(messages), MCPToolUsage)
+        except MCPBudgetExceededError as exceeded:
+            assert_type(tool_usage(exceeded.messages).tool_calls, int)
+        except MCPCallRefusedError as refused:
+            assert_type(refused.tool_name, str)
+    try:
+        assert_type(MCPRegistry.from_config("mcp.json", required=False), MCPRegistry)
+        assert_type(MCPRegistry.from_dict(registry.to_dict()), MCPRegistry)
+    except MCPConfigurationError as error:
+        assert_type(error.message, str)
 
 
 def run() -> None:

@@ -23,20 +23,32 @@ __all__ = [
     "InProcessClient",
     "InProcessServerInfo",
     "KeyValueTokenStorage",
+    "LocalStdioMCPProvider",
+    "MCPAliasHealth",
+    "MCPAliasToolset",
     "MCPAssertionRequest",
     "MCPAuthorizationError",
+    "MCPBudgetExceededError",
+    "MCPCallBudget",
+    "MCPCallRefusedError",
     "MCPCallTimeoutError",
     "MCPClient",
+    "MCPConfigurationError",
     "MCPConnection",
     "MCPConnectionError",
     "MCPConnectionStatus",
     "MCPConnectionTimeoutError",
     "MCPError",
+    "MCPFacade",
     "MCPHandlers",
+    "MCPHealthReport",
     "MCPInvocationError",
     "MCPLoginRequest",
     "MCPOutcomeUnknownError",
     "MCPProgress",
+    "MCPProvider",
+    "MCPProviderHealth",
+    "MCPRegistry",
     "MCPRequestContext",
     "MCPResourceToolset",
     "MCPSampling",
@@ -51,6 +63,7 @@ __all__ = [
     "MCPToolCall",
     "MCPToolNotFoundError",
     "MCPToolResult",
+    "MCPToolUsage",
     "MCPToolsChange",
     "MCPToolset",
     "OAuthConfig",
@@ -61,8 +74,11 @@ __all__ = [
     "StdioServerInfo",
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
+    "ToolConfig",
     "ToolOverride",
     "accept_defaults",
+    "call_budget",
+    "conversation_trace",
     "decline",
     "load_mcp_toolsets",
     "login",
@@ -73,6 +89,7 @@ __all__ = [
     "resource_contents",
     "resource_streams",
     "server_info_from",
+    "tool_usage",
     "warm_up_toolsets",
     "warm_up_toolsets_async",
 ]
@@ -85,6 +102,7 @@ if TYPE_CHECKING:
     from .auth.key_value_store import KeyValueTokenStorage
     from .auth.requests import MCPAssertionRequest, MCPLoginRequest
     from .auth.token_store import InMemoryTokenStorage, MCPTokenStorage
+    from .budgets import MCPCallBudget, call_budget
     from .client.base import MCPClient
     from .client.server_info import MCPServerInfo
     from .config.loader import load_mcp_toolsets
@@ -98,7 +116,10 @@ if TYPE_CHECKING:
     from .convert.tool_result import MCPToolResult
     from .errors import (
         MCPAuthorizationError,
+        MCPBudgetExceededError,
+        MCPCallRefusedError,
         MCPCallTimeoutError,
+        MCPConfigurationError,
         MCPConnectionError,
         MCPConnectionTimeoutError,
         MCPError,
@@ -115,6 +136,13 @@ if TYPE_CHECKING:
     from .handlers.progress import MCPProgress
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .registry.aliases import MCPAliasToolset
+    from .registry.facade import MCPFacade
+    from .registry.health import MCPAliasHealth, MCPHealthReport, MCPProviderHealth
+    from .registry.providers import LocalStdioMCPProvider, MCPProvider
+    from .registry.registry import MCPRegistry
+    from .registry.tool_config import ToolConfig
+    from .registry.traces import MCPToolUsage, conversation_trace, tool_usage
     from .request_context import MCPRequestContext, mcp_request_context
     from .resource_tools import MCPResourceToolset
     from .secret_template import SecretTemplate
@@ -138,6 +166,7 @@ else:
         "auth.key_value_store": ["KeyValueTokenStorage"],
         "auth.requests": ["MCPAssertionRequest", "MCPLoginRequest"],
         "auth.token_store": ["InMemoryTokenStorage", "MCPTokenStorage"],
+        "budgets": ["MCPCallBudget", "call_budget"],
         "client.base": ["MCPClient"],
         "client.server_info": ["MCPServerInfo"],
         "config.loader": ["load_mcp_toolsets"],
@@ -151,7 +180,10 @@ else:
         "convert.tool_result": ["MCPToolResult"],
         "errors": [
             "MCPAuthorizationError",
+            "MCPBudgetExceededError",
+            "MCPCallRefusedError",
             "MCPCallTimeoutError",
+            "MCPConfigurationError",
             "MCPConnectionError",
             "MCPConnectionTimeoutError",
             "MCPError",
@@ -168,6 +200,13 @@ else:
         "handlers.progress": ["MCPProgress"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "registry.aliases": ["MCPAliasToolset"],
+        "registry.facade": ["MCPFacade"],
+        "registry.health": ["MCPAliasHealth", "MCPHealthReport", "MCPProviderHealth"],
+        "registry.providers": ["LocalStdioMCPProvider", "MCPProvider"],
+        "registry.registry": ["MCPRegistry"],
+        "registry.tool_config": ["ToolConfig"],
+        "registry.traces": ["MCPToolUsage", "conversation_trace", "tool_usage"],
         "request_context": ["MCPRequestContext", "mcp_request_context"],
         "resource_tools": ["MCPResourceToolset"],
         "secret_template": ["SecretTemplate"],

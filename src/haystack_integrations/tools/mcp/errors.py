@@ -9,6 +9,8 @@ The exceptions of this package.
 
     Exception
     ├── MCPError
+    │   ├── MCPBudgetExceededError         a model goes on to call tools after its budget is used up
+    │   ├── MCPConfigurationError          a configuration of several servers is invalid; also a ValueError
     │   ├── MCPConnectionError             a session could not be opened, or was lost
     │   │   ├── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
     │   │   └── MCPAuthorizationError      … because no access token could be had
@@ -16,6 +18,7 @@ The exceptions of this package.
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
         └── MCPInvocationError             a tool call failed
+            ├── MCPCallRefusedError        … that was not made, because a budget is used up
             ├── MCPOutcomeUnknownError     … and the tool may have run: the call was sent and not answered
             └── MCPTimeoutError            … for lack of time; also a TimeoutError
                 └── MCPCallTimeoutError    … after it was sent; also an MCPOutcomeUnknownError
@@ -87,6 +90,34 @@ class MCPAuthorizationError(MCPConnectionError):
     """
     Raised when a server wants an access token and none could be had. The message names the step that failed.
     """
+
+
+class MCPConfigurationError(MCPError, ValueError):
+    """
+    Raised when a configuration of several servers is invalid: an unknown provider or alias, a name that occurs twice.
+    """
+
+
+class MCPBudgetExceededError(MCPError):
+    """
+    Raised when a model that has used up its tool calls goes on to ask for more.
+    """
+
+    def __init__(self, message: str, messages: list[Any] | None = None) -> None:
+        """
+        Initialize the MCPBudgetExceededError.
+
+        :param message: Descriptive error message.
+        :param messages: The conversation so far, as ChatMessages, if it is known.
+        """
+        super().__init__(message)
+        self.messages: list[Any] = messages if messages is not None else []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        return type(self), (self.message, self.messages)
 
 
 class MCPSkillError(MCPError):
@@ -174,6 +205,12 @@ class MCPInvocationError(ToolInvocationError):
         Support pickling: by default, unpickling passes only the message to the constructor.
         """
         return type(self), (self.message, self.tool_name, self.tool_args), {"code": self.code, "data": self.data}
+
+
+class MCPCallRefusedError(MCPInvocationError):
+    """
+    Raised when a tool call was not made, because a `call_budget` is used up. The model gets its message.
+    """
 
 
 class MCPOutcomeUnknownError(MCPInvocationError):

@@ -11,6 +11,7 @@ Features are detected; versions are never compared.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import weakref
 from contextvars import ContextVar
@@ -44,6 +45,8 @@ HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
 
 # An Agent of Haystack 3 gives each run a copy of its toolsets.
 HAS_SPAWN = hasattr(Toolset, "spawn")
+# Haystack 3 has hooks of Agents.
+HAS_HOOKS = "haystack.hooks" in sys.modules or importlib.util.find_spec("haystack.hooks") is not None
 
 # Haystack 2 cannot serialize a tool message that contains a FileContent.
 TOOL_MESSAGES_TAKE_FILES = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])

@@ -15,6 +15,7 @@ from haystack import logging
 from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
 
+from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, check_timeout
@@ -537,6 +538,7 @@ class MCPTool(ToolBase, Tool):
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
     ) -> ResultT:
+        self._admit_call()
         sent = Sent(arguments=arguments, given=arguments)
         try:
             if not self._generation:
@@ -562,6 +564,7 @@ class MCPTool(ToolBase, Tool):
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
     ) -> ResultT:
+        self._admit_call()
         sent = Sent(arguments=arguments, given=arguments)
         try:
             if not self._generation:
@@ -580,6 +583,11 @@ class MCPTool(ToolBase, Tool):
         except Exception as error:
             failure = self._failure(error, sent)
             raise failure from failure.__cause__
+
+    def _admit_call(self) -> None:
+        admit_call(self.name)
+        if self._toolset is not None and self._toolset._on_call is not None:
+            self._toolset._on_call()
 
     def _complete(self, arguments: dict[str, Any]) -> Sent:
         for name in self._bound.overridden(arguments):

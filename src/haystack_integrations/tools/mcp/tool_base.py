@@ -124,6 +124,10 @@ class ToolBase(ContextManaged):
     _connection: MCPConnection
     # Number of the session whose tool listing is in use; 0 before the first.
     _generation: int
+    # The name of its server in a registry.
+    _provider_name: str | None = None
+    # Called before each call of a tool of a toolset.
+    _on_call: Callable[[], None] | None = None
 
     def _check_usable(self, missing: Iterable[str]) -> None:
         """

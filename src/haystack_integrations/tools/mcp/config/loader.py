@@ -16,6 +16,7 @@ from haystack import logging
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
+from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.transports.entries import ENTRY_MARKS, foreign_keys, server_info_of, settings_of
 
@@ -27,10 +28,11 @@ _SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_server
 
 _NAMES = ("mcpServers", "servers", "context_servers")
 
+# Which of their tools go by one alias: for MCPRegistry.
+TOOL_CONFIGS = "toolConfigs"
+
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
-
-_LONGEST_PREFIX = 32
 
 
 def load_mcp_toolsets(
@@ -74,18 +76,68 @@ def load_mcp_toolsets(
     :raises ValueError: If the file or an entry cannot be used: no JSON, an unknown key, a wrong type, an environment
         variable that is not set and has no default. The message names the place and the valid choices.
     """
+    content, file, where = read_config(config)
+    toolsets = named_toolsets(
+        content,
+        file,
+        where,
+        servers=servers,
+        prefix_tool_names=prefix_tool_names,
+        required=required,
+        inputs=inputs,
+        **parameters,
+    )
+    return [*toolsets.values()]
+
+
+def read_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Any, Path | None, str]:
+    """
+    Read a configuration.
+
+    :param config: Path of the file, or its content.
+    :returns: The content, the file if it is one, and how messages call it.
+    :raises FileNotFoundError: If there is no such file.
+    :raises ValueError: If it is not JSON.
+    """
     is_text = isinstance(config, str) and config.lstrip().startswith("{")
     if is_text or not isinstance(config, (str, os.PathLike, Mapping)):
-        msg = "load_mcp_toolsets: `config` must be the path of a file, or its content as a dictionary (see json.loads)"
+        msg = "`config` must be the path of a file, or its content as a dictionary (see json.loads)"
         raise ValueError(msg)
     file = None if isinstance(config, Mapping) else Path(config)
     where = "the configuration" if file is None else str(file)
-    content = config if isinstance(config, Mapping) else _read(Path(config), where)
+    return config if isinstance(config, Mapping) else _read(Path(config), where), file, where
+
+
+def named_toolsets(
+    content: Any,
+    file: Path | None,
+    where: str,
+    *,
+    servers: Sequence[str] | None = None,
+    prefix_tool_names: bool = True,
+    required: bool = True,
+    inputs: Mapping[str, str | Secret] | None = None,
+    **parameters: Any,
+) -> dict[str, MCPToolset]:
+    """
+    Make the toolsets of a configuration.
+
+    :param content: The content.
+    :param file: The file, if it is one.
+    :param where: How messages call it.
+    :param servers: As of `load_mcp_toolsets`, like the other parameters.
+    :param prefix_tool_names: Likewise.
+    :param required: Likewise.
+    :param inputs: Likewise.
+    :param parameters: Likewise.
+    :returns: The toolsets by the names of their servers.
+    :raises ValueError: If it cannot be used.
+    """
     entries, asked = _servers(content, where)
     variables = Variables(file, asked, inputs or {}, where)
     if servers is not None:
         entries = _chosen(entries, servers, where)
-    toolsets: list[MCPToolset] = []
+    toolsets: dict[str, MCPToolset] = {}
     prefixes: set[str] = set()
     for name, entry in entries.items():
         place = f"{where}: server '{name}'"
@@ -98,7 +150,7 @@ def load_mcp_toolsets(
         server_info = server_info_of(variables.expand(entry, place), place)
         options: dict[str, Any] = {"required": required, **parameters}
         if prefix_tool_names:
-            options["tool_name_prefix"] = _prefix(name, prefixes)
+            options["tool_name_prefix"] = prefix_of(name, prefixes)
         options |= settings.parameters
         prefixes.add(str(options.get("tool_name_prefix")))
         if missing := missing_variables(server_info):
@@ -112,7 +164,7 @@ def load_mcp_toolsets(
         elif settings.not_tools:
             options["exclude_tools"] = settings.not_tools
         try:
-            toolsets.append(MCPToolset(server_info, **options))
+            toolsets[name] = MCPToolset(server_info, **options)
         except ValueError as error:
             msg = f"{place}: {error}"
             raise ValueError(msg) from None
@@ -164,7 +216,7 @@ def _servers(content: Any, where: str) -> tuple[dict[str, Any], Any]:
         if not isinstance(found, Mapping):
             msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
             raise ValueError(msg)
-        others = [key for key in content if key not in (section[0], "inputs", "$schema")]
+        others = [key for key in content if key not in (section[0], "inputs", "$schema", TOOL_CONFIGS)]
         if others:
             logger.warning("{where}: passed over {keys}", where=where, keys=", ".join(others))
         return dict(found), holder.get("inputs") or content.get("inputs") or []
@@ -186,13 +238,3 @@ def _chosen(entries: dict[str, Any], names: Sequence[str], where: str) -> dict[s
         msg = f"{where} has no server {', '.join(map(repr, unknown))}; it has {', '.join(entries) or 'none'}"
         raise ValueError(msg)
     return {name: entry for name, entry in entries.items() if name in names}
-
-
-def _prefix(name: str, taken: set[str]) -> str:
-    # What is valid is said by `check_prefix`.
-    base = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_PREFIX] or "server"
-    prefix, number = base, 2
-    while prefix in taken:
-        ending = f"_{number}"
-        prefix, number = f"{base[: _LONGEST_PREFIX - len(ending)]}{ending}", number + 1
-    return prefix

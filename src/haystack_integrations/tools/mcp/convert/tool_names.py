@@ -8,7 +8,7 @@ The names under which the model sees a server's tools.
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 _MAX_LENGTH: Final = 64
@@ -17,6 +17,7 @@ _MAX_QUOTED: Final = 200
 _FEW_NAMES: Final = 10
 _CLOSEST_NAMES: Final = 3
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_PREFIX: Final = 32
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _EXPOSED: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -101,6 +102,22 @@ def assign_tool_names(
         owners[safe] = remote_name
         assigned[remote_name] = safe
     return assigned
+
+
+def prefix_of(name: str, taken: Collection[str] = ()) -> str:
+    """
+    Make a tool name prefix of the name of a server.
+
+    :param name: Any name.
+    :param taken: Prefixes that are not to be used again.
+    :returns: A valid prefix, with a number at its end if it would be one of those.
+    """
+    base = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_PREFIX] or "server"
+    prefix, number = base, 2
+    while prefix in taken:
+        ending = f"_{number}"
+        prefix, number = f"{base[: _LONGEST_PREFIX - len(ending)]}{ending}", number + 1
+    return prefix
 
 
 def _quote(value: Any) -> str:

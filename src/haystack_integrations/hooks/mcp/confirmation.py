@@ -1,0 +1,365 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Confirmation of tool calls by the annotations of MCP tools, on Haystack 2.31 and 3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
+
+from haystack import logging
+from haystack.core.serialization import default_from_dict, default_to_dict
+from haystack.tools import (
+    ToolsType,
+    deserialize_tools_or_toolset_inplace,
+    flatten_tools_or_toolsets,
+    serialize_tools_or_toolset,
+)
+from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
+from haystack.tracing.tracer import tracer
+
+from haystack_integrations.tools.mcp import MCPConfigurationError, MCPError, MCPServerInfo, MCPTool, MCPToolset
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
+
+if TYPE_CHECKING or HAS_HOOKS:
+    from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy, NeverAskPolicy
+    from haystack.hooks.human_in_the_loop.dataclasses import ToolExecutionDecision
+    from haystack.hooks.human_in_the_loop.types import ConfirmationPolicy, ConfirmationStrategy, ConfirmationUI
+else:
+    from haystack.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy, NeverAskPolicy
+    from haystack.human_in_the_loop.dataclasses import ToolExecutionDecision
+    from haystack.human_in_the_loop.types import ConfirmationPolicy, ConfirmationStrategy, ConfirmationUI
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+Ask: TypeAlias = Literal["unless_read_only", "always"]
+Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
+
+SPAN_CONFIRMATION: Final = "haystack.mcp.tool_call.confirmation"
+
+
+class AnnotationRules:
+    """
+    Of which tools a call is to be confirmed. Annotations only tighten: what they do not say means to ask.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        *,
+        ask: Ask = "unless_read_only",
+        trusted: Sequence[str | MCPServerInfo | MCPToolset] = (),
+        overrides: Mapping[str, Override] | None = None,
+    ) -> None:
+        """
+        Initialize the rules. MCPConfirmationHook documents them.
+
+        :param owner: Whose they are, for messages.
+        :param ask: When to ask.
+        :param trusted: Servers whose annotations are believed.
+        :param overrides: What holds for single tools.
+        :raises MCPConfigurationError: If a parameter is invalid.
+        """
+        if ask not in get_args(Ask):
+            msg = f"{owner}: `ask` must be one of {', '.join(map(repr, get_args(Ask)))}, got {ask!r}"
+            raise MCPConfigurationError(msg)
+        if isinstance(trusted, (str, MCPServerInfo, MCPToolset)) or not isinstance(trusted, Sequence):
+            msg = f"{owner}: `trusted` must be a list of names of servers, server infos or MCPToolsets"
+            raise MCPConfigurationError(msg)
+        self.ask: Ask = ask
+        self.trusted: list[str | MCPServerInfo] = []
+        for each in trusted:
+            if not isinstance(each, (str, MCPServerInfo, MCPToolset)):
+                msg = (
+                    f"{owner}: `trusted` must be a list of names of servers, server infos or MCPToolsets, got one with "
+                    f"{type(each).__name__}"
+                )
+                raise MCPConfigurationError(msg)
+            self.trusted.append(each.server_info if isinstance(each, MCPToolset) else each)
+        self.overrides: dict[str, Override] = dict(overrides or {})
+        self._policies: dict[str, ConfirmationPolicy] = {}
+        for name, override in self.overrides.items():
+            if not isinstance(override, str) and hasattr(override, "should_ask"):
+                self._policies[name] = override
+            elif override == "always":
+                self._policies[name] = AlwaysAskPolicy()
+            elif override == "never":
+                self._policies[name] = NeverAskPolicy()
+            else:
+                msg = f"{owner}: `overrides['{name}']` must be 'always', 'never' or a ConfirmationPolicy"
+                raise MCPConfigurationError(msg)
+
+    def override(self, tool_name: str) -> ConfirmationPolicy | None:
+        """
+        Give the policy of a single tool.
+
+        :param tool_name: Name of the tool, as the model sees it.
+        :returns: The policy; None if none was given.
+        """
+        return self._policies.get(tool_name)
+
+    def asks(self, tool: Tool | None) -> bool:
+        """
+        Tell whether calls of a tool are to be confirmed, if there is no override.
+
+        :param tool: The tool; None for one that is unknown.
+        :returns: Whether to ask.
+        """
+        if self.ask == "always" or not isinstance(tool, MCPTool):
+            return True
+        hints = tool.annotations
+        # A server can say anything of its tools, so what it says relaxes nothing unless somebody trusts it.
+        return not (self._is_trusted(tool) and hints is not None and hints.read_only_hint is True)
+
+    def _is_trusted(self, tool: MCPTool) -> bool:
+        # Names that were given here, never the one that a server gives itself.
+        names = {given_name(tool), tool.tool_name_prefix}
+        return any(each in names if isinstance(each, str) else each == tool.server_info for each in self.trusted)
+
+    def stored(self) -> dict[str, Any]:
+        """
+        Serialize the rules.
+
+        :returns: The parameters.
+        """
+        return {
+            "ask": self.ask,
+            "trusted": [each if isinstance(each, str) else each.to_dict() for each in self.trusted],
+            "overrides": {
+                name: each if isinstance(each, str) else serialize_object("overrides", each)
+                for name, each in self.overrides.items()
+            },
+        }
+
+
+def given_name(tool: MCPTool) -> str | None:
+    """
+    Give the name of a tool's server in its registry.
+
+    :param tool: The tool.
+    :returns: The name; None if it is of no registry.
+    """
+    return None if tool._toolset is None else tool._toolset._provider_name
+
+
+def load_rules(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Deserialize what `AnnotationRules.stored` has.
+
+    :param parameters: The stored parameters, and perhaps others.
+    :returns: All parameters.
+    """
+    loaded = dict(parameters)
+    trusted = loaded.get("trusted") or []
+    loaded["trusted"] = [MCPServerInfo.from_dict(each) if isinstance(each, dict) else each for each in trusted]
+    overrides = loaded.get("overrides") or {}
+    loaded["overrides"] = {
+        name: deserialize_object(each) if isinstance(each, dict) else each for name, each in overrides.items()
+    }
+    return loaded
+
+
+def _parts(tools: Any) -> list[Any]:
+    return [tools] if isinstance(tools, (Toolset, Tool)) else list(tools)
+
+
+class MCPAnnotationPolicy(ConfirmationPolicy):
+    """
+    A ConfirmationPolicy that asks unless a trusted server says that a tool only reads. Haystack 2.31 and 3.
+
+    It looks a tool up by its name when it is called, so that it knows the annotations of that time. A tool that is not
+    among its tools, or whose server cannot be reached, is asked for.
+    """
+
+    def __init__(
+        self,
+        tools: ToolsType,
+        *,
+        ask: Ask = "unless_read_only",
+        trusted: Sequence[str | MCPServerInfo | MCPToolset] = (),
+        overrides: Mapping[str, Override] | None = None,
+    ) -> None:
+        """
+        Initialize the policy.
+
+        :param tools: A toolset, or a list of toolsets and tools.
+        :param ask: When to ask: "unless_read_only" (default) or "always".
+        :param trusted: Servers whose annotations are believed; see MCPConfirmationHook.
+        :param overrides: What holds for single tools; see MCPConfirmationHook.
+        :raises MCPConfigurationError: If a parameter is invalid.
+        """
+        self.tools = tools
+        self._rules = AnnotationRules(type(self).__name__, ask=ask, trusted=trusted, overrides=overrides)
+
+    def should_ask(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> bool:
+        """
+        Tell whether a call is to be confirmed.
+
+        :param tool_name: Name of the tool.
+        :param tool_description: Its description.
+        :param tool_params: The arguments.
+        :returns: Whether to ask.
+        """
+        own = self._rules.override(tool_name)
+        if own is not None:
+            return own.should_ask(tool_name, tool_description, tool_params)
+        return self._rules.asks(self._find(tool_name))
+
+    def update_after_confirmation(
+        self, tool_name: str, tool_description: str, tool_params: dict[str, Any], confirmation_result: Any
+    ) -> None:
+        """
+        Tell an override what the user has answered.
+
+        :param tool_name: Name of the tool.
+        :param tool_description: Its description.
+        :param tool_params: The arguments.
+        :param confirmation_result: The answer.
+        """
+        own = self._rules.override(tool_name)
+        if own is not None:
+            own.update_after_confirmation(tool_name, tool_description, tool_params, confirmation_result)
+
+    def _find(self, tool_name: str) -> Tool | None:
+        try:
+            # A policy from YAML has toolsets of its own, whose connections are shared with those of the Agent.
+            for each in _parts(self.tools):
+                if hasattr(each, "warm_up"):
+                    each.warm_up()
+            return next(
+                (tool for tool in flatten_tools_or_toolsets(_parts(self.tools)) if tool.name == tool_name), None
+            )
+        except (MCPError, ValueError) as error:
+            logger.warning(
+                "The annotations of tool '{tool}' are not known, so its call is to be confirmed: {error}",
+                tool=tool_name,
+                error=str(error),
+            )
+            return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the policy with its tools.
+
+        :returns: A dictionary with its parameters.
+        """
+        return default_to_dict(self, tools=serialize_tools_or_toolset(self.tools), **self._rules.stored())
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize the policy, without connecting.
+
+        :param data: The result of `to_dict`.
+        :returns: The policy.
+        """
+        parameters = load_rules(data.get("init_parameters", {}))
+        deserialize_tools_or_toolset_inplace(parameters, key="tools")
+        return default_from_dict(cls, {**data, "init_parameters": parameters})
+
+
+class MCPConfirmationStrategy(BlockingConfirmationStrategy):
+    """
+    Haystack's BlockingConfirmationStrategy, but `run_async` does not block the event loop while the user thinks.
+
+    Each question leaves a span in the trace, with the name of the tool and the decision.
+    """
+
+    def run(
+        self,
+        *,
+        tool_name: str,
+        tool_description: str,
+        tool_params: dict[str, Any],
+        tool_call_id: str | None = None,
+        confirmation_strategy_context: dict[str, Any] | None = None,
+    ) -> ToolExecutionDecision:
+        """
+        Ask the user if the policy says so.
+
+        :param tool_name: Name of the tool.
+        :param tool_description: Its description.
+        :param tool_params: The arguments.
+        :param tool_call_id: Identifies the call.
+        :param confirmation_strategy_context: Resources of the run.
+        :returns: The decision.
+        """
+        if not self.confirmation_policy.should_ask(tool_name, tool_description, tool_params):
+            return ToolExecutionDecision(
+                tool_name=tool_name, execute=True, tool_call_id=tool_call_id, final_tool_params=tool_params
+            )
+        with tracer.trace(SPAN_CONFIRMATION, tags={"haystack.mcp.tool_call.name": tool_name}) as span:
+            decision = super().run(
+                tool_name=tool_name,
+                tool_description=tool_description,
+                tool_params=tool_params,
+                tool_call_id=tool_call_id,
+                confirmation_strategy_context=confirmation_strategy_context,
+            )
+            edited = decision.final_tool_params != tool_params
+            outcome = "declined" if not decision.execute else "edited" if edited else "accepted"
+            span.set_tag("haystack.mcp.tool_call.decision", outcome)
+        return decision
+
+    async def run_async(
+        self,
+        *,
+        tool_name: str,
+        tool_description: str,
+        tool_params: dict[str, Any],
+        tool_call_id: str | None = None,
+        confirmation_strategy_context: dict[str, Any] | None = None,
+    ) -> ToolExecutionDecision:
+        """
+        Ask the user like `run`, in a thread.
+        """
+        return await asyncio.to_thread(
+            self.run,
+            tool_name=tool_name,
+            tool_description=tool_description,
+            tool_params=tool_params,
+            tool_call_id=tool_call_id,
+            confirmation_strategy_context=confirmation_strategy_context,
+        )
+
+
+def confirmation_strategies_for(
+    tools: ToolsType,
+    confirmation_ui: ConfirmationUI,
+    *,
+    ask: Ask = "unless_read_only",
+    trusted: Sequence[str | MCPServerInfo | MCPToolset] = (),
+    overrides: Mapping[str, Override] | None = None,
+) -> dict[str, ConfirmationStrategy]:
+    """
+    Make the `confirmation_strategies` of an Agent of Haystack 2.31, one for each MCP tool.
+
+    Haystack 2.31 ignores the key `"*"` without a word, so each tool has a key of its own. The tools must be known:
+    warm the toolsets up first, or give them `tool_names`. A tool that a server offers later has no strategy; it would
+    run unasked. MCPConfirmationHook on Haystack 3 has no such gap.
+
+    :param tools: A toolset, or a list of toolsets and tools.
+    :param confirmation_ui: How to ask the user.
+    :param ask: When to ask: "unless_read_only" (default) or "always".
+    :param trusted: Servers whose annotations are believed; see MCPConfirmationHook.
+    :param overrides: What holds for single tools; see MCPConfirmationHook.
+    :returns: Strategies by the names of the tools.
+    :raises MCPConfigurationError: If a toolset is not warm and has no `tool_names`, or a parameter is invalid.
+    """
+    policy = MCPAnnotationPolicy(tools, ask=ask, trusted=trusted, overrides=overrides)
+    names = [tool.name for tool in flatten_tools_or_toolsets(_parts(tools)) if isinstance(tool, MCPTool)]
+    for each in _parts(tools):
+        if isinstance(each, Toolset) and not list(each):
+            msg = (
+                "confirmation_strategies_for: a toolset has no tools yet, so they would run unasked. Call its "
+                "warm_up() first, or give it `tool_names`"
+            )
+            raise MCPConfigurationError(msg)
+    strategy = MCPConfirmationStrategy(confirmation_policy=policy, confirmation_ui=confirmation_ui)
+    return dict.fromkeys(dict.fromkeys([*names, *(overrides or {})]), strategy)

@@ -1,0 +1,457 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
+
+from haystack import logging
+from haystack.core.serialization import generate_qualified_class_name
+from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
+
+from haystack_integrations.tools.mcp.budgets import is_in_budget
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
+from haystack_integrations.tools.mcp.convert.schemas import permissive_schema
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.haystack_compat import combine
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
+from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+
+class MCPAliasToolset(ContextManaged, Toolset):
+    """
+    The tools of several servers that go by one alias. A Haystack Toolset, for Agents, ToolInvokers and YAML.
+
+    `MCPRegistry.toolset(alias)` makes one. The servers are connected to concurrently, at warm-up. A server that is not
+    required and cannot be reached has no tools in it until it is back; see MCPToolset.
+    """
+
+    def __init__(self, tool_config: ToolConfig, providers: Mapping[str, Provider | Any]) -> None:
+        """
+        Initialize the toolset.
+
+        :param tool_config: Which tools of which providers it has.
+        :param providers: Server infos or MCPToolsets by name; those that the configuration does not name are ignored.
+            The options of an MCPToolset hold here, too, but it is not used itself.
+        :raises MCPConfigurationError: If a provider is unknown or invalid.
+        """
+        if not isinstance(tool_config, ToolConfig):
+            tool_config = ToolConfig.from_dict(tool_config)
+        known = providers_by_name(providers)
+        check_providers_exist(tool_config, known)
+        self._config = tool_config
+        self._providers: dict[str, Provider] = {name: known[name] for name in tool_config.providers}
+        self._prefixes: dict[str, str] = {}
+        for name in tool_config.providers:
+            self._prefixes[name] = prefix_of(name, self._prefixes.values())
+        # Of no server if no tool is allowed.
+        self._members: dict[str, MCPToolset] = {
+            name: self._member(name) for name in tool_config.providers if tool_config.allow_tools != []
+        }
+        for name, member in self._members.items():
+            member._provider_name = name
+            member._on_call = self._note_call
+        # Whether something counts turns: a hook, a budget, or a loop of one's own.
+        self.is_limited: bool = False
+        self._added: list[Tool] = []
+        self._was_warm = False
+        # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
+        self._placeholder = Tool(
+            name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
+            description="",
+            parameters=permissive_schema(),
+            function=_not_connected,
+        )
+        super().__init__(tools=[self._placeholder])
+
+    def _member(self, name: str) -> MCPToolset:
+        provider = self._providers[name]
+        # A plain server info has no limit of its own, so that `timeout_sec=None` means none.
+        parameters: dict[str, Any] = {"server_info": provider, "invocation_timeout": None}
+        if isinstance(provider, MCPToolset):
+            parameters = {**provider._init_parameters(), "eager_connect": False}
+        if self._config.timeout_sec is not None:
+            parameters["invocation_timeout"] = self._config.timeout_sec
+        if self._config.prefix == "always":
+            parameters["tool_name_prefix"] = self._prefixes[name]
+        kind = type(provider) if isinstance(provider, MCPToolset) else MCPToolset
+        try:
+            return kind(**parameters)
+        except ValueError as error:
+            msg = f"Alias '{self._config.tool_alias}', provider '{name}': {error}"
+            raise MCPConfigurationError(msg) from None
+
+    def _note_call(self) -> None:
+        if self.is_limited:
+            return
+        self.is_limited = True  # said once
+        if not is_in_budget():
+            logger.warning(
+                "Nothing limits the calls of the alias '{alias}' to {turns} turns. Give the Agent "
+                "hooks=registry.hooks('{alias}') (Haystack 3), make it with registry.agent('{alias}', …), "
+                "or run it in a call_budget(…)",
+                alias=self.tool_alias,
+                turns=self._config.max_tool_call_turns,
+            )
+
+    @property
+    def tool_config(self) -> ToolConfig:
+        """
+        The configuration of the alias.
+        """
+        return self._config
+
+    @property
+    def tool_alias(self) -> str:
+        """
+        The alias.
+        """
+        return self._config.tool_alias
+
+    @property
+    def toolsets(self) -> dict[str, MCPToolset]:
+        """
+        The toolsets of the providers by name, each with all tools of its server.
+        """
+        return dict(self._members)
+
+    @property
+    def instructions(self) -> str | None:
+        """
+        What the servers that are warm say about the use of their tools, each fenced as the text of a third party.
+        """
+        said = {name: member.instructions for name, member in self._members.items()}
+        return "\n\n".join(fenced_instructions(said)) or None
+
+    def _own_name(self, member: MCPToolset, tool: MCPTool) -> str:
+        return member._assign_names([tool.remote_name])[tool.remote_name]
+
+    def _arranged(self) -> list[Tool]:
+        """
+        Choose the tools of all servers as they are now, and give them their names.
+        """
+        chosen: list[tuple[str, MCPTool, str]] = []
+        for provider, member in self._members.items():
+            for tool in member:
+                # What somebody has added to the provider's toolset itself is not the server's.
+                if isinstance(tool, MCPTool) and self._config.allows(provider, tool.remote_name):
+                    chosen.append((provider, tool, self._own_name(member, tool)))
+        owners: dict[str, list[str]] = {}
+        for provider, _, name in chosen:
+            owners.setdefault(name, []).append(provider)
+        arranged: dict[str, tuple[str, MCPTool]] = {}
+        for provider, tool, own_name in chosen:
+            name = own_name
+            if len(owners[own_name]) > 1 and self._config.prefix == "on_conflict":
+                name = provider_safe_name(own_name, self._prefixes[provider])
+            if name in arranged:
+                raise MCPConfigurationError(self._conflict(name, [arranged[name][0], provider]))
+            arranged[name] = (provider, tool)
+        for name, (_, tool) in arranged.items():
+            if tool.name != name:
+                tool.name = name
+        if taken := [tool.name for tool in self._added if tool.name in arranged]:
+            msg = (
+                f"Alias '{self.tool_alias}': {', '.join(map(repr, taken))} was added to the toolset, and a server has "
+                "a tool of the same name"
+            )
+            raise MCPConfigurationError(msg)
+        tools: list[Tool] = [*(tool for _, tool in arranged.values()), *self._added]
+        # In one assignment, so that an Agent in another thread sees either the old tools or the new ones.
+        self.tools: list[Tool] = tools or [self._placeholder]
+        return tools
+
+    def _conflict(self, name: str, providers: list[str]) -> str:
+        first, second = providers
+        return (
+            f"Alias '{self.tool_alias}': the providers '{first}' and '{second}' both have a tool named '{name}'. Allow "
+            f"one of them only (allow_tools=['{first}/{name}', …]), or set `prefix` to 'on_conflict' or 'always'."
+        )
+
+    def _check_allowed(self) -> None:
+        if any(member._absence is not None for member in self._members.values()):
+            return  # the missing tools may be those of the missing server
+        available = {
+            provider: [tool.remote_name for tool in member if isinstance(tool, MCPTool)]
+            for provider, member in self._members.items()
+        }
+        known = {name for names in available.values() for name in names}
+        qualified = {f"{provider}/{name}" for provider, names in available.items() for name in names}
+        missing = [name for name in self._config.allow_tools or [] if name not in known | qualified]
+        if not missing:
+            return
+        reasons = [reason for name in missing if (reason := self._why_left_out(name))]
+        detail = " ".join(reasons) or describe_choices(missing, sorted(known), "They have")
+        msg = (
+            f"Alias '{self.tool_alias}': `allow_tools` has {', '.join(map(repr, missing))}, which none of its "
+            f"providers has ({', '.join(self._members)}). {detail}"
+        )
+        raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=sorted(known))
+
+    def _why_left_out(self, name: str) -> str | None:
+        for provider, member in self._members.items():
+            remote_name = name.removeprefix(f"{provider}/")
+            reason = member._left_out.get(remote_name) or member.connection._why_unusable(remote_name)
+            if reason:
+                return f"'{provider}' has it, but it cannot be used: {reason}."
+        return None
+
+    def _settle(self) -> None:
+        try:
+            self._arranged()
+            self._check_allowed()
+        except (MCPConfigurationError, MCPToolNotFoundError):
+            # Servers whose tools could never be used need not keep running.
+            if not self._was_warm:
+                self._leave()
+            raise
+        self._was_warm = True
+
+    def warm_up(self) -> None:
+        """
+        Connect to all servers concurrently and load their tools.
+
+        Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connections are open.
+
+        :raises MCPConnectionError: If a server that is required cannot be reached.
+        :raises MCPConfigurationError: If two providers have a tool of the same name, and `prefix` is "never".
+        :raises MCPToolNotFoundError: If a tool in `allow_tools` is none of any provider.
+        """
+        cold = [member for member in self._members.values() if not member._is_warm()]
+        if cold:
+            warm_up_toolsets(cold)
+        self._settle()
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect to all servers like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: As `warm_up`.
+        :raises MCPConfigurationError: As `warm_up`.
+        :raises MCPToolNotFoundError: As `warm_up`.
+        """
+        cold = [member for member in self._members.values() if not member._is_warm()]
+        if cold:
+            await warm_up_toolsets_async(cold)
+        self._settle()
+
+    def close(self) -> None:
+        """
+        Release the connections. The next `warm_up` or call connects again.
+        """
+        for member in self._members.values():
+            member.close()
+
+    async def close_async(self) -> None:
+        """
+        Release the connections like `close`, without blocking the event loop.
+        """
+        for member in self._members.values():
+            await member.close_async()
+
+    def _enter(self) -> None:
+        self.warm_up()
+
+    async def _enter_async(self) -> None:
+        await self.warm_up_async()
+
+    def _leave(self) -> None:
+        for member in self._members.values():
+            member._leave()
+
+    def __iter__(self) -> Iterator[Tool]:
+        """
+        Iterate over the tools, without connecting.
+
+        :returns: The allowed tools of all servers that are warm; before warm-up, none.
+        """
+        return iter(self._arranged())
+
+    def __len__(self) -> int:
+        """
+        Count the tools that iteration yields.
+
+        :returns: The number of tools.
+        """
+        return len(self._arranged())
+
+    def __bool__(self) -> bool:
+        """
+        Return True even while there are no tools yet, because Haystack ignores toolsets that are false.
+        """
+        return True
+
+    def __getitem__(self, index: Any) -> Any:
+        """
+        Get a tool by its position or its name.
+
+        :param index: The position, the name, or a slice of positions.
+        :returns: The tool; a list of tools for a slice.
+        :raises IndexError: If there is no such position.
+        :raises KeyError: If there is no such name.
+        """
+        tools = self._arranged()
+        if isinstance(index, str):
+            for tool in tools:
+                if tool.name == index:
+                    return tool
+            cold = "" if self._was_warm or not self._members else " It is not warmed up."
+            choices = describe_choices([index], [tool.name for tool in tools], "It")
+            msg = f"Alias '{self.tool_alias}' has no tool '{index}'.{cold} {choices}"
+            raise KeyError(msg)
+        return tools[index]
+
+    def __contains__(self, item: Any) -> bool:
+        """
+        Check if a tool is in this toolset.
+
+        :param item: Tool instance or tool name.
+        :returns: True if contained, False otherwise.
+        """
+        return any(tool is item or tool.name == item for tool in self._arranged())
+
+    def get_selectable_tools(self) -> list[Tool]:
+        """
+        Return the tools available for selection by name, as in `Agent.run(tools=["tool_name"])`.
+
+        :returns: The tools that iteration yields.
+        """
+        return self._arranged()
+
+    def add(self, tool: Tool | Toolset) -> None:
+        """
+        Add a tool that is none of the servers'. It is not serialized.
+
+        :param tool: A Tool, or a Toolset whose tools are added.
+        :raises ValueError: If a tool of the same name is already there.
+        :raises TypeError: If `tool` is neither.
+        """
+        added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
+        if added is None:
+            msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
+            raise TypeError(msg)
+        names = [present.name for present in self._arranged()] + [one.name for one in added]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            msg = f"Duplicate tool names found: {', '.join(twice)}"
+            raise ValueError(msg)
+        self._added = [*self._added, *added]
+
+    def __add__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine this toolset with other tools, on Haystack 2.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination, which contains the toolset itself.
+        """
+        combination: Toolset = combine(self, other)
+        return combination
+
+    def __radd__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine other tools with this toolset, on Haystack 2.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination, which contains the toolset itself.
+        """
+        combination: Toolset = combine(other, self)
+        return combination
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the configuration of the alias and its providers.
+
+        :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
+        """
+        return self._as_dict({name: provider.to_dict() for name, provider in self._providers.items()})
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        return self._as_dict({name: provider._to_trace_dict() for name, provider in self._providers.items()})
+
+    def _as_dict(self, providers: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "type": generate_qualified_class_name(type(self)),
+            "data": {"tool_config": self._config.to_dict(), "providers": providers},
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a toolset without connecting.
+
+        :param data: The result of `to_dict`.
+        :returns: The toolset.
+        """
+        parameters = data["data"]
+        providers = {name: load_provider(provider) for name, provider in parameters["providers"].items()}
+        return cls(ToolConfig.from_dict(parameters["tool_config"]), providers)
+
+    def __copy__(self) -> Self:
+        """
+        Return the object itself: open connections cannot be copied.
+        """
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """
+        Return the object itself: open connections cannot be copied.
+        """
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Pickle the configuration. The unpickled object opens its own connections.
+        """
+        return type(self), (self._config, self._providers)
+
+    def __repr__(self) -> str:
+        """
+        Describe the toolset without secrets.
+        """
+        cold = "" if self._was_warm else ", not warmed up"
+        names = [tool.name for tool in self.tools if tool is not self._placeholder]
+        return f"{type(self).__name__}({self._config!r}, tools={names!r}{cold})"
+
+
+def check_providers_exist(tool_config: ToolConfig, providers: Mapping[str, Any]) -> None:
+    """
+    Check that a configuration names known providers.
+
+    :param tool_config: The configuration.
+    :param providers: The providers by name.
+    :raises MCPConfigurationError: If it names another. The message has the known ones.
+    """
+    unknown = [name for name in tool_config.providers if name not in providers]
+    if unknown:
+        msg = (
+            f"ToolConfig '{tool_config.tool_alias}' names the unknown provider {', '.join(map(repr, unknown))}. "
+            f"Known providers: {', '.join(providers) or 'none'}"
+        )
+        raise MCPConfigurationError(msg)
+
+
+def mark_limited(tools: Iterable[Tool]) -> None:
+    """
+    Note that something limits the calls of tools.
+
+    :param tools: The tools. Those of no alias are ignored.
+    """
+    for tool in tools:
+        on_call = getattr(getattr(tool, "_toolset", None), "_on_call", None)
+        alias = getattr(on_call, "__self__", None)
+        if isinstance(alias, MCPAliasToolset):
+            alias.is_limited = True
+
+
+def _not_connected(**_arguments: Any) -> str:
+    msg = "The MCPAliasToolset is not connected yet. Call warm_up() before using its tools."
+    raise MCPConfigurationError(msg)

@@ -1,0 +1,447 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from haystack.core.serialization import default_from_dict, default_to_dict
+from haystack.dataclasses import ChatMessage
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset, check_providers_exist
+from haystack_integrations.tools.mcp.registry.facade import MCPFacade, openai_schemas
+from haystack_integrations.tools.mcp.registry.generation import Generation, generate, generate_async
+from haystack_integrations.tools.mcp.registry.health import MCPHealthReport, check_alias, check_health_timeout
+from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
+from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
+
+if TYPE_CHECKING:
+    from haystack.components.agents import Agent
+
+
+class MCPRegistry(ContextManaged):
+    """
+    The MCP servers of an application, by name, and which of their tools go by which alias.
+
+    An operator says once which servers there are, which of their tools may be used together, in how many turns and how
+    long; pipelines, Agents and loops of one's own only name an alias.
+
+    ```python
+    from haystack_integrations.tools.mcp import MCPRegistry, StdioServerInfo, ToolConfig
+
+    registry = MCPRegistry(
+        providers={
+            "time": StdioServerInfo(command="uvx", args=["mcp-server-time"]),
+            "git": StdioServerInfo(command="uvx", args=["mcp-server-git"]),
+        },
+        tool_configs=[
+            ToolConfig("assistant", providers=["time", "git"], allow_tools=["get_current_time", "git_log"]),
+        ],
+    )
+    agent = Agent(chat_generator=OpenAIChatGenerator(), tools=registry.toolset("assistant"))
+    ```
+    """
+
+    def __init__(
+        self,
+        providers: Mapping[str, Any] | Iterable[Any] | None = None,
+        tool_configs: Iterable[ToolConfig | Mapping[str, Any]] | None = None,
+    ) -> None:
+        """
+        Initialize the registry. Nothing is connected.
+
+        :param providers: Server infos by name, or what `server_info_from` takes. An MCPToolset as a provider says, with
+            the server info, how its tools are shaped and whether the server is required; it is not used itself. Or a
+            list of MCPProviders and LocalStdioMCPProviders, or dictionaries of their fields.
+        :param tool_configs: ToolConfigs, or dictionaries of their fields.
+        :raises MCPConfigurationError: If a provider or a configuration is invalid, a name occurs twice, or a
+            configuration names an unknown provider.
+        """
+        self._providers: dict[str, Provider] = providers_by_name(providers)
+        if isinstance(tool_configs, (str, Mapping, ToolConfig)):
+            msg = "MCPRegistry: `tool_configs` must be a list of ToolConfigs or of dictionaries of their fields"
+            raise MCPConfigurationError(msg)
+        self._configs: dict[str, ToolConfig] = {}
+        for each in tool_configs or ():
+            config = each if isinstance(each, ToolConfig) else ToolConfig.from_dict(each)
+            if config.tool_alias in self._configs:
+                msg = f"MCPRegistry: there are two tool configs with the alias '{config.tool_alias}'"
+                raise MCPConfigurationError(msg)
+            check_providers_exist(config, self._providers)
+            self._configs[config.tool_alias] = config
+        self._toolsets: dict[str, MCPAliasToolset] = {}
+        # One for each process: a lock held by another thread during a fork would stay locked in the child.
+        self._locks: dict[int, threading.Lock] = {}
+        # Some mistakes, such as an option that does not go with another, show only here.
+        for alias in self._configs:
+            self.toolset(alias)
+
+    @classmethod
+    def from_config(
+        cls,
+        config: str | os.PathLike[str] | Mapping[str, Any],
+        *,
+        required: bool = True,
+        inputs: Mapping[str, str | Secret] | None = None,
+        **parameters: Any,
+    ) -> Self:
+        """
+        Make a registry of the servers of a configuration file and its section `toolConfigs`.
+
+        ```json
+        {
+          "mcpServers": {"docs": {"url": "https://docs.example/mcp"}, "web": {"command": "web-search-mcp"}},
+          "toolConfigs": {"search": {"providers": ["docs", "web"], "max_tool_call_turns": 10, "timeout_sec": 30}}
+        }
+        ```
+
+        :param config: Path of the file, or its content; see `load_mcp_toolsets`. Disabled servers are no providers.
+        :param required: Whether a server that cannot be reached is an error. An entry's `required` takes precedence.
+        :param inputs: What to put in place of `${input:ID}`, by the ids, for files of VS Code.
+        :param parameters: Further parameters of every server's MCPToolset, such as `connection_timeout`.
+        :returns: The registry.
+        :raises FileNotFoundError: If there is no such file.
+        :raises ValueError: If the file cannot be used. The message names the place and the valid choices.
+        """
+        # The registry works without files.
+        from haystack_integrations.tools.mcp.config.loader import (  # noqa: PLC0415
+            TOOL_CONFIGS,
+            named_toolsets,
+            read_config,
+        )
+
+        content, file, where = read_config(config)
+        providers = named_toolsets(
+            content,
+            file,
+            where,
+            prefix_tool_names=False,
+            required=required,
+            inputs=inputs,
+            **{"invocation_timeout": None, **parameters},
+        )
+        try:
+            return cls(providers, _tool_configs(content.get(TOOL_CONFIGS), TOOL_CONFIGS))
+        except MCPConfigurationError as error:
+            msg = f"{where}: {error}"
+            raise MCPConfigurationError(msg) from None
+
+    @property
+    def providers(self) -> dict[str, Provider]:
+        """
+        The servers by name: server infos, or MCPToolsets with their options.
+        """
+        return dict(self._providers)
+
+    @property
+    def tool_configs(self) -> dict[str, ToolConfig]:
+        """
+        The configurations by alias.
+        """
+        return dict(self._configs)
+
+    @property
+    def aliases(self) -> list[str]:
+        """
+        The aliases.
+        """
+        return list(self._configs)
+
+    def tool_config(self, tool_alias: str) -> ToolConfig:
+        """
+        Get the configuration of an alias.
+
+        :param tool_alias: The alias.
+        :returns: The configuration.
+        :raises MCPConfigurationError: If there is no such alias. The message has the known ones.
+        """
+        config = self._configs.get(tool_alias) if isinstance(tool_alias, str) else None
+        if config is None:
+            closest = difflib.get_close_matches(str(tool_alias), self._configs, 1)
+            hint = f" Did you mean '{closest[0]}'?" if closest else ""
+            known = ", ".join(self._configs) or "none"
+            msg = f"The registry has no alias {tool_alias!r}.{hint} Known aliases: {known}"
+            raise MCPConfigurationError(msg)
+        return config
+
+    def toolset(self, tool_alias: str) -> MCPAliasToolset:
+        """
+        Get the tools of an alias, as a Toolset for Agents, ToolInvokers and pipelines.
+
+        :param tool_alias: The alias.
+        :returns: The toolset, the same one each time.
+        :raises MCPConfigurationError: If there is no such alias.
+        """
+        config = self.tool_config(tool_alias)
+        with self._locks.setdefault(os.getpid(), threading.Lock()):
+            if tool_alias not in self._toolsets:
+                self._toolsets[tool_alias] = MCPAliasToolset(config, self._providers)
+            return self._toolsets[tool_alias]
+
+    def tool_schemas(self, tool_alias: str) -> list[dict[str, Any]]:
+        """
+        Describe the tools of an alias in OpenAI's format. The servers are connected to if they are not.
+
+        :param tool_alias: The alias.
+        :returns: For each tool `{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`.
+        :raises MCPError: As `warm_up` of the toolset.
+        """
+        toolset = self.toolset(tool_alias)
+        toolset.warm_up()
+        return openai_schemas(list(toolset))
+
+    async def tool_schemas_async(self, tool_alias: str) -> list[dict[str, Any]]:
+        """
+        Describe the tools of an alias like `tool_schemas`, without blocking the event loop.
+        """
+        toolset = self.toolset(tool_alias)
+        await toolset.warm_up_async()
+        return openai_schemas(list(toolset))
+
+    def get_mcp(self, tool_alias: str) -> MCPFacade:
+        """
+        Get the tools of an alias for a loop of one's own around a chat generator.
+
+        :param tool_alias: The alias.
+        :returns: The facade.
+        :raises MCPConfigurationError: If there is no such alias.
+        """
+        return MCPFacade(self.toolset(tool_alias))
+
+    def generate(
+        self,
+        chat_generator: Any,
+        prompt: str | ChatMessage | Sequence[ChatMessage],
+        *,
+        tool_alias: str | None = None,
+        parser: Callable[[str], Any] | None = None,
+        system_prompt: str | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+    ) -> tuple[Any, list[ChatMessage]]:
+        """
+        Have a model answer, with the tools of an alias.
+
+        After `max_tool_call_turns` turns, its tool calls are refused, so that it answers in words; a model that calls
+        tools nevertheless is stopped. A `tool_choice` holds for the first turn only.
+
+        :param chat_generator: A chat generator of Haystack.
+        :param prompt: What the model is asked: a text, or messages.
+        :param tool_alias: The alias. Default: no tools.
+        :param parser: Function that makes the output of the last reply's text. Default: the text.
+        :param system_prompt: Put before the prompt as a system message.
+        :param generation_kwargs: Passed to the chat generator.
+        :returns: The output, and all messages: the prompt, tool calls and their results, and the last reply.
+        :raises MCPBudgetExceededError: If the model does not stop calling tools. It has the `messages`.
+        :raises MCPError: As `warm_up` of the toolset. What the chat generator or the parser raises is passed on.
+        """
+        facade = None if tool_alias is None else self.get_mcp(tool_alias)
+        return generate(chat_generator, Generation(prompt, facade, parser, system_prompt, generation_kwargs))
+
+    async def generate_async(
+        self,
+        chat_generator: Any,
+        prompt: str | ChatMessage | Sequence[ChatMessage],
+        *,
+        tool_alias: str | None = None,
+        parser: Callable[[str], Any] | None = None,
+        system_prompt: str | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+    ) -> tuple[Any, list[ChatMessage]]:
+        """
+        Have a model answer like `generate`, without blocking the event loop.
+        """
+        facade = None if tool_alias is None else self.get_mcp(tool_alias)
+        return await generate_async(
+            chat_generator, Generation(prompt, facade, parser, system_prompt, generation_kwargs)
+        )
+
+    def hooks(self, tool_alias: str) -> dict[str, list[Any]]:
+        """
+        Make the hooks that keep an Agent to the limits of an alias, on Haystack 3.
+
+        :param tool_alias: The alias.
+        :returns: The `hooks` of an Agent: a hook that refuses calls after `max_tool_call_turns` turns.
+        :raises ImportError: On Haystack 2.31, which has no hooks; see `call_budget`.
+        :raises MCPConfigurationError: If there is no such alias.
+        """
+        config = self.tool_config(tool_alias)
+        # Hooks are above this package, and Haystack 2 has none.
+        from haystack_integrations.hooks.mcp import MCPCallBudgetHook  # noqa: PLC0415
+
+        self.toolset(tool_alias).is_limited = True
+        return {"before_tool": [MCPCallBudgetHook(max_turns=config.max_tool_call_turns)]}
+
+    def agent(self, tool_alias: str, chat_generator: Any, **parameters: Any) -> Agent:
+        """
+        Make an Agent with the tools of an alias that keeps to its limits.
+
+        On Haystack 3, a hook refuses tool calls after `max_tool_call_turns` turns. On Haystack 2.31, the Agent ends
+        after one step more than that, unless `max_agent_steps` says otherwise.
+
+        :param tool_alias: The alias.
+        :param chat_generator: The chat generator.
+        :param parameters: Further parameters of the Agent. `hooks` are run after those of the alias.
+        :returns: The Agent.
+        :raises MCPConfigurationError: If there is no such alias, or `tools` are among the parameters.
+        """
+        from haystack.components.agents import Agent  # noqa: PLC0415 - slow to import
+
+        if "tools" in parameters:
+            msg = (
+                "MCPRegistry.agent: the tools are those of the alias; add others with registry.toolset(alias).add(tool)"
+            )
+            raise MCPConfigurationError(msg)
+        toolset = self.toolset(tool_alias)
+        if HAS_HOOKS:
+            hooks = self.hooks(tool_alias)
+            for point, more in (parameters.pop("hooks", None) or {}).items():
+                hooks[point] = [*hooks.get(point, []), *more]
+            parameters["hooks"] = hooks
+        else:
+            parameters.setdefault("max_agent_steps", toolset.tool_config.max_tool_call_turns + 1)
+            toolset.is_limited = True
+        return Agent(chat_generator=chat_generator, tools=toolset, **parameters)
+
+    def health_check(
+        self, aliases: Sequence[str] | None = None, *, raise_on_failure: bool = False, timeout: float = 30.0
+    ) -> MCPHealthReport:
+        """
+        Ask the servers of aliases for their tools, all servers at once.
+
+        Servers that answer remain connected, for the use that follows; `close` releases them.
+
+        :param aliases: Which aliases to check. Default: all.
+        :param raise_on_failure: Whether to raise an error if an alias cannot be used.
+        :param timeout: How long a server may take, in seconds.
+        :returns: The report. For each alias, it names its servers, the time each took, and what is wrong.
+        :raises MCPConfigurationError: If an alias is unknown; with `raise_on_failure` if tools do not fit together.
+        :raises MCPConnectionError: With `raise_on_failure`, if a server that is required cannot be reached.
+        """
+        check = self.health_check_async(aliases, raise_on_failure=raise_on_failure, timeout=timeout)
+        return AsyncExecutor.get_instance().run(check)
+
+    async def health_check_async(
+        self, aliases: Sequence[str] | None = None, *, raise_on_failure: bool = False, timeout: float = 30.0
+    ) -> MCPHealthReport:
+        """
+        Check the servers like `health_check`, without blocking the event loop.
+        """
+        check_health_timeout(timeout)
+        if isinstance(aliases, str):
+            msg = f"health_check: `aliases` must be a list of aliases, got {aliases!r}"
+            raise MCPConfigurationError(msg)
+        toolsets = [self.toolset(alias) for alias in (self._configs if aliases is None else aliases)]
+        checked = await asyncio.gather(*(check_alias(toolset, timeout) for toolset in toolsets))
+        report = MCPHealthReport({alias.tool_alias: alias for alias in checked})
+        if raise_on_failure:
+            report.raise_if_failed()
+        return report
+
+    def warm_up(self) -> None:
+        """
+        Connect to the servers of all aliases concurrently.
+
+        :raises MCPError: As `warm_up` of the toolsets.
+        """
+        AsyncExecutor.get_instance().run(self.warm_up_async())
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect to the servers of all aliases like `warm_up`, without blocking the event loop.
+        """
+        outcomes = await asyncio.gather(
+            *(self.toolset(alias).warm_up_async() for alias in self._configs), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def close(self) -> None:
+        """
+        Release the connections of all aliases. What uses them next connects again.
+        """
+        for toolset in self._toolsets.values():
+            toolset.close()
+
+    async def close_async(self) -> None:
+        """
+        Release the connections like `close`, without blocking the event loop.
+        """
+        for toolset in self._toolsets.values():
+            await toolset.close_async()
+
+    def _enter(self) -> None:
+        # The first use of an alias connects to its servers; others are left alone.
+        pass
+
+    async def _enter_async(self) -> None:
+        pass
+
+    def _leave(self) -> None:
+        for toolset in self._toolsets.values():
+            toolset._leave()
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the registry.
+
+        :returns: A dictionary with the providers and the configurations.
+        :raises ValueError: If a provider holds a key itself instead of a Secret of an environment variable.
+        """
+        return default_to_dict(
+            self,
+            providers={name: provider.to_dict() for name, provider in self._providers.items()},
+            tool_configs=[config.to_dict() for config in self._configs.values()],
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a registry, without connecting.
+
+        :param data: The result of `to_dict`.
+        :returns: The registry.
+        """
+        parameters = dict(data.get("init_parameters", {}))
+        providers = parameters.get("providers")
+        if isinstance(providers, Mapping):
+            parameters["providers"] = {name: load_provider(provider) for name, provider in providers.items()}
+        loaded: Self = default_from_dict(cls, {**data, "init_parameters": parameters})
+        return loaded
+
+    def __repr__(self) -> str:
+        """
+        Describe the registry without secrets.
+        """
+        return f"{type(self).__name__}(providers={list(self._providers)!r}, aliases={self.aliases!r})"
+
+
+def _tool_configs(section: Any, name: str) -> list[Any]:
+    if section is None:
+        return []
+    if isinstance(section, Mapping):
+        configs: list[Any] = []
+        for alias, fields in section.items():
+            if not isinstance(fields, Mapping):
+                msg = f"`{name}`: '{alias}' must be an object with the fields of a ToolConfig"
+                raise MCPConfigurationError(msg)
+            if fields.get("tool_alias", alias) != alias:
+                msg = f"`{name}`: '{alias}' has another `tool_alias`: {fields['tool_alias']!r}"
+                raise MCPConfigurationError(msg)
+            configs.append({**fields, "tool_alias": alias})
+        return configs
+    if isinstance(section, list):
+        return section
+    msg = f"`{name}` must be an object from aliases to tool configs, or a list of tool configs"
+    raise MCPConfigurationError(msg)

@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`MCPCallBudgetHook`: limits of tool calls that end well, on Haystack 3.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+from haystack import Pipeline
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from haystack.tools import Tool
+
+import haystack_integrations.hooks.mcp as package
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConfigurationError,
+    MCPRegistry,
+    MCPToolset,
+    ToolConfig,
+)
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from tests.servers import inprocess
+from tests.support.executors import recorded_traces
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+needs_hooks = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
+
+
+@pytest.fixture
+def toolset():
+    inprocess.calls.clear()
+    with MCPToolset(COUNTER, tool_names=["add", "echo"]) as toolset:
+        yield toolset
+
+
+def echoes(texts: str) -> ChatMessage:
+    return calls(*[("echo", {"text": text}) for text in texts])
+
+
+def kinds(result: dict[str, Any]) -> str:
+    # u, a, t for the roles; A for an assistant's message with calls, T for an error.
+    letters = []
+    for message in result["messages"]:
+        letter = message.role.value[0]
+        is_loud = bool(message.tool_calls) or any(each.error for each in message.tool_call_results)
+        letters.append(letter.upper() if is_loud else letter)
+    return "".join(letters)
+
+
+@pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 has hooks")
+@pytest.mark.parametrize("name", ["MCPCallBudgetHook", "MCPConfirmationHook", "MCPInstructionsHook"])
+def test_on_haystack_2_the_error_names_what_to_use_instead(name):
+    with pytest.raises(ImportError, match=f"{name} needs Haystack 3.* Use .* instead"):
+        getattr(package, name)
+    with pytest.raises(ImportError, match="needs Haystack 3"):
+        MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).hooks("x")
+
+
+@needs_hooks
+class TestBudget:
+    @pytest.fixture
+    def agent(self, toolset):
+        def make(generator: ScriptedChatGenerator, *tools: Tool, **parameters: Any) -> Agent:
+            hooks: dict[Any, Any] = {"before_tool": [package.MCPCallBudgetHook(**parameters)]}
+            return Agent(chat_generator=generator, tools=[toolset, *tools], hooks=hooks)
+
+        return make
+
+    def run(self, agent: Agent) -> dict[str, Any]:
+        return agent.run(messages=[ChatMessage.from_user("go")])
+
+    def test_turns_over_the_limit_are_refused_and_the_model_answers(self, agent):
+        generator = ScriptedChatGenerator([echoes("ab"), echoes("cd"), say("well")])
+        with recorded_traces(content=True) as traces:
+            result = self.run(agent(generator, max_turns=1))
+        assert (result["last_message"].text, result["exit_reason"]) == ("well", "text")
+        assert kinds(result) == "uAttATTa"
+        assert inprocess.calls == ["echo", "echo"]
+        assert generator.turns[2].tool_results[2] == (
+            "The call of 'echo' was refused: the limit of 1 turn of tool calls is reached. Answer with what you have, "
+            "and say what is missing."
+        )
+        assert traces.recorded.count("haystack.mcp.tool_call.refused") == 2
+
+    def test_the_calls_that_fit_are_made(self, agent):
+        reply = ChatMessage.from_assistant("Let me see.", tool_calls=echoes("abc").tool_calls)
+        generator = ScriptedChatGenerator([reply, say("well")])
+        result = self.run(agent(generator, max_calls=2))
+        assert kinds(result) == "uATAtta"
+        assert sorted(inprocess.calls) == ["echo", "echo"]
+        assert result["tool_call_counts"]["echo"] == 2
+        assert [message.text for message in result["messages"] if message.tool_calls] == ["Let me see.", None]
+
+    def test_a_tool_has_a_limit_of_its_own(self, agent):
+        generator = ScriptedChatGenerator([echoes("ab"), call("add", a=1, b=2), say("well")])
+        result = self.run(agent(generator, max_calls_per_tool={"echo": 1}))
+        assert generator.turns[-1].tool_results[-1] == "3"
+        assert result["tool_call_counts"] == {"add": 1, "echo": 1}
+
+    def test_a_model_that_insists_is_stopped_with_words(self, agent):
+        generator = ScriptedChatGenerator([echoes("x")] * 20)
+        result = self.run(agent(generator, max_turns=1))
+        assert result["exit_reason"] == "tool_call_budget_exceeded"
+        assert result["last_message"].text.startswith("The run was stopped: ")
+        assert len(generator.turns) == 3
+        assert inprocess.calls == ["echo"]
+        silent = ScriptedChatGenerator([echoes("x")] * 20)
+        result = self.run(agent(silent, max_turns=0, max_refused_turns=3, final_message=None))
+        assert (kinds(result), len(silent.turns)) == ("uATATAT", 3)
+
+    def test_only_mcp_tools_are_counted_unless_others_are_named(self, agent):
+        mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
+        generator = ScriptedChatGenerator([calls(("mine", {}), ("echo", {"text": "x"})), say("well")])
+        self.run(agent(generator, mine, max_calls=0))
+        assert generator.turns[1].tool_results[1] == "fine"
+        generator = ScriptedChatGenerator([calls(("mine", {}), ("echo", {"text": "x"})), say("well")])
+        self.run(agent(generator, mine, max_calls=0, tools=["mine"]))
+        assert generator.turns[1].tool_results[1] == "x"
+
+    async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(self, agent):
+        class Persistent(ScriptedChatGenerator):
+            def _next(self, messages, tools):
+                refused = any(each.error for message in messages for each in message.tool_call_results)
+                return say("final") if refused else call("echo", text="x")
+
+        shared = agent(Persistent([]), max_turns=3)
+        runs = [shared.run_async(messages=[ChatMessage.from_user("go")]) for _ in range(3)]
+        for result in await asyncio.gather(*runs):
+            assert kinds(result) == "uAtAtAtATa"
+        assert len(inprocess.calls) == 9
+        assert kinds(self.run(shared)) == "uAtAtAtATa"
+
+    def test_it_is_stored_with_the_agent(self, agent):
+        generator = ScriptedChatGenerator([echoes("x"), say("well")])
+        parameters = {"max_turns": 2, "max_calls_per_tool": {"echo": 0}, "tools": ["echo"], "refusal_message": "No."}
+        pipeline = Pipeline()
+        pipeline.add_component("agent", agent(generator, **parameters))
+        stored = pipeline.dumps()
+        loaded = Pipeline.loads(stored)
+        assert loaded.dumps() == stored
+        result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+        assert [each.result for m in result["agent"]["messages"] for each in m.tool_call_results] == ["No."]
+        loaded.get_component("agent").close()
+
+    def test_the_agent_of_an_alias_has_it(self):
+        inprocess.calls.clear()
+        with MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"], ["echo"], 2)]) as registry:
+            generator = ScriptedChatGenerator([echoes("x")] * 20)
+            seen: list[int] = []
+            mine = _Counting(seen)
+            agent = registry.agent("x", generator, hooks={"before_tool": [mine]}, max_agent_steps=50)
+            result = self.run(agent)
+        assert result["exit_reason"] == "tool_call_budget_exceeded"
+        assert inprocess.calls == ["echo", "echo"]
+        assert seen == [1, 1, 0, 0]  # after the budget, which has answered the others
+
+    @pytest.mark.parametrize(
+        ("parameters", "reason"),
+        [
+            ({"max_turns": -1}, "MCPCallBudgetHook: `max_turns` must be a whole number of at least 0"),
+            ({"max_refused_turns": 0}, "`max_refused_turns` must be a whole number of at least 1"),
+            ({"tools": "echo"}, "`tools` must be a list"),
+        ],
+    )
+    def test_a_wrong_parameter_is_refused(self, parameters, reason):
+        with pytest.raises(MCPConfigurationError, match=reason):
+            package.MCPCallBudgetHook(**parameters)
+
+
+class _Counting:
+    def __init__(self, seen: list[int]) -> None:
+        self.seen = seen
+
+    def run(self, state: Any) -> None:
+        self.seen.append(len(state.data["messages"][-1].tool_calls))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "_Counting":
+        return cls([])

@@ -1,0 +1,266 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Confirmation of tool calls by annotations: the hook of Haystack 3, and the strategies of Haystack 2.31.
+"""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from haystack import Pipeline
+from haystack.components.agents import Agent
+from haystack.core.serialization import default_from_dict, default_to_dict
+from haystack.dataclasses import ChatMessage
+from haystack.tools import Tool
+from mcp import types
+
+from haystack_integrations.hooks.mcp import MCPAnnotationPolicy, MCPConfirmationStrategy, confirmation_strategies_for
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConfigurationError,
+    MCPRegistry,
+    MCPTool,
+    MCPToolset,
+    StdioServerInfo,
+    ToolConfig,
+)
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from tests.support.executors import recorded_traces
+from tests.support.foreign_server import ForeignServer, definition
+from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
+
+if HAS_HOOKS:
+    from haystack.hooks.human_in_the_loop import AskOncePolicy
+    from haystack.hooks.human_in_the_loop.dataclasses import ConfirmationUIResult
+
+    from haystack_integrations.hooks.mcp import MCPConfirmationHook
+else:
+    from haystack.human_in_the_loop import AskOncePolicy
+    from haystack.human_in_the_loop.dataclasses import ConfirmationUIResult
+
+needs_hooks = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
+
+
+class ScriptedUI:
+    """Answers as it was told, by tool, and remembers what it was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.threads: list[str] = []
+
+    def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
+        self.asked.append(tool_name)
+        self.threads.append(threading.current_thread().name)
+        answer = self.answers.get(tool_name, "confirm")
+        if isinstance(answer, dict):
+            return ConfirmationUIResult(action="modify", new_tool_params=answer)
+        return ConfirmationUIResult(action=answer)
+
+    def to_dict(self) -> dict[str, Any]:
+        return default_to_dict(self, **self.answers)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "ScriptedUI":
+        return default_from_dict(cls, data)
+
+
+@pytest.fixture
+def server() -> ForeignServer:
+    read_only = {"annotations": types.ToolAnnotations(read_only_hint=True)}
+    return ForeignServer(
+        definition("look", TEXT, **read_only),
+        definition("silent", TEXT),
+        definition("wipe", TEXT, annotations=types.ToolAnnotations(read_only_hint=False, destructive_hint=True)),
+    )
+
+
+@pytest.fixture
+def toolset(server):
+    with MCPToolset(server.info) as toolset:
+        yield toolset
+
+
+ALL = calls(("look", {"text": "a"}), ("silent", {"text": "b"}), ("wipe", {"text": "c"}))
+
+
+class Agents:
+    """An Agent that confirms, as each major does it."""
+
+    @staticmethod
+    def make(tools: Any, ui: Any, *, replies: Any = ALL, **parameters: Any) -> tuple[Agent, ScriptedChatGenerator]:
+        generator = ScriptedChatGenerator([replies, say("done")])
+        how: dict[str, Any]
+        if HAS_HOOKS:
+            how = {"hooks": {"before_tool": [MCPConfirmationHook(ui, **parameters)]}}
+        else:
+            how = {"confirmation_strategies": confirmation_strategies_for(tools, ui, **parameters)}
+        return Agent(chat_generator=generator, tools=tools, **how), generator
+
+
+GO = [ChatMessage.from_user("go")]
+
+
+class TestWhoIsAsked:
+    @pytest.mark.parametrize(
+        ("parameters", "asked"),
+        [
+            ({}, ["look", "silent", "wipe"]),
+            ({"trusted": "server"}, ["silent", "wipe"]),
+            ({"trusted": ["foreign"]}, ["look", "silent", "wipe"]),  # what the server calls itself
+            ({"trusted": [StdioServerInfo("cat")]}, ["look", "silent", "wipe"]),
+            ({"trusted": "server", "ask": "always"}, ["look", "silent", "wipe"]),
+            ({"overrides": {"wipe": "never", "silent": "never"}}, ["look"]),
+            ({"trusted": "server", "overrides": {"look": "always"}}, ["look", "silent", "wipe"]),
+        ],
+    )
+    def test_annotations_only_tighten(self, server, toolset, parameters, asked):
+        parameters = {**parameters, **({"trusted": [server.info]} if parameters.get("trusted") == "server" else {})}
+        ui = ScriptedUI()
+        agent, _ = Agents.make(toolset, ui, **parameters)
+        agent.run(messages=GO)
+        assert sorted(ui.asked) == asked
+        assert len(server.calls) == 3
+
+    def test_a_server_is_trusted_by_the_name_that_it_was_given_here(self, server):
+        registry = MCPRegistry({"shop": server.info, "evil": COUNTER}, [ToolConfig("x", ["shop"])])
+        with registry.toolset("x") as tools, MCPToolset(server.info, tool_name_prefix="shop") as prefixed:
+            for each, name in ((tools, "look"), (prefixed, "shop_look")):
+                assert MCPAnnotationPolicy(each).should_ask(name, "", {})
+                assert not MCPAnnotationPolicy(each, trusted=["shop"]).should_ask(name, "", {})
+                assert not MCPAnnotationPolicy([each], trusted=[prefixed]).should_ask(name, "", {})
+
+    def test_what_is_not_known_is_asked_for(self, server, toolset):
+        policy = MCPAnnotationPolicy(toolset, trusted=[server.info])
+        assert policy.should_ask("another", "", {})
+        down = MCPToolset(StdioServerInfo("no-such-command", max_retries=0), tool_names=["look"])
+        assert MCPAnnotationPolicy(down, trusted=[down]).should_ask("look", "", {})
+        assert not MCPAnnotationPolicy(MCPTool("look", server.info), trusted=[server.info]).should_ask("look", "", {})
+
+    def test_the_annotations_are_those_of_the_moment(self, server, toolset):
+        policy = MCPAnnotationPolicy(toolset, trusted=[server.info])
+        assert not policy.should_ask("look", "", {})
+        toolset.close()
+        server.tools = [definition("look", TEXT)]
+        assert policy.should_ask("look", "", {})
+
+
+class TestAnswers:
+    def test_a_user_declines_edits_and_accepts(self, server, toolset):
+        ui = ScriptedUI(look="reject", silent={"text": "edited"})
+        agent, generator = Agents.make(toolset, ui)
+        with recorded_traces(content=False) as traces:
+            result = agent.run(messages=GO)
+        assert result["last_message"].text == "done"
+        assert sorted(server.calls) == [("silent", {"text": "edited"}), ("wipe", {"text": "c"})]
+        told = generator.turns[1].messages
+        assert any("rejected" in each.result for m in told for each in m.tool_call_results if each.error)
+        assert any("edited" in (message.text or "") for message in told if message.is_from("user"))
+        decisions = [each for each in traces.recorded if each.startswith("haystack.mcp.tool_call.decision=")]
+        assert sorted(each.partition("=")[2] for each in decisions) == ["accepted", "declined", "edited"]
+
+    async def test_the_event_loop_runs_on_while_the_user_thinks(self, server, toolset):
+        may_answer = threading.Event()
+
+        class Slow(ScriptedUI):
+            def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: Any) -> Any:
+                assert may_answer.wait(30)
+                return super().get_user_confirmation(tool_name, tool_description, tool_params)
+
+        ui = Slow()
+        agent, _ = Agents.make(toolset, ui, replies=calls(("wipe", {"text": "c"})))
+        run = asyncio.create_task(agent.run_async(messages=GO))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.05, may_answer.set)  # which a blocked loop would never do
+        await run
+        assert ui.asked == ["wipe"]
+        assert ui.threads != [threading.current_thread().name]
+        assert [name for name, _ in server.calls] == ["wipe"]
+
+    def test_a_policy_of_haystack_can_be_an_override(self, server, toolset):
+        ui = ScriptedUI()
+        twice = calls(("wipe", {"text": "c"}), ("wipe", {"text": "c"}))
+        agent, _ = Agents.make(toolset, ui, replies=twice, overrides={"wipe": AskOncePolicy()})
+        agent.run(messages=GO)
+        assert (ui.asked, len(server.calls)) == (["wipe"], 2)
+
+
+class TestConfiguration:
+    @pytest.mark.parametrize(
+        ("parameters", "reason"),
+        [
+            ({"ask": "never"}, "`ask` must be one of 'unless_read_only', 'always', got 'never'"),
+            ({"trusted": "shop"}, "`trusted` must be a list"),
+            ({"trusted": [1]}, "got one with int"),
+            ({"overrides": {"x": "maybe"}}, "must be 'always', 'never' or a ConfirmationPolicy"),
+        ],
+    )
+    def test_a_wrong_parameter_is_refused(self, toolset, parameters, reason):
+        for make in (MCPAnnotationPolicy, confirmation_strategies_for, *([_hook] if HAS_HOOKS else [])):
+            arguments = [toolset] if make is not confirmation_strategies_for else [toolset, ScriptedUI()]
+            with pytest.raises(MCPConfigurationError, match=reason):
+                make(*arguments, **parameters)
+
+    def test_strategies_have_a_key_for_each_tool_and_a_cold_toolset_is_refused(self, server, toolset):
+        strategies = confirmation_strategies_for(toolset, ScriptedUI(), overrides={"mine": "always"})
+        assert list(strategies) == ["look", "silent", "wipe", "mine"]
+        assert all(isinstance(strategy, MCPConfirmationStrategy) for strategy in strategies.values())
+        with pytest.raises(MCPConfigurationError, match=r"Call its warm_up\(\) first, or give it `tool_names`"):
+            confirmation_strategies_for([toolset, MCPToolset(COUNTER)], ScriptedUI())
+        assert list(confirmation_strategies_for(MCPToolset(COUNTER, tool_names=["add"]), ScriptedUI())) == ["add"]
+
+    def test_an_agent_that_confirms_is_stored(self):
+        toolset = MCPToolset(COUNTER, tool_names=["add", "echo"])
+        ui = ScriptedUI(echo="reject")
+        parameters = {"trusted": ["shop", COUNTER], "overrides": {"add": "never", "echo": AskOncePolicy()}}
+        replies = calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "x"}))
+        agent, _ = Agents.make(toolset, ui, replies=replies, **parameters)
+        pipeline = Pipeline()
+        pipeline.add_component("agent", agent)
+        stored = pipeline.dumps()
+        loaded = Pipeline.loads(stored)
+        assert loaded.to_dict() == pipeline.to_dict()
+        messages = loaded.run({"agent": {"messages": GO}})["agent"]["messages"]
+        results = [each for message in messages for each in message.tool_call_results]
+        assert sorted(each.error for each in results) == [False, True]
+        assert "3" in [each.result for each in results]
+        loaded.get_component("agent").tools.close()
+
+    @needs_hooks
+    def test_the_hook_leaves_other_tools_alone_and_takes_other_strategies(self, server, toolset):
+        mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
+        ui = ScriptedUI()
+        agent, generator = Agents.make([toolset, mine], ui, replies=calls(("mine", {}), ("nobody", {})))
+        agent.run(messages=GO)
+        assert ui.asked == []
+        assert "fine" in generator.turns[1].tool_results
+        strategy = confirmation_strategies_for(toolset, ui, ask="always")["look"]
+        hook = MCPConfirmationHook(strategy=strategy, overrides={"silent": "never"})
+        generator = ScriptedChatGenerator([ALL, say("done")])
+        Agent(chat_generator=generator, tools=toolset, hooks={"before_tool": [hook]}).run(messages=GO)
+        assert sorted(ui.asked) == ["look", "wipe"]
+        for arguments in ({}, {"confirmation_ui": ui, "strategy": strategy}):
+            with pytest.raises(TypeError, match="pass either a `confirmation_ui` or a `strategy`"):
+                MCPConfirmationHook(**arguments)
+
+    @needs_hooks
+    def test_a_budget_before_it_spares_the_user_questions(self, server, toolset):
+        from haystack_integrations.hooks.mcp import MCPCallBudgetHook
+
+        ui = ScriptedUI(look="reject")
+        hooks: dict[Any, Any] = {"before_tool": [MCPCallBudgetHook(max_calls=2), MCPConfirmationHook(ui)]}
+        generator = ScriptedChatGenerator([ALL, calls(("wipe", {"text": "d"})), say("done")])
+        result = Agent(chat_generator=generator, tools=toolset, hooks=hooks).run(messages=GO)
+        assert ui.asked == ["look", "silent", "wipe"]
+        assert [name for name, _ in server.calls] == ["silent", "wipe"]  # what was declined costs nothing
+        assert result["exit_reason"] == "text"
+
+
+def _hook(_tools: Any, **parameters: Any) -> Any:
+    return MCPConfirmationHook(ScriptedUI(), **parameters)

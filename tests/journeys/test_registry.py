@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+An operator's registry over servers that others have published: one of them dead, a model that insists, a person who
+declines, edits and accepts.
+"""
+
+from typing import Any
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+
+from haystack_integrations.hooks import mcp as hooks
+from haystack_integrations.tools.mcp import (
+    MCPBudgetExceededError,
+    MCPRegistry,
+    MCPToolset,
+    StdioServerInfo,
+    ToolConfig,
+    call_budget,
+    tool_usage,
+)
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from tests.support.processes import StdioServer
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+pytestmark = pytest.mark.integration
+
+if HAS_HOOKS:
+    from haystack.hooks.human_in_the_loop.dataclasses import ConfirmationUIResult
+else:
+    from haystack.human_in_the_loop.dataclasses import ConfirmationUIResult
+
+GO = [ChatMessage.from_user("go")]
+ZONE = {"timezone": "Europe/Berlin"}
+
+
+def info(server: StdioServer) -> StdioServerInfo:
+    return StdioServerInfo(command=server.command, args=server.args, env=server.env, cwd=server.cwd)
+
+
+@pytest.fixture
+def registry(time_server: StdioServer, git_server: StdioServer, everything_stdio: StdioServer):
+    providers = {
+        "time": info(time_server),
+        "git": info(git_server),
+        "everything": info(everything_stdio),
+        "dead": MCPToolset(StdioServerInfo("no-such-command", max_retries=0), required=False),
+    }
+    allowed = ["get_current_time", "git_status", "git_log", "echo"]
+    config = ToolConfig("assistant", list(providers), allowed, max_tool_call_turns=2, timeout_sec=60)
+    with MCPRegistry(providers, [config]) as registry:
+        yield registry, str(git_server.cwd)
+
+
+class Person:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
+        self.asked.append(tool_name)
+        if tool_name == "git_log":
+            return ConfirmationUIResult(action="reject", feedback="Not the history.")
+        if tool_name == "echo":
+            return ConfirmationUIResult(action="modify", new_tool_params={"message": "edited"})
+        return ConfirmationUIResult(action="confirm")
+
+
+def test_an_alias_over_published_servers_one_of_them_dead(registry):
+    registry, repository = registry
+    report = registry.health_check(timeout=120)
+    assert (report.ok, [each.ok for each in report["assistant"].providers]) == (True, [True, True, True, False])
+    generator = ScriptedChatGenerator(
+        [
+            calls(("get_current_time", ZONE), ("git_status", {"repo_path": repository}), ("echo", {"message": "hi"})),
+            say("done"),
+        ]
+    )
+    output, messages = registry.generate(generator, "go", tool_alias="assistant")
+    results = [each for message in messages for each in message.tool_call_results]
+    assert output == "done"
+    assert [each.error for each in results] == [False] * 3
+    assert "Europe/Berlin" in results[0].result
+    assert "branch" in results[1].result
+    assert "hi" in results[2].result
+
+
+def test_a_model_that_insists_is_stopped(registry):
+    registry, _ = registry
+    insisting = [call("get_current_time", **ZONE)] * 20
+    with pytest.raises(MCPBudgetExceededError) as raised:
+        registry.generate(ScriptedChatGenerator(insisting), "go", tool_alias="assistant")
+    assert tool_usage(raised.value.messages).refused_calls == 1
+    generator = ScriptedChatGenerator(insisting)
+    if HAS_HOOKS:
+        result = registry.agent("assistant", generator).run(messages=GO)
+        assert result["exit_reason"] == "tool_call_budget_exceeded"
+        assert len(generator.turns) == 4
+    else:
+        agent = Agent(chat_generator=generator, tools=registry.toolset("assistant"), max_agent_steps=5)
+        with call_budget(max_calls=2) as budget:
+            agent.run(messages=GO)
+        assert (budget.calls, budget.refused) == (2, 3)
+
+
+def test_a_person_declines_edits_and_accepts(registry):
+    registry, repository = registry
+    toolset = registry.toolset("assistant")
+    toolset.warm_up()
+    person = Person()
+    rules = {"trusted": ["git"], "overrides": {"git_log": "always"}}
+    how: dict[str, Any]
+    if HAS_HOOKS:
+        how = {"hooks": {"before_tool": [hooks.MCPConfirmationHook(person, **rules)]}}
+    else:
+        how = {"confirmation_strategies": hooks.confirmation_strategies_for(toolset, person, **rules)}
+    wanted = calls(
+        ("git_status", {"repo_path": repository}),
+        ("git_log", {"repo_path": repository}),
+        ("echo", {"message": "original"}),
+        ("get_current_time", ZONE),
+    )
+    agent = Agent(chat_generator=ScriptedChatGenerator([wanted, say("done")]), tools=toolset, **how)
+    messages = agent.run(messages=GO)["messages"]
+    results = {
+        each.origin.tool_name: (each.error, each.result) for message in messages for each in message.tool_call_results
+    }
+    # git_status is annotated as read-only by a server that is trusted.
+    assert sorted(person.asked) == ["echo", "get_current_time", "git_log"]
+    assert results["git_log"][0]
+    assert "Not the history." in results["git_log"][1]
+    assert "edited" in results["echo"][1]
+    assert [results[name][0] for name in ("git_status", "get_current_time")] == [False, False]

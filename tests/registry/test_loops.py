@@ -1,0 +1,269 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+An alias in a loop of one's own around a chat generator, and in `generate`: Data Designer's behaviours, one by one.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.tools import Tool
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPBudgetExceededError,
+    MCPConfigurationError,
+    MCPFacade,
+    MCPRegistry,
+    MCPToolset,
+    ToolConfig,
+    call_budget,
+)
+from tests.conftest import StdioServerFactory
+from tests.servers import inprocess
+from tests.support.executors import recorded_traces
+from tests.support.foreign_server import ForeignServer, definition
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+MATH = ["add", "echo", "fail", "sleep"]
+
+
+@pytest.fixture
+def registry() -> Iterator[MCPRegistry]:
+    configs = [
+        ToolConfig("math", ["counter"], MATH, max_tool_call_turns=2),
+        ToolConfig("hasty", ["counter"], MATH, timeout_sec=1.5),
+    ]
+    inprocess.calls.clear()
+    with MCPRegistry({"counter": COUNTER}, configs) as registry:
+        yield registry
+
+
+@pytest.fixture
+def mcp(registry: MCPRegistry) -> MCPFacade:
+    return registry.get_mcp("math")
+
+
+def breaks(_result: object) -> str:
+    raise KeyError("broken")
+
+
+def results(messages: list[ChatMessage]) -> list[str]:
+    return [result.result for message in messages for result in message.tool_call_results]
+
+
+def errors(messages: list[ChatMessage]) -> list[bool]:
+    return [result.error for message in messages for result in message.tool_call_results]
+
+
+class TestFacade:
+    def test_it_has_what_the_configuration_says(self, registry, mcp):
+        assert (mcp.tool_alias, mcp.providers, mcp.allow_tools) == ("math", ["counter"], MATH)
+        assert (mcp.max_tool_call_turns, mcp.timeout_sec) == (2, None)
+        assert registry.get_mcp("hasty").timeout_sec == 1.5
+        assert mcp.get_tool_schemas() == registry.tool_schemas("math")
+        assert [tool.name for tool in mcp.tools] == ["add", "echo", "fail", "sleep"]
+
+    def test_schemas_are_in_the_format_of_openai_also_of_tools_that_say_nothing(self):
+        foreign = ForeignServer(definition("silent"))
+        with MCPRegistry({"a": foreign.info}, [ToolConfig("x", ["a"])]) as registry:
+            [schema] = registry.get_mcp("x").get_tool_schemas()
+        assert schema["type"] == "function"
+        assert schema["function"] == {
+            "name": "silent",
+            "description": "",
+            "parameters": {"type": "object", "properties": {}},
+        }
+
+    @pytest.mark.parametrize("wrap", [lambda reply: reply, lambda reply: [reply], lambda reply: {"replies": [reply]}])
+    def test_it_counts_the_calls_of_a_reply_however_it_comes(self, mcp, wrap):
+        assert (mcp.tool_call_count(wrap(calls(("add", {}), ("echo", {})))), mcp.has_tool_calls(wrap(say("x")))) == (
+            2,
+            False,
+        )
+        assert mcp.process_completion_response(wrap(say("x"))) == [say("x")]
+        with pytest.raises(TypeError, match="A reply must be a ChatMessage"):
+            mcp.has_tool_calls([])
+
+    def test_calls_run_at_the_same_time_and_keep_their_order(self, stdio_server: StdioServerFactory):
+        slow = stdio_server()
+        providers = {"slow": [slow.command, *slow.args]}
+        with MCPRegistry(providers, [ToolConfig("x", ["slow"], ["sleep", "echo"])]) as registry:
+            mcp = registry.get_mcp("x")
+            assert len(mcp.tools) == 2
+            reply = calls(*[("sleep", {"seconds": 1.0})] * 5, ("echo", {"text": "hi"}))
+            messages = mcp.process_completion_response(reply)
+            slept = [event for event, _ in slow.log.events() if event.startswith("sleep")]
+            assert slept == ["sleep"] * 5 + ["sleep-finished"] * 5
+            assert messages[0] is reply
+            assert results(messages) == ["slept 1.0 s"] * 5 + ["hi"]
+            assert [message.tool_call_results[0].origin.id for message in messages[1:]] == [
+                f"call_{number}" for number in range(6)
+            ]
+
+    def test_what_goes_wrong_with_a_call_is_told_to_the_model_and_concerns_no_other(self, mcp):
+        bad = ToolCall("add", [1, 2], id="bad")  # type: ignore[arg-type]
+        reply = ChatMessage.from_assistant(
+            tool_calls=[
+                bad,
+                ToolCall("pid", {}, id="not allowed"),
+                ToolCall("fail", {"message": "broken"}, id="failing"),
+                ToolCall("add", {"a": 1, "b": 2}, id="good"),
+            ]
+        )
+        messages = mcp.process_completion_response(reply)
+        assert errors(messages) == [True, True, True, False]
+        texts = results(messages)
+        assert "must be a JSON object, got list" in texts[0]
+        assert "Tool 'pid' not found" in texts[1]
+        assert "broken" in texts[2]
+        assert texts[3] == "3"
+        assert sorted(inprocess.calls) == ["add", "fail"]
+
+    def test_the_timeout_bounds_one_call_and_not_the_others_of_its_turn(self, registry):
+        mcp = registry.get_mcp("hasty")
+        messages = mcp.process_completion_response(calls(("sleep", {"seconds": 30}), ("add", {"a": 1, "b": 2})))
+        assert errors(messages) == [True, False]
+        assert "timed out after 1.5 seconds" in results(messages)[0]
+
+    def test_calls_are_refused_with_an_answer_for_each(self, mcp):
+        reply = calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "x"}))
+        with recorded_traces(content=True) as traces:
+            messages = mcp.refuse_completion_response(reply)
+        assert messages[0] is reply
+        assert errors(messages) == [True, True]
+        assert "The call of 'echo' was refused: the limit of 2 turns of tool calls is reached" in results(messages)[1]
+        assert inprocess.calls == []
+        assert traces.recorded.count("haystack.mcp.tool_call.refused") == 2
+        assert results(mcp.refuse_completion_response(reply, "Enough.")) == ["Enough."] * 2
+
+    async def test_the_same_holds_asynchronously_and_for_tools_of_ones_own(self, registry):
+        registry.toolset("math").add(Tool("mine", "", {"type": "object", "properties": {}}, lambda: {"a": "b"}))
+        mcp = registry.get_mcp("math")
+        assert len(await mcp.get_tool_schemas_async()) == 5
+        messages = await mcp.process_completion_response_async(calls(("mine", {}), ("add", {"a": 1, "b": 2})))
+        assert results(messages) == ['{"a": "b"}', "3"]
+        assert "max_tool_call_turns=2" in repr(mcp)
+
+    def test_an_output_handler_that_fails_leaves_the_model_the_result(self, caplog):
+        tools = MCPToolset(COUNTER, outputs_to_string={"echo": {"source": "result", "handler": breaks}})
+        with MCPRegistry({"a": tools}, [ToolConfig("x", ["a"], ["echo", "add"])]) as registry:
+            messages = registry.get_mcp("x").process_completion_response(
+                calls(("echo", {"text": "hi"}), ("add", {"a": 1, "b": 2}))
+            )
+        assert results(messages) == ["hi", "3"]
+        assert "The output handler of a tool failed" in caplog.text
+
+    def test_a_run_that_ends_waits_for_the_other_calls_of_its_turn(self, mcp):
+        mcp.get_tool_schemas()
+        reply = calls(("sleep", {"seconds": 0.3}), ("add", {"a": 1, "b": 2}))
+        with call_budget(max_calls=1, max_refused_calls=0), pytest.raises(MCPBudgetExceededError):
+            mcp.process_completion_response(reply)
+        assert inprocess.calls[0] == "sleep"
+        assert mcp.toolset.toolsets["counter"].connection.status().in_flight == 0
+
+    def test_a_budget_holds_in_loops_too(self, mcp):
+        with call_budget(max_calls=1) as budget:
+            messages = mcp.process_completion_response(calls(("add", {"a": 1, "b": 2}), ("add", {"a": 1, "b": 2})))
+        assert sorted(errors(messages)) == [False, True]
+        assert (budget.calls, budget.refused) == (1, 1)
+
+
+class TestGenerate:
+    def test_output_and_messages_come_back(self, registry):
+        generator = ScriptedChatGenerator([call("add", a=1, b=2), say('{"sum": 3}')])
+        output, messages = registry.generate(
+            generator, "How much?", tool_alias="math", parser=json.loads, system_prompt="Be brief."
+        )
+        assert output == {"sum": 3}
+        assert [str(message.role.value) for message in messages] == ["system", "user", "assistant", "tool", "assistant"]
+        assert generator.turns[0].tool_names == MATH
+
+    def test_without_an_alias_there_are_no_tools(self, registry):
+        generator = ScriptedChatGenerator([say("hello")])
+        assert registry.generate(generator, [ChatMessage.from_user("hi")])[0] == "hello"
+        assert generator.turns[0].tool_names == []
+
+    def test_turns_over_the_limit_are_refused_and_the_model_may_answer(self, registry):
+        generator = ScriptedChatGenerator([*[call("echo", text=text) for text in "abc"], say("well")])
+        output, messages = registry.generate(generator, "go", tool_alias="math")
+        assert output == "well"
+        assert errors(messages) == [False, False, True]
+        assert inprocess.calls == ["echo", "echo"]
+
+    def test_a_model_that_insists_is_stopped(self, registry):
+        generator = ScriptedChatGenerator([call("echo", text="x")] * 20)
+        with pytest.raises(MCPBudgetExceededError, match=r"'math' was stopped.* after 2 turns") as raised:
+            registry.generate(generator, "go", tool_alias="math")
+        assert len(generator.turns) == 4
+        assert inprocess.calls == ["echo", "echo"]
+        assert errors(raised.value.messages) == [False, False, True]
+
+    def test_a_tool_choice_holds_for_the_first_turn_only(self, registry):
+        seen = []
+
+        class Demanding:
+            def run(self, messages, generation_kwargs, tools):
+                seen.append(generation_kwargs)
+                return scripted.run(messages, tools=tools)
+
+        kwargs = {"tool_choice": "required", "temperature": 0}
+        scripted = ScriptedChatGenerator([call("add", a=1, b=2), say("3")])
+        registry.generate(Demanding(), "go", tool_alias="math", generation_kwargs=kwargs)
+        assert seen == [kwargs, {"temperature": 0}]
+
+    async def test_generations_run_concurrently_without_blocking(self, registry):
+        async def generate(number: int) -> str:
+            generator = ScriptedChatGenerator([call("add", a=number, b=1), say(f"{number}")])
+            output, messages = await registry.generate_async(generator, "go", tool_alias="math")
+            return f"{output}: {results(messages)}"
+
+        assert await asyncio.gather(*map(generate, range(3))) == ["0: ['1']", "1: ['2']", "2: ['3']"]
+
+    def test_what_the_parser_and_the_generator_raise_is_passed_on(self, registry):
+        with pytest.raises(json.JSONDecodeError):
+            registry.generate(ScriptedChatGenerator([say("no JSON")]), "go", parser=json.loads)
+        with pytest.raises(MCPConfigurationError, match="no alias 'maths'"):
+            registry.generate(ScriptedChatGenerator([]), "go", tool_alias="maths")
+
+
+class TestLimits:
+    def test_an_alias_that_nothing_limits_says_so_once(self, registry, caplog):
+        caplog.set_level(logging.WARNING)
+        for _ in range(2):
+            generator = ScriptedChatGenerator([call("add", a=1, b=2), say("3")])
+            agent = Agent(chat_generator=generator, tools=registry.toolset("math"))
+            agent.run(messages=[ChatMessage.from_user("go")])
+        assert caplog.text.count("Nothing limits the calls of the alias 'math' to 2 turns") == 1
+
+    @pytest.mark.parametrize("limit", ["facade", "budget", "agent"])
+    def test_one_that_something_limits_does_not(self, registry, caplog, limit):
+        caplog.set_level(logging.WARNING)
+        generator = ScriptedChatGenerator([call("add", a=1, b=2), say("3")])
+        if limit == "facade":
+            registry.generate(generator, "go", tool_alias="math")
+        elif limit == "agent":
+            registry.agent("math", generator).run(messages=[ChatMessage.from_user("go")])
+        else:
+            with call_budget(max_calls=2):
+                agent = Agent(chat_generator=generator, tools=registry.toolset("math"))
+                agent.run(messages=[ChatMessage.from_user("go")])
+        assert inprocess.calls == ["add"]
+        assert "Nothing limits" not in caplog.text
+
+    def test_the_agent_of_an_alias_keeps_to_its_turns(self, registry):
+        generator = ScriptedChatGenerator([*[call("echo", text=text) for text in "ab"], say("well")])
+        agent = registry.agent("math", generator, system_prompt="Be brief.")
+        result = agent.run(messages=[ChatMessage.from_user("go")])
+        assert result["last_message"].text == "well"
+        assert agent.tools is registry.toolset("math")
+        with pytest.raises(MCPConfigurationError, match="are those of the alias"):
+            registry.agent("math", generator, tools=[])

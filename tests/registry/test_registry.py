@@ -1,0 +1,469 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Servers by name, and which of their tools go by which alias.
+"""
+
+import copy
+import gc
+import json
+import logging
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from haystack import Pipeline
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from haystack.tools import Tool
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    LocalStdioMCPProvider,
+    MCPAliasToolset,
+    MCPConfigurationError,
+    MCPConnectionError,
+    MCPProvider,
+    MCPRegistry,
+    MCPToolNotFoundError,
+    MCPToolset,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+    ToolConfig,
+    ToolOverride,
+)
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from tests.conftest import StdioServerFactory
+from tests.support.foreign_server import ForeignServer, definition
+from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+DOWN = StdioServerInfo(command="no-such-command", max_retries=0)
+
+
+def names(toolset: MCPAliasToolset) -> list[str]:
+    return [tool.name for tool in toolset]
+
+
+def server(*tools: str) -> ForeignServer:
+    return ForeignServer(*map(definition, tools))
+
+
+@pytest.fixture
+def open_registry() -> Iterator[Any]:
+    """
+    Makes a registry of in-process servers, `open_registry({"name": ["tool", …]}, ToolConfig(…), …)`, and closes it.
+    """
+    registries: list[MCPRegistry] = []
+
+    def make(servers: dict[str, Any], *configs: ToolConfig) -> MCPRegistry:
+        providers = {name: server(*each).info if isinstance(each, list) else each for name, each in servers.items()}
+        registries.append(MCPRegistry(providers, configs))
+        return registries[-1]
+
+    yield make
+    for registry in registries:
+        registry.close()
+
+
+class TestAliases:
+    def test_an_agent_uses_the_tools_that_an_alias_draws_from_several_processes(self, stdio_server: StdioServerFactory):
+        servers = [stdio_server(), stdio_server()]
+        providers = {
+            name: StdioServerInfo(command=each.command, args=each.args)
+            for name, each in zip(("first", "second"), servers, strict=True)
+        }
+        config = ToolConfig("math", ["first", "second"], ["first/add", "second/echo"], timeout_sec=20.0)
+        with MCPRegistry(providers, [config]) as registry:
+            toolset = registry.toolset("math")
+            generator = ScriptedChatGenerator([calls(("add", {"a": 2, "b": 3}), ("echo", {"text": "hi"})), say("done")])
+            agent = Agent(chat_generator=generator, tools=toolset)
+            result = agent.run(messages=[ChatMessage.from_user("go")])
+            assert result["last_message"].text == "done"
+            assert generator.turns[0].tool_names == ["add", "echo"]
+            assert generator.turns[1].tool_results == ["5", "hi"]
+            assert [each.calls() for each in servers] == [["add"], ["echo"]]
+            assert {tool.invocation_timeout for tool in toolset} == {20.0}
+            assert registry.toolset("math") is toolset
+
+    def test_aliases_of_one_server_share_its_session_and_its_listing(self, stdio_server: StdioServerFactory):
+        shared = stdio_server()
+        configs = [ToolConfig(alias, ["it"], ["echo"]) for alias in ("x", "y", "z")]
+        with MCPRegistry({"it": [shared.command, *shared.args]}, configs) as registry:
+            registry.warm_up()
+            assert (len(shared.pids()), len(shared.requests("tools/list"))) == (1, 1)
+            for alias in registry.aliases:
+                registry.toolset(alias)["echo"].invoke(text=alias)
+            assert len(shared.pids()) == 1
+            shared.kill()
+            assert "again" in registry.toolset("x")["echo"].invoke(text="again")
+            assert len(shared.pids()) == 2
+
+    def test_a_registry_that_nobody_has_any_more_ends_its_servers(self, stdio_server: StdioServerFactory):
+        owned = stdio_server()
+        registry = MCPRegistry({"it": [owned.command, *owned.args]}, [ToolConfig("x", ["it"], ["echo"])])
+        registry.get_mcp("x").get_tool_schemas()
+        assert len(owned.alive()) == 1
+        del registry
+        gc.collect()
+        owned.wait_until_gone(limit=15)
+
+    def test_tools_keep_the_order_of_the_providers_and_without_a_limit_have_none(self, open_registry):
+        registry = open_registry({"b": ["z", "y"], "a": ["x"]}, ToolConfig("all", ["b", "a"]))
+        toolset = registry.toolset("all")
+        assert (names(toolset), len(toolset), bool(toolset)) == ([], 0, True)
+        assert [tool["function"]["name"] for tool in registry.tool_schemas("all")] == ["y", "z", "x"]
+        assert {tool.invocation_timeout for tool in toolset} == {None}
+        assert "y" in toolset
+        assert toolset["x"] is toolset[2]
+        assert toolset[0] in toolset
+        with pytest.raises(KeyError, match="no tool 'zz'"):
+            toolset["zz"]
+
+    def test_an_empty_list_allows_no_tool_and_starts_nothing(self):
+        registry = MCPRegistry({"down": DOWN}, [ToolConfig("none", ["down"], allow_tools=[])])
+        assert registry.tool_schemas("none") == []
+        assert registry.health_check(raise_on_failure=True)["none"].providers == []
+
+    @pytest.mark.parametrize(
+        ("prefix", "expected"),
+        [("on_conflict", ["docs_search", "list", "the_web_search", "open"]), ("always", None)],
+    )
+    def test_a_name_that_two_providers_share_gets_their_prefix(self, open_registry, prefix, expected):
+        servers = {"docs": ["search", "list"], "the web": ["search", "open"]}
+        registry = open_registry(servers, ToolConfig("all", ["docs", "the web"], prefix=prefix))
+        toolset = registry.toolset("all")
+        toolset.warm_up()
+        always = ["docs_list", "docs_search", "the_web_open", "the_web_search"]
+        assert sorted(names(toolset)) == sorted(expected or always)
+        assert toolset["the_web_search"].invoke().count("fine") == 1
+
+    def test_without_a_prefix_such_a_name_is_an_error_that_names_both(self, open_registry):
+        registry = open_registry({"a": ["search"], "b": ["search"]}, ToolConfig("all", ["a", "b"]))
+        with pytest.raises(MCPConfigurationError, match=r"the providers 'a' and 'b' both have a tool named 'search'"):
+            registry.tool_schemas("all")
+        assert registry.toolset("all").toolsets["a"].connection.status().state != "ready"
+
+    @pytest.mark.parametrize("allow_tools", [["a/search", "x"], ["x"]])
+    def test_a_name_that_is_not_allowed_twice_is_no_conflict(self, open_registry, allow_tools):
+        registry = open_registry({"a": ["search"], "b": ["search", "x"]}, ToolConfig("all", ["a", "b"], allow_tools))
+        registry.tool_schemas("all")
+        assert names(registry.toolset("all")) == [name.rpartition("/")[2] for name in allow_tools]
+
+    def test_an_allowed_tool_that_no_provider_has_is_an_error_with_the_closest_names(self, open_registry):
+        registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("all", ["a", "b"], ["serach", "list"]))
+        with pytest.raises(MCPToolNotFoundError, match=r"`allow_tools` has 'serach'.*\(a, b\).*'search'") as raised:
+            registry.toolset("all").warm_up()
+        assert raised.value.available_tools == ["list", "search"]
+
+    def test_a_dead_server_that_is_not_required_leaves_the_others_to_work(self, open_registry):
+        providers = {"a": ["search"], "down": MCPToolset(DOWN, required=False), "b": ["list"]}
+        config = ToolConfig("all", ["a", "down", "b"], ["search", "list", "gone"])
+        registry = open_registry(providers, config)
+        generator = ScriptedChatGenerator([calls(("search", {}), ("list", {})), say("done")])
+        agent = Agent(chat_generator=generator, tools=registry.toolset("all"))
+        assert agent.run(messages=[ChatMessage.from_user("go")])["last_message"].text == "done"
+        assert generator.turns[1].tool_results == ["fine", "fine"]
+
+    def test_a_toolset_as_provider_says_how_its_tools_are_shaped(self, open_registry):
+        shaped = MCPToolset(
+            server("search", "drop").info,
+            exclude_tools=["drop"],
+            invocation_timeout=7.0,
+            tool_overrides={"search": ToolOverride(name="find")},
+        )
+        registry = open_registry({"a": shaped, "b": ["find"]}, ToolConfig("x", ["a", "b"], prefix="on_conflict"))
+        registry.tool_schemas("x")
+        toolset = registry.toolset("x")
+        assert names(toolset) == ["a_find", "b_find"]
+        assert toolset["a_find"].invocation_timeout == 7.0
+        assert list(shaped) == []  # it is a description here, and was not used itself
+
+    def test_tools_of_ones_own_can_be_added(self, open_registry):
+        registry = open_registry({"a": ["search"]}, ToolConfig("x", ["a"]))
+        toolset = registry.toolset("x")
+        toolset.warm_up()
+        toolset.add(Tool("mine", "Mine.", {"type": "object", "properties": {}}, lambda: "mine"))
+        assert names(toolset) == ["search", "mine"]
+        with pytest.raises(ValueError, match="Duplicate tool names found: mine"):
+            toolset.add(toolset["mine"])
+        with pytest.raises(TypeError, match="Expected Tool or Toolset, got int"):
+            toolset.add(1)
+
+    async def test_the_same_holds_asynchronously(self, open_registry):
+        registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("x", ["a", "b"]))
+        async with registry.toolset("x") as toolset:
+            assert names(toolset) == ["search", "list"]
+        assert [schema["function"]["name"] for schema in await registry.tool_schemas_async("x")] == ["search", "list"]
+        assert (await registry.health_check_async()).ok
+        await registry.warm_up_async()
+        await registry.close_async()
+
+
+class TestConfiguration:
+    @pytest.mark.parametrize(
+        ("fields", "reason"),
+        [
+            ({"providers": []}, "`providers` must be a list with the name of at least one provider"),
+            ({"providers": "a"}, "`providers` must be a list"),
+            ({"providers": ["a", "a"]}, "`providers` has 'a' twice"),
+            ({"providers": ["nobody"]}, "unknown provider 'nobody'. Known providers: a, b"),
+            ({"allow_tools": "search"}, "`allow_tools` must be a list"),
+            ({"allow_tools": ["x", "x"]}, "`allow_tools` has 'x' twice"),
+            ({"max_tool_call_turns": 0}, "`max_tool_call_turns` must be a whole number of at least 1, got 0"),
+            ({"max_tool_call_turns": True}, "`max_tool_call_turns` must be"),
+            ({"timeout_sec": 0}, "`timeout_sec` must be a number of seconds greater than 0"),
+            ({"prefix": "sometimes"}, "`prefix` must be one of 'never', 'on_conflict', 'always'"),
+            ({"tool_alias": ""}, "`tool_alias` must be a non-empty string"),
+            ({"allow_tool": ["x"]}, "no field 'allow_tool'. Did you mean `allow_tools`?"),
+        ],
+    )
+    def test_what_is_wrong_is_said_at_construction(self, fields, reason):
+        with pytest.raises(MCPConfigurationError) as raised:
+            MCPRegistry({"a": COUNTER, "b": COUNTER}, [{"tool_alias": "x", "providers": ["a"], **fields}])
+        assert reason in str(raised.value)
+        assert isinstance(raised.value, ValueError)
+
+    @pytest.mark.parametrize(
+        ("providers", "configs", "reason"),
+        [
+            ({}, [{"providers": ["a"]}], "lacks `tool_alias`"),
+            ({"a": COUNTER}, [ToolConfig("x", ["a"]), ToolConfig("x", ["a"])], "two tool configs with the alias 'x'"),
+            ({"a": COUNTER}, ToolConfig("x", ["a"]), "`tool_configs` must be a list"),
+            ([MCPProvider("a", "http://h/sse"), LocalStdioMCPProvider("a", "cat")], [], "two providers named 'a'"),
+            ([{"name": "a"}], [], "MCPProvider 'a' lacks `endpoint`"),
+            ([{"name": "a", "endpoint": "http://h/sse", "url": ""}], [], "MCPProvider has no field 'url'"),
+            ([COUNTER], [], "not InProcessServerInfo"),
+            ({"a": 7}, [], "provider 'a': "),
+            ({"": COUNTER}, [], "must be a non-empty string"),
+            ("mcp.json", [], "got str"),
+        ],
+    )
+    def test_so_is_what_is_wrong_with_the_registry(self, providers, configs, reason):
+        with pytest.raises(MCPConfigurationError) as raised:
+            MCPRegistry(providers, configs)
+        assert reason in str(raised.value)
+
+    def test_an_empty_registry_is_fine_and_an_unknown_alias_names_the_known_ones(self):
+        empty = MCPRegistry()
+        assert (empty.aliases, empty.providers, dict(empty.health_check())) == ([], {}, {})
+        with pytest.raises(MCPConfigurationError, match=r"no alias 'x'\. Known aliases: none"):
+            empty.toolset("x")
+        registry = MCPRegistry({"a": COUNTER}, [ToolConfig("search", ["a"]), ToolConfig("math", ["a"])])
+        for use in (
+            registry.toolset,
+            registry.tool_schemas,
+            registry.tool_config,
+            lambda x: registry.health_check([x]),
+        ):
+            with pytest.raises(MCPConfigurationError, match=r"Did you mean 'search'\? Known aliases: search, math"):
+                use("serch")
+
+    def test_data_designers_providers_become_server_infos(self, monkeypatch):
+        monkeypatch.setenv("DOCS_API_KEY", "s3cret")
+        registry = MCPRegistry(
+            [
+                MCPProvider(name="remote", endpoint="http://localhost:8080/sse", api_key="DOCS_API_KEY"),
+                MCPProvider("http", "http://localhost:8080/mcp", "${DOCS_API_KEY}", "streamable_http"),
+                LocalStdioMCPProvider(name="local", command="python", args=["-m", "x"], env={"PYTHONPATH": "/p"}),
+                {"name": "dict", "endpoint": "http://localhost:8080/sse", "provider_type": "sse"},
+            ],
+            [ToolConfig("all", ["remote", "local"], max_tool_call_turns=10, timeout_sec=30.0)],
+        )
+        key = Secret.from_env_var("DOCS_API_KEY")
+        assert registry.providers == {
+            "remote": SSEServerInfo("http://localhost:8080/sse", token=key),
+            "http": StreamableHttpServerInfo("http://localhost:8080/mcp", token=key),
+            "local": StdioServerInfo("python", ["-m", "x"], {"PYTHONPATH": "/p"}),
+            "dict": SSEServerInfo("http://localhost:8080/sse"),
+        }
+        stored = yaml.safe_dump(registry.to_dict())
+        assert "s3cret" not in stored
+        assert "DOCS_API_KEY" in stored
+        assert MCPRegistry.from_dict(yaml.safe_load(stored)).to_dict() == registry.to_dict()
+
+    def test_a_key_itself_shows_nowhere_and_is_not_written_to_files(self):
+        provider = MCPProvider("remote", "http://localhost:8080/sse", api_key="s3ntinel-key")
+        registry = MCPRegistry([provider], [ToolConfig("all", ["remote"])])
+        token = registry.providers["remote"].token
+        assert token.resolve_value() == "s3ntinel-key"
+        for shown in (repr(provider), repr(registry), repr(registry.toolset("all")), str(registry.providers)):
+            assert "s3ntinel" not in shown
+        with pytest.raises(ValueError, match="Cannot serialize token-based secret"):
+            registry.to_dict()
+
+    @pytest.mark.parametrize(
+        ("make", "reason"),
+        [
+            (lambda: MCPProvider("a", "no url"), "MCPProvider 'a': Invalid url"),
+            (lambda: MCPProvider("", "http://h/sse"), "`name` must be a non-empty string"),
+            (lambda: MCPProvider("a", "http://h/sse", provider_type="stdio"), "`provider_type` must be 'sse' or"),
+            (lambda: LocalStdioMCPProvider("a", "two words"), "LocalStdioMCPProvider 'a'"),
+            (lambda: LocalStdioMCPProvider("a", "x", provider_type="sse"), "`provider_type` must be 'stdio'"),
+        ],
+    )
+    def test_an_invalid_provider_is_refused_with_its_name(self, make, reason):
+        with pytest.raises(MCPConfigurationError) as raised:
+            make()
+        assert reason in str(raised.value)
+
+    def test_a_file_has_servers_and_tool_configs(self, tmp_path, caplog, monkeypatch):
+        monkeypatch.setenv("TOKEN", "s3cret")
+        file = tmp_path / "mcp.json"
+        content = {
+            "mcpServers": {
+                "docs": {"url": "https://docs.example/mcp", "headers": {"X-Key": "${TOKEN}"}, "required": False},
+                "web": {"command": "web-search-mcp", "disabledTools": ["drop"], "timeout": 5},
+                "off": {"command": "off", "disabled": True},
+            },
+            "toolConfigs": {"search": {"providers": ["docs", "web"], "allow_tools": ["search"], "timeout_sec": 9}},
+        }
+        file.write_text(json.dumps(content))
+        caplog.set_level(logging.WARNING)
+        registry = MCPRegistry.from_config(file)
+        assert registry.tool_configs == {"search": ToolConfig("search", ["docs", "web"], ["search"], timeout_sec=9)}
+        assert list(registry.providers) == ["docs", "web"]
+        docs, web = registry.providers.values()
+        assert (docs.required, web.required, web.exclude_tools, web.tool_name_prefix) == (False, True, ["drop"], None)
+        assert (docs.invocation_timeout, web.invocation_timeout) == (None, 5.0)
+        assert caplog.records == []
+        listed = {**content, "toolConfigs": [{"tool_alias": "x", "providers": ["web"]}]}
+        assert MCPRegistry.from_config(listed).aliases == ["x"]
+
+    @pytest.mark.parametrize(
+        ("section", "reason"),
+        [
+            ({"x": {"providers": ["nobody"]}}, "unknown provider 'nobody'. Known providers: a"),
+            ({"x": ["a"]}, "`toolConfigs`: 'x' must be an object"),
+            ({"x": {"providers": ["a"], "tool_alias": "y"}}, "'x' has another `tool_alias`: 'y'"),
+            ("x", "`toolConfigs` must be an object from aliases to tool configs, or a list"),
+        ],
+    )
+    def test_a_wrong_section_of_a_file_is_an_error_that_names_the_file(self, tmp_path, section, reason):
+        file = tmp_path / "mcp.json"
+        file.write_text(json.dumps({"mcpServers": {"a": {"command": "cat"}}, "toolConfigs": section}))
+        with pytest.raises(MCPConfigurationError) as raised:
+            MCPRegistry.from_config(file)
+        assert str(file) in str(raised.value)
+        assert reason in str(raised.value)
+
+
+class TestHealth:
+    def test_a_report_names_the_server_the_reason_and_the_time(self, open_registry):
+        providers = {"a": ["search"], "down": DOWN, "optional": MCPToolset(DOWN, required=False), "b": ["search"]}
+        registry = open_registry(
+            providers,
+            ToolConfig("good", ["a", "optional"]),
+            ToolConfig("bad", ["a", "down"]),
+            ToolConfig("clash", ["a", "b"]),
+        )
+        report = registry.health_check()
+        assert (report.ok, [report[alias].ok for alias in report]) == (False, [True, False, False])
+        assert report["good"].tools == ["search"]
+        assert [(each.provider, each.ok, each.required) for each in report["good"].providers] == [
+            ("a", True, True),
+            ("optional", False, False),
+        ]
+        down = report["bad"].providers[1]
+        assert "no-such-command" in down.server
+        assert "was not found" in down.error
+        assert 0 < down.seconds <= report["bad"].seconds
+        assert "both have a tool named 'search'" in report["clash"].error
+        assert "down (stdio server `no-such-command`): failed after" in str(report)
+        with pytest.raises(MCPConnectionError, match="health check failed for 'bad', 'clash'"):
+            registry.health_check(raise_on_failure=True)
+        with pytest.raises(MCPConfigurationError, match="health check failed for 'clash'"):
+            registry.health_check(["clash"], raise_on_failure=True)
+        assert registry.health_check(["good"], raise_on_failure=True).ok
+        for invalid in ({"aliases": "good"}, {"timeout": 0}):
+            with pytest.raises(ValueError, match="health_check: "):
+                registry.health_check(**invalid)
+
+    def test_an_open_session_of_a_server_that_hangs_is_not_healthy(self, stdio_server: StdioServerFactory):
+        hung = stdio_server()
+        info = StdioServerInfo(command=hung.command, args=hung.args, max_retries=0)
+        with MCPRegistry({"hung": info}, [ToolConfig("x", ["hung"])]) as registry:
+            assert registry.health_check().ok
+            hung.freeze()
+            [found] = registry.health_check(timeout=0.2)["x"].providers
+            assert (found.ok, found.error) == (False, "no answer within 0.2 seconds")
+            hung.thaw()
+            assert registry.health_check().ok
+
+    def test_servers_are_asked_at_once(self, stdio_server: StdioServerFactory):
+        servers = [stdio_server("--slow-list", "0.5") for _ in range(4)]
+        providers = {f"s{n}": StdioServerInfo(command=each.command, args=each.args) for n, each in enumerate(servers)}
+        configs = [ToolConfig("x", ["s0", "s1"], ["s0/echo"]), ToolConfig("y", ["s2", "s3"], ["s3/add"])]
+        with MCPRegistry(providers, configs) as registry:
+            report = registry.health_check()
+            assert report.ok
+            spent = sum(each.seconds for alias in report.values() for each in alias.providers)
+            assert max(alias.seconds for alias in report.values()) < spent / 2
+
+
+class TestYaml:
+    def test_a_pipeline_with_an_alias_is_stored_with_its_providers(self):
+        registry = MCPRegistry(
+            {"a": COUNTER, "b": MCPToolset(COUNTER, tool_names=["echo"]), "unused": COUNTER},
+            [ToolConfig("x", ["a", "b"], ["a/add", "b/echo"], 3, 12.5, prefix="always")],
+        )
+        generator = ScriptedChatGenerator([calls(("a_add", {"a": 1, "b": 2})), say("done")])
+        pipeline = Pipeline()
+        pipeline.add_component("agent", Agent(chat_generator=generator, tools=registry.toolset("x")))
+        stored = pipeline.dumps()
+        assert "unused" not in stored
+        loaded = Pipeline.loads(stored)
+        assert loaded.dumps() == stored
+        result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+        agent = loaded.get_component("agent")
+        assert result["agent"]["last_message"].text == "done"
+        assert agent.chat_generator.turns[1].tool_results == ["3"]
+        toolset = agent.tools
+        assert isinstance(toolset, MCPAliasToolset)
+        assert (toolset.tool_config, names(toolset)) == (registry.tool_config("x"), ["a_add", "b_echo"])
+        toolset.close()
+
+    @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 does not add toolsets")
+    def test_an_alias_and_other_tools_are_added_and_stored(self):
+        toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"], ["add"])]).toolset("x")
+        for combined in (toolset + MCPToolset(COUNTER, tool_names=["echo"]), [] + toolset, toolset + []):
+            [first, *_] = [each for each in type(combined).from_dict(combined.to_dict()).toolsets if bool(each)]
+            assert bool(combined)
+            assert toolset in combined.toolsets
+            assert isinstance(first, MCPAliasToolset)
+
+    def test_nothing_but_providers_is_loaded(self):
+        data = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).to_dict()
+        data["init_parameters"]["providers"]["a"] = {"type": "haystack.tools.toolset.Toolset", "data": {"tools": []}}
+        with pytest.raises(TypeError, match="so it is no provider"):
+            MCPRegistry.from_dict(data)
+
+    def test_a_toolset_is_copied_as_itself_and_pickled_as_its_configuration(self):
+        toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).toolset("x")
+        assert copy.copy(toolset) is copy.deepcopy(toolset) is toolset
+        assert pickle.loads(pickle.dumps(toolset)).to_dict() == toolset.to_dict()  # noqa: S301
+
+    def test_neither_loading_nor_the_hooks_import_the_sdk(self, tmp_path):
+        registry = MCPRegistry({"a": DOWN}, [ToolConfig("x", ["a"])])
+        file = tmp_path / "registry.json"
+        file.write_text(json.dumps([registry.to_dict(), registry.toolset("x").to_dict()]))
+        code = """
+import json, sys
+from haystack_integrations.hooks.mcp import confirmation_strategies_for
+from haystack_integrations.tools.mcp import MCPAliasToolset, MCPRegistry, call_budget, conversation_trace
+registry, toolset = json.load(open(sys.argv[1]))
+MCPRegistry.from_dict(registry).get_mcp("x")
+MCPAliasToolset.from_dict(toolset)
+print([name for name in sys.modules if name == "mcp" or name.startswith("mcp.")])
+"""
+        command = [sys.executable, "-c", code, str(file)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (ran.stdout.strip(), ran.returncode) == ("[]", 0), ran.stderr

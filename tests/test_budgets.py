@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`call_budget`: how many calls of MCP tools there may be in a block, on both Haystack majors.
+"""
+
+import asyncio
+import logging
+import pickle
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from haystack.tools import Tool
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPBudgetExceededError,
+    MCPCallRefusedError,
+    MCPConfigurationError,
+    MCPToolset,
+    call_budget,
+)
+from tests.servers import inprocess
+from tests.support.executors import recorded_traces
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+SPAN = "haystack.mcp.tool_call.refused"
+
+
+@pytest.fixture
+def toolset():
+    inprocess.calls.clear()
+    with MCPToolset(COUNTER, tool_names=["add", "echo"]) as toolset:
+        yield toolset
+
+
+def run(agent: Agent):
+    return agent.run(messages=[ChatMessage.from_user("go")])
+
+
+def results(result) -> list[tuple[str, bool]]:
+    return [(each.result, each.error) for message in result["messages"] for each in message.tool_call_results]
+
+
+def test_calls_over_the_budget_are_not_sent_and_the_model_answers_in_words(toolset):
+    generator = ScriptedChatGenerator([calls(*[("echo", {"text": text}) for text in "abc"]), say("well")])
+    with call_budget(max_calls=2) as budget, recorded_traces(content=True) as traces:
+        result = run(Agent(chat_generator=generator, tools=toolset))
+    assert result["last_message"].text == "well"
+    assert sorted(error for _, error in results(result)) == [False, False, True]
+    [refusal] = [text for text, error in results(result) if error]
+    assert refusal == (
+        "The call of 'echo' was refused: the limit of 2 tool calls is reached. Answer with what you have, and say "
+        "what is missing."
+    )
+    assert inprocess.calls == ["echo", "echo"]
+    assert (budget.calls, budget.refused, budget.calls_by_tool) == (2, 1, {"echo": 2})
+    assert traces.recorded.count(SPAN) == 1
+
+
+async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(toolset):
+    class Insisting(ScriptedChatGenerator):
+        """A model that calls until it is refused, in any number of runs."""
+
+        def _next(self, messages, tools):
+            refused = any(result.error for message in messages for result in message.tool_call_results)
+            return say("final") if refused else call("echo", text="x")
+
+    agent = Agent(chat_generator=Insisting([]), tools=toolset)
+
+    async def one() -> tuple[int, int, str]:
+        with call_budget(max_calls=3) as budget:
+            result = await agent.run_async(messages=[ChatMessage.from_user("go")])
+        return budget.calls, budget.refused, result["last_message"].text
+
+    assert await asyncio.gather(one(), one(), one()) == [(3, 1, "final")] * 3
+    assert len(inprocess.calls) == 9
+
+
+def test_a_tool_has_a_limit_of_its_own_and_others_are_not_counted(toolset):
+    with call_budget(max_calls_per_tool={"echo": 1}, max_calls=3) as budget:
+        toolset["echo"].invoke(text="x")
+        with pytest.raises(MCPCallRefusedError, match="the limit of 1 call of this tool is reached"):
+            toolset["echo"].invoke(text="x")
+        toolset["add"].call(a=1, b=2)
+        with call_budget(max_calls=0, tools=["echo"], refusal_message="No {tool_name}: {limit}."):
+            toolset["add"].invoke(a=1, b=2)
+            with pytest.raises(MCPCallRefusedError, match="limit of 3 tool calls is reached"):
+                toolset["echo"].invoke(text="x")
+        with call_budget(max_calls=1) as outer, call_budget(max_calls=0), pytest.raises(MCPCallRefusedError):
+            toolset["echo"].invoke(text="x")
+        assert outer.calls == 0  # the inner one has refused it
+    assert budget.calls_by_tool == {"echo": 1, "add": 2}
+    toolset["echo"].invoke(text="x")  # outside of the block
+
+
+def test_calls_of_other_tools_are_not_counted(toolset):
+    mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
+    generator = ScriptedChatGenerator([call("mine"), say("well")])
+    with call_budget(max_calls=0) as budget:
+        result = run(Agent(chat_generator=generator, tools=[*toolset, mine]))
+    assert results(result) == [("fine", False)]
+    assert budget.refused == 0
+
+
+def test_a_model_that_insists_can_be_stopped(toolset):
+    generator = ScriptedChatGenerator([call("echo", text="x")] * 20)
+    agent = Agent(chat_generator=generator, tools=toolset)
+    with (
+        call_budget(max_calls=1, max_refused_calls=2),
+        pytest.raises(Exception, match="after 2 refused calls") as raised,
+    ):
+        run(agent)
+    error: BaseException | None = raised.value
+    while error is not None and not isinstance(error, MCPBudgetExceededError):
+        error = error.__cause__ or error.__context__
+    assert error is not None  # Haystack 2 wraps it
+    assert len(generator.turns) == 4
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"max_calls": -1}, "`max_calls` must be a whole number of at least 0"),
+        ({"max_calls_per_tool": {"echo": "2"}}, r"`max_calls_per_tool\['echo'\]` must be"),
+        ({"tools": "echo"}, "`tools` must be a list"),
+        ({"refusal_message": "{nothing}"}, "may have the placeholders {tool_name} and {limit} only"),
+        ({"max_refused_calls": 1.5}, "`max_refused_calls` must be"),
+    ],
+)
+def test_a_wrong_parameter_is_refused(parameters, reason):
+    with pytest.raises(MCPConfigurationError, match=reason), call_budget(**parameters):
+        pytest.fail("the block is entered")
+
+
+def test_an_error_keeps_its_messages_when_it_is_pickled():
+    error = pickle.loads(pickle.dumps(MCPBudgetExceededError("enough", [say("x")])))  # noqa: S301
+    assert (error.message, error.messages) == ("enough", [say("x")])
+
+
+def test_no_argument_is_in_a_log_or_a_span(toolset, caplog):
+    caplog.set_level(logging.DEBUG)
+    with (
+        recorded_traces(content=True) as traces,
+        call_budget(max_calls=0),
+        pytest.raises(MCPCallRefusedError) as raised,
+    ):
+        toolset["echo"].invoke(text="s3ntinel")
+    assert "s3ntinel" not in caplog.text + str(raised.value) + traces.text
