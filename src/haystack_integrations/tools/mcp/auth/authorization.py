@@ -116,11 +116,11 @@ class OAuth(httpx2.Auth):
         """
         self.config = config
         self.server_url = server_url
-        self.clients = clients
+        self.clients: HttpClients = clients
         self.check = check
         self.learn = learn
         self._told: set[str] = set()
-        self.storage = config._storage()
+        self.storage: MCPTokenStorage = config._storage()
         self._client_digest = config._client_digest()
         self._used: dict[str | None, _Holder] = {}
 

@@ -86,12 +86,12 @@ class Outgoing:
         self._client = client
         self._server = httpx2.URL(server_url)
         self._trusted = {_origin(httpx2.URL(url)) for url in (server_url, *trusted) if url}
-        self.step = "preparing to ask for a token"
+        self.step: str = "preparing to ask for a token"
         self.secrets: set[str] = set()
         # Proves requests, if tokens are bound to a key.
         self.proofs: Proofs | None = None
         # The answer to the last request.
-        self.status = 0
+        self.status: int = 0
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
         """

@@ -260,4 +260,4 @@ def _client_of(record: Record) -> OAuthClientInformationFull | None:
 
 
 # Where tokens are without a `token_storage`: a server info that is loaded twice must not log in twice.
-process_memory = InMemoryTokenStorage()
+process_memory: InMemoryTokenStorage = InMemoryTokenStorage()

@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp.redaction import Redactor, redact_url
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.auth.authorization import OAuth
+    from haystack_integrations.tools.mcp.auth.config import OAuthConfig
     from haystack_integrations.tools.mcp.auth.token_store import Record, TokenKey
 
 logger: haystack_logging.PatchedLogger = haystack_logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class Memory:
         tokens = dict(record.get("tokens") or {})
         if not may_refresh:
             tokens.pop("refresh_token", None)
-        self.tokens = OAuthToken.model_validate(tokens) if tokens.get("access_token") else None
+        self.tokens: OAuthToken | None = OAuthToken.model_validate(tokens) if tokens.get("access_token") else None
         client = record.get("client")
         self.client = OAuthClientInformationFull.model_validate(client) if client else None
         self.new: OAuthToken | None = None
@@ -121,15 +122,15 @@ class Flow:
         :param version: The protocol revision of that request.
         """
         self.auth = auth
-        self.config = auth.config
+        self.config: OAuthConfig = auth.config
         self.key = key
-        self.record = record
+        self.record: Record = record
         self._challenge = challenge
         self._version = version
         self.outgoing: Outgoing
         self.memory: Memory
         # Closed when the flow is over.
-        self.stack = AsyncExitStack()
+        self.stack: AsyncExitStack[bool | None] = AsyncExitStack()
 
     async def run(self, *, may_refresh: bool) -> Record:
         """
