@@ -14,7 +14,6 @@ import pytest
 from haystack_integrations.tools.mcp import InMemoryTokenStorage, MCPConnection, OAuthConfig, StreamableHttpServerInfo
 from tests.support.background import in_thread
 from tests.support.chromium import Chromium, find_chromium
-from tests.support.external import unavailable
 from tests.support.oauth_server import OAuthServer
 
 
@@ -22,7 +21,7 @@ from tests.support.oauth_server import OAuthServer
 def test_somebody_presses_allow_in_the_browser_that_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = find_chromium()
     if program is None:
-        unavailable("No Chromium was found: install the package chromium-headless-shell, or chromium")
+        pytest.skip("No Chromium was found: install the package chromium-headless-shell, or chromium")
     with OAuthServer() as server, Chromium(str(program), tmp_path / "profile") as chromium:
 
         def press() -> str:

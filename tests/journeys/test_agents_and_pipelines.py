@@ -570,7 +570,7 @@ class TestWarmingUpTogether:
 
         toolsets = [MCPToolset(meeting(name), connection_timeout=20) for name in "abc"]
         warm_up_toolsets(toolsets)
-        assert sorted(here) == ["a", "b", "c"]
+        assert set(here) == {"a", "b", "c"}  # perhaps twice, since they are listed again once changes are heard
         for toolset in toolsets:
             toolset.close()
 

@@ -254,7 +254,7 @@ def test_the_first_example_is_on_the_first_screen() -> None:
 
 
 def test_every_block_says_its_language() -> None:
-    assert {block.language for block in BLOCKS} == {"python", "yaml", "shell", "json"}
+    assert {block.language for block in BLOCKS} == {"python", "yaml", "shell", "json", "text"}
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.file or block.language == "yaml"], ids=block_id)

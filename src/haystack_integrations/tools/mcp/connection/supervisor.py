@@ -87,13 +87,16 @@ class _SharedTask(Generic[T]):
         # Its error holds the frames of all who waited for it, so nobody keeps it.
         self._task.add_done_callback(lambda _: forget(self))
         self._waiters = 0
+        # Not `cancelling()` of the task, which the timeouts inside it raise, too.
+        self._is_cancelled = False
 
     @property
     def joinable(self) -> bool:
-        return not self._task.done() and not self._task.cancelling()
+        return not self._task.done() and not self._is_cancelled
 
     def cancel(self) -> None:
-        self._task.cancel()
+        self._is_cancelled = True
+        self._task.cancel()  # does nothing if it is done
 
     async def result(self, timeout: float, server_info: MCPServerInfo) -> T:
         self._waiters += 1
@@ -108,7 +111,7 @@ class _SharedTask(Generic[T]):
         finally:
             self._waiters -= 1
             if not self._waiters:
-                self._task.cancel()  # does nothing if it is done
+                self.cancel()
 
 
 class Supervisor:
