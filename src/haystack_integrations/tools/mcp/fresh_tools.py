@@ -137,6 +137,7 @@ class FreshTools:
         self._callbacks: list[Delivery] = []
         # What the callbacks know of: what the model sees of each tool.
         self._told: dict[str, Any] = {}
+        self._telling = threading.Lock()
         # On Haystack 2: the tools that runs began with, by the identity of their state.
         self._runs: dict[int, tuple[weakref.ref[Any], list[Tool]]] = {}
         # On Haystack 3, likewise.
@@ -265,24 +266,25 @@ class FreshTools:
         """
         Tell the callbacks if the tools are others now. From any thread.
         """
-        if not self._callbacks:
-            return
-        before, now = self._told, self._seen()
-        change = MCPToolsChange(
-            added=tuple(sorted(now.keys() - before.keys())),
-            removed=tuple(sorted(before.keys() - now.keys())),
-            changed=tuple(sorted(name for name in now.keys() & before.keys() if now[name] != before[name])),
-        )
-        if change == MCPToolsChange():
-            return
-        self._told = now
-        callbacks = self._callbacks
+        with self._telling:  # threads tell their changes in the order in which they saw them
+            if not self._callbacks:
+                return
+            before, now = self._told, self._seen()
+            change = MCPToolsChange(
+                added=tuple(sorted(now.keys() - before.keys())),
+                removed=tuple(sorted(before.keys() - now.keys())),
+                changed=tuple(sorted(name for name in now.keys() & before.keys() if now[name] != before[name])),
+            )
+            if change == MCPToolsChange():
+                return
+            self._told = now
+            callbacks = self._callbacks
 
-        def deliver() -> None:
-            for delivery in callbacks:
-                delivery.put(change)
+            def deliver() -> None:
+                for delivery in callbacks:
+                    delivery.put(change)
 
-        AsyncExecutor.get_instance().post(deliver)
+            AsyncExecutor.get_instance().post(deliver)
 
     def seen_by_run(self) -> list[Tool]:
         """
