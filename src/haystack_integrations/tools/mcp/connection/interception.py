@@ -195,6 +195,7 @@ class InterceptedCall:
                 del task  # it holds an error whose traceback holds this frame
 
         def wait_for_next(following: MCPToolCall) -> types.CallToolResult:
+            _checked(following)  # here, where it is the interceptor's mistake
             try:
                 with self._naming(None):
                     return executor.run(go_on(following))
