@@ -24,9 +24,8 @@ task that all who need them share.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 import httpx2
@@ -35,6 +34,7 @@ from mcp.client.auth.utils import extract_field_from_www_auth
 from haystack_integrations.tools.mcp.auth.flows.dpop import Proofs
 from haystack_integrations.tools.mcp.auth.flows.run import Flow
 from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, plain_client
+from haystack_integrations.tools.mcp.auth.records import has_expired, has_token, is_same
 from haystack_integrations.tools.mcp.auth.token_store import MCPTokenStorage, Record, TokenKey
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.request_context import current_identity
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 
 T = TypeVar("T")
-
-# A token that expires within this share of its lifetime, or within this many seconds, is refreshed before it is used.
-_EARLY_SHARE, _EARLY_SECONDS = 0.1, 30.0
 
 _VERSION_HEADER = "mcp-protocol-version"
 
@@ -326,45 +323,6 @@ async def _drop_body(response: httpx2.Response) -> None:
     # httpx2 would read it, however large it is.
     stream, response.stream = response.stream, httpx2.ByteStream(b"")
     await stream.aclose()  # type: ignore[union-attr]
-
-
-def has_token(record: Record | None) -> TypeGuard[Record]:
-    """
-    Tell whether a record has a token.
-
-    :param record: The record.
-    :returns: True if it has.
-    """
-    return record is not None and bool(record.get("tokens", {}).get("access_token"))
-
-
-def is_same(record: Record | None, other: Record | None) -> bool:
-    """
-    Tell whether two records are of the same time, or both without a token.
-
-    :param record: A record.
-    :param other: Another.
-    :returns: True if they are.
-    """
-    tokens = [each["tokens"]["access_token"] if has_token(each) else None for each in (record, other)]
-    if tokens[0] != tokens[1]:
-        return False
-    serials = {each["serial"] for each in (record, other) if each and "serial" in each}
-    return len(serials) <= 1
-
-
-def has_expired(record: Record | None) -> bool:
-    """
-    Tell whether the token of a record has expired, or will soon.
-
-    :param record: The record.
-    :returns: True if it has.
-    """
-    expires_at = (record or {}).get("expires_at")
-    if expires_at is None:
-        return False
-    lifetime = (record or {}).get("tokens", {}).get("expires_in") or 0
-    return bool(time.time() >= expires_at - min(_EARLY_SECONDS, lifetime * _EARLY_SHARE))
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

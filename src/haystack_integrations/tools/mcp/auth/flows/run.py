@@ -30,6 +30,7 @@ from mcp.shared.auth import (
 from haystack_integrations.tools.mcp.auth.flows import authorization_code, client_credentials, id_jag, jwt_bearer
 from haystack_integrations.tools.mcp.auth.flows.dpop import Proofs
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
+from haystack_integrations.tools.mcp.auth.records import has_expired, has_token, is_same
 from haystack_integrations.tools.mcp.client.error_texts import describe_error
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_url
@@ -189,6 +190,9 @@ class Flow:
             if status >= httpx2.codes.INTERNAL_SERVER_ERROR or status == httpx2.codes.TOO_MANY_REQUESTS:
                 msg = f"the authorization server answered with HTTP {status}"
                 raise MCPAuthorizationError(msg)
+            stored = await self.auth.storage.load(self.key)
+            if has_token(stored) and not is_same(stored, self.record) and not has_expired(stored):
+                return stored  # of another process, which refreshed first although this one held the lock
             # What was refused is of no use any more.
             self.record = {name: value for name, value in self.record.items() if name not in ("tokens", "expires_at")}
             await self.auth.storage.save(self.key, self.record)
