@@ -574,6 +574,13 @@ class TestWarmingUpTogether:
         for toolset in toolsets:
             toolset.close()
 
+    def test_a_filter_may_call_tools_itself(self):
+        with MCPTool("add", COUNTER) as adder:
+            toolset = MCPToolset(COUNTER, tool_filter=lambda tool: bool(adder.invoke(a=1, b=2)) and tool.name == "add")
+            warm_up_toolsets([toolset])
+            assert [tool.name for tool in toolset] == ["add"]
+            toolset.close()
+
     def test_a_single_one_is_warmed_up_too(self):
         with MCPToolset(COUNTER) as toolset:
             toolset.close()

@@ -17,11 +17,13 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools import Tool
 
 from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
     InProcessServerInfo,
     MCPBudgetExceededError,
     MCPConfigurationError,
     MCPFacade,
     MCPRegistry,
+    MCPTool,
     MCPToolset,
     ToolConfig,
     call_budget,
@@ -161,6 +163,27 @@ class TestFacade:
             )
         assert results(messages) == ["hi", "3"]
         assert "The output handler of a tool failed" in caplog.text
+
+    def test_a_tool_of_the_user_and_an_output_handler_may_call_tools_themselves(self, mcp):
+        def shown(result: object) -> str:
+            return f"{result} and {adding()}"
+
+        adder = MCPTool("add", COUNTER)
+
+        def adding() -> str:
+            return json.loads(adder.invoke(a=1, b=2))["content"][0]["text"]
+
+        mine = Tool("mine", "", {"type": "object", "properties": {}}, adding, outputs_to_string={"handler": shown})
+        mcp.toolset.add(mine)
+        with adder:
+            assert results(mcp.process_completion_response(calls(("mine", {})))) == ["3 and 3"]
+
+    def test_it_cannot_be_awaited_for_in_the_loop_of_all_sessions(self, mcp):
+        async def in_loop() -> None:
+            mcp.process_completion_response(calls(("add", {"a": 1, "b": 2})))
+
+        with pytest.raises(RuntimeError, match="Await process_completion_response_async instead"):
+            AsyncExecutor.get_instance().run(in_loop())
 
     def test_a_run_that_ends_waits_for_the_other_calls_of_its_turn(self, mcp):
         mcp.get_tool_schemas()

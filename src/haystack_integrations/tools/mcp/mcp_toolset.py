@@ -408,7 +408,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         try:
             self._fresh.publish()
             if super()._is_warm() and self._fresh.is_due:
-                self._load_or_leave(await self._connection._list_async())
+                await self._load_or_leave_async(await self._connection._list_async())
             else:
                 await super().warm_up_async()
         except MCPConnectionError as error:
@@ -433,7 +433,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         """
         List the tools of the server now like `refresh`, without blocking the event loop.
         """
-        self._load_or_leave(await self._connection._list_async())
+        await self._load_or_leave_async(await self._connection._list_async())
         self._note_presence()
 
     def on_change(self, callback: Callable[[MCPToolsChange], Any]) -> Unsubscribe:
@@ -596,6 +596,10 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             *(known[child.remote_name] for child in cast("list[MCPTool]", children)),
             *self._added_tools(),
         ]
+
+    @property
+    def _has_filter(self) -> bool:
+        return self._selection.tool_filter is not None
 
     def _own_tools(self) -> list[Tool]:
         tools = self.tools

@@ -20,7 +20,9 @@ from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEO
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.calling import in_thread
 from haystack_integrations.tools.mcp.haystack_compat import (
     HANDLER_PARAMETERS,
     deserialize_handlers,
@@ -248,7 +250,7 @@ class ToolBase(ContextManaged):
         :raises ValueError: As `warm_up`.
         """
         if not self._is_warm():
-            self._load_or_leave(await self._connection._open_async())
+            await self._load_or_leave_async(await self._connection._open_async())
 
     @abstractmethod
     def _load_listing(self, listing: ToolListing) -> None:
@@ -262,6 +264,20 @@ class ToolBase(ContextManaged):
             if not self._generation and not self._connection.status().in_flight:
                 self._leave()
             raise
+
+    async def _load_or_leave_async(self, listing: ToolListing) -> None:
+        # The loop of all sessions, where several are warmed up at once, must not wait for a function of the user.
+        if self._has_filter and AsyncExecutor.get_instance().in_loop_thread():
+            await in_thread(self._load_or_leave, listing, name="mcp-haystack-filter")
+        else:
+            self._load_or_leave(listing)
+
+    @property
+    def _has_filter(self) -> bool:
+        """
+        Whether a function of the user chooses the tools.
+        """
+        return False
 
     def _enter(self) -> None:
         self.warm_up()

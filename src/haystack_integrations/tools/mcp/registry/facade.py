@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 from haystack import logging
@@ -151,7 +153,22 @@ class MCPFacade:
         :returns: The reply, and a tool message for each of its calls, in their order.
         :raises MCPError: As `warm_up` of the toolset.
         """
-        return AsyncExecutor.get_instance().run(self.process_completion_response_async(reply))
+        message = first_reply(reply)
+        if not message.tool_calls:
+            return [message]
+        if AsyncExecutor.get_instance().in_loop_thread():
+            msg = (
+                "process_completion_response was called from the event loop of all sessions, which it would block. "
+                "Await process_completion_response_async instead."
+            )
+            raise RuntimeError(msg)
+        tools = {tool.name: tool for tool in self.tools}
+        # In threads: tools and output handlers of the user must not run in the event loop of all sessions.
+        with ThreadPoolExecutor(len(message.tool_calls), thread_name_prefix="mcp-haystack-calls") as threads:
+            answers = [
+                threads.submit(contextvars.copy_context().run, _called, tools, call) for call in message.tool_calls
+            ]
+        return [message, *(answer.result() for answer in answers)]
 
     async def process_completion_response_async(self, reply: Reply) -> list[ChatMessage]:
         """
@@ -162,7 +179,9 @@ class MCPFacade:
             return [message]
         await self._toolset.warm_up_async()
         tools = {tool.name: tool for tool in self._toolset}
-        answers = await asyncio.gather(*(_called(tools, call) for call in message.tool_calls), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(_called_async(tools, call) for call in message.tool_calls), return_exceptions=True
+        )
         for answer in answers:
             if isinstance(answer, BaseException):  # only after all calls have ended
                 raise answer
@@ -222,7 +241,35 @@ def first_reply(reply: Reply) -> ChatMessage:
     return found
 
 
-async def _called(tools: Mapping[str, Tool], call: ToolCall) -> ChatMessage:
+def _called(tools: Mapping[str, Tool], call: ToolCall) -> ChatMessage:
+    tool = _tool_of(tools, call)
+    if isinstance(tool, ChatMessage):
+        return tool
+    try:
+        if getattr(tool, "function", None) is None and not isinstance(tool, MCPTool):  # Haystack 3: async only
+            result = asyncio.run(_invoked(tool, dict(call.arguments)))
+        else:
+            result = tool.invoke(**call.arguments)
+    except ToolInvocationError as error:
+        return ChatMessage.from_tool(str(error), origin=call, error=True)
+    return ChatMessage.from_tool(_shown(tool.outputs_to_string, result), origin=call)
+
+
+async def _called_async(tools: Mapping[str, Tool], call: ToolCall) -> ChatMessage:
+    tool = _tool_of(tools, call)
+    if isinstance(tool, ChatMessage):
+        return tool
+    try:
+        result = await _invoked(tool, dict(call.arguments))
+    except ToolInvocationError as error:
+        return ChatMessage.from_tool(str(error), origin=call, error=True)
+    return ChatMessage.from_tool(_shown(tool.outputs_to_string, result), origin=call)
+
+
+def _tool_of(tools: Mapping[str, Tool], call: ToolCall) -> Tool | ChatMessage:
+    """
+    Find the tool of a call, or say to the model why there is none.
+    """
     tool = tools.get(call.tool_name)
     if tool is None:
         text = f"Tool '{call.tool_name}' not found. {describe_choices([call.tool_name], list(tools), 'There')}"
@@ -231,11 +278,7 @@ async def _called(tools: Mapping[str, Tool], call: ToolCall) -> ChatMessage:
     if not isinstance(arguments, Mapping):
         text = f"The arguments of '{call.tool_name}' must be a JSON object, got {type(arguments).__name__}"
         return ChatMessage.from_tool(text, origin=call, error=True)
-    try:
-        result = await _invoked(tool, dict(arguments))
-    except ToolInvocationError as error:
-        return ChatMessage.from_tool(str(error), origin=call, error=True)
-    return ChatMessage.from_tool(_shown(tool.outputs_to_string, result), origin=call)
+    return tool
 
 
 async def _invoked(tool: Tool, arguments: dict[str, Any]) -> Any:
