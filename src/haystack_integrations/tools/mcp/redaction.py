@@ -24,6 +24,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urlunsplit
 
@@ -299,11 +300,29 @@ class Redactor:
 
         :param secrets: The values.
         """
+        self._given = frozenset(secrets)
+
+    # Each call on behalf of somebody has a redactor of its own, and few have a text to redact: what they search for is
+    # made out when there is one.
+    @cached_property
+    def secrets(self) -> frozenset[str]:
+        """
+        What is searched for.
+
+        :returns: The values that are long enough.
+        """
         # A value of several lines may be quoted line by line.
-        values = {part.strip() for value in secrets for part in (value, *value.splitlines())}
-        self.secrets: frozenset[str] = frozenset(value for value in values if len(value) >= SHORTEST_SECRET)
-        # The longest first: one may contain another.
-        self.forms: list[str] = sorted(
+        values = {part.strip() for value in self._given for part in (value, *value.splitlines())}
+        return frozenset(value for value in values if len(value) >= SHORTEST_SECRET)
+
+    @cached_property
+    def forms(self) -> list[str]:
+        """
+        How the secrets may be written.
+
+        :returns: The texts, the longest first: one may contain another.
+        """
+        return sorted(
             {form for value in self.secrets for form in _sent_forms(value) if len(form) >= SHORTEST_SECRET},
             key=lambda form: (-len(form), form),
         )
@@ -315,7 +334,7 @@ class Redactor:
         :param secrets: More values.
         :returns: A redactor of all.
         """
-        return Redactor([*self.secrets, *secrets])
+        return Redactor((*self._given, *secrets))
 
     def text(self, text: str) -> str:
         """

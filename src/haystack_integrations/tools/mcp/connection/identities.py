@@ -19,8 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack.utils import Secret
@@ -81,7 +80,9 @@ class Identities:
         # In the order of their last use.
         self._own: dict[Any, Supervisor] = {}
         self._users: dict[Any, int] = {}
-        self._timers: dict[Any, asyncio.TimerHandle] = {}
+        # In the order in which they became idle.
+        self._idle_since: dict[Any, float] = {}
+        self._sweep: asyncio.TimerHandle | None = None
         self._finding_out = asyncio.Lock()
         # The one that was used last.
         self.newest: Supervisor | None = None
@@ -186,8 +187,12 @@ class Identities:
         now = asyncio.get_running_loop().time
         for is_last in (False, True):
             try:
-                async with self._supervisor(identity, max(deadline - now(), 0.0)) as supervisor:
+                supervisor = self._known(identity) or await self._found(identity, max(deadline - now(), 0.0))
+                key = self._enter(identity, supervisor)
+                try:
                     return await operation(supervisor)
+                finally:
+                    self._left(key, supervisor)
             except NotForCallerError as error:
                 # A server that had no sessions has them now.
                 self._is_stateless = False
@@ -207,8 +212,10 @@ class Identities:
             return None
         info, context = self._base.server_info, current_context.get()
         try:
-            async with asyncio.timeout(timeout):
-                headers = await info._provided_headers(context or MCPRequestContext())
+            headers: dict[str, str] = {}
+            if info._has_providers:
+                async with asyncio.timeout(timeout):
+                    headers = await info._provided_headers(context or MCPRequestContext())
             if context is not None:
                 headers = _with(headers, context)
             _check_headers(headers)
@@ -227,36 +234,37 @@ class Identities:
             key = context.user
         return Identity(key=key, headers=headers)
 
-    @asynccontextmanager
-    async def _supervisor(self, identity: Identity | None, timeout: float) -> AsyncIterator[Supervisor]:
+    def _known(self, identity: Identity | None) -> Supervisor | None:
+        # None: whether the server has sessions has to be found out.
         if identity is None or identity.key is None or self._base.is_closed:
-            yield self._base
-            return
+            return self._base
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # after a fork, or a shutdown of the executor
             self._loop = loop
             self._reset()
+        if self._is_stateless is None:
+            return None
+        return self._shared or self._base if self._is_stateless else self._own_of(identity.key)
+
+    async def _found(self, identity: Identity | None, timeout: float) -> Supervisor:
         try:
             async with limited(asyncio.timeout(timeout), self._base.server_info):
-                supervisor = await self._find(identity.key, timeout)
+                return await self._find(_key(identity), timeout)
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):
                 raise
             msg = f"Failed to connect to {self._base.description}: timed out after {timeout:g} seconds"
             raise MCPConnectionTimeoutError(msg, self._base.server_info, "connect") from None
-        self.newest = supervisor
-        key = identity.key
-        if self._own.get(key) is not supervisor:
-            yield supervisor
-            return
-        self._own[key] = self._own.pop(key)
-        self._users[key] = self._users.get(key, 0) + 1
-        if key in self._timers:
-            self._timers.pop(key).cancel()
-        try:
-            yield supervisor
-        finally:
-            self._left(key, supervisor)
+
+    def _enter(self, identity: Identity | None, supervisor: Supervisor) -> Any:
+        if supervisor is not self._base:
+            self.newest = supervisor
+        key = _key(identity)
+        if self._own.get(key) is supervisor:
+            self._own[key] = self._own.pop(key)
+            self._users[key] = self._users.get(key, 0) + 1
+            self._idle_since.pop(key, None)
+        return key
 
     async def _find(self, key: Any, timeout: float) -> Supervisor:
         session = self._base.session
@@ -290,13 +298,26 @@ class Identities:
         if self._users[key]:
             return
         del self._users[key]
-        self._timers[key] = asyncio.get_running_loop().call_later(IDLE_LIMIT, self._close, key)
-        if len(self._timers) > MOST_IDLE:
-            self._close(next(iter(self._timers)))
+        loop = asyncio.get_running_loop()
+        self._idle_since[key] = loop.time()
+        if self._sweep is None:
+            self._sweep = loop.call_later(IDLE_LIMIT, self._close_idle)
+        if len(self._idle_since) > MOST_IDLE:
+            self._close(next(iter(self._idle_since)))
+
+    def _close_idle(self) -> None:
+        # One timer for all, which is not touched by a call.
+        self._sweep = None
+        loop = asyncio.get_running_loop()
+        for key, since in list(self._idle_since.items()):
+            left = since + IDLE_LIMIT - loop.time()
+            if left > 0:
+                self._sweep = loop.call_later(left, self._close_idle)
+                return
+            self._close(key)
 
     def _close(self, key: Any) -> None:
-        if key in self._timers:
-            self._timers.pop(key).cancel()
+        self._idle_since.pop(key, None)
         supervisor = self._own.pop(key, None)
         if supervisor is not None:
             if self.newest is supervisor:
@@ -307,8 +328,8 @@ class Identities:
         """
         Close the sessions of all identities.
         """
-        for timer in self._timers.values():
-            timer.cancel()
+        if self._sweep is not None:
+            self._sweep.cancel()
         supervisors = self.all()
         self._reset()
         await asyncio.gather(*(close_in_background(supervisor) for supervisor in supervisors))
