@@ -8,14 +8,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 DIRECT, FLOOR, OURS, OURS_ASYNCIO, UPSTREAM = "direct", "floor", "ours", "ours-asyncio", "2.1.1"
-SUBJECTS = (DIRECT, FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
+CLIENTS = (DIRECT, FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
+FASTMCP, HAYHOOKS = "fastmcp", "hayhooks"
+SERVERS = (FASTMCP, OURS, HAYHOOKS)
+SUBJECTS = (*CLIENTS, FASTMCP, HAYHOOKS)
 ALL_BRIDGES = (FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
 MAIN_SUBJECTS = (FLOOR, OURS, UPSTREAM)
 
 SLOW_SERVERS, SLOW_START = 10, 0.3
 FILE_SERVERS, SLOWEST_START, DEAD_SERVER = 20, 1.0, ["-I", "-S", "-c", "raise SystemExit(3)"]
 """The servers of a file: the first takes this long to start, the last ends at once, the others are like the slow ones."""
+SEARCHED_SERVERS, SEARCHED_TOOLS = 20, 250
+"""The servers whose tools are searched, and how many tools each has."""
+IDLE_STDIO, IDLE_HTTP = 50, 200
+"""How many sessions are open while nobody uses them."""
 SINGLE_TOOLS = 20
+MANY_TOOLS = 1_000
+"""How many tools a server has whose listing is measured."""
+LOAD_CLIENTS, LOAD_PLACES, LOAD_SECONDS = 64, 8, 0.2
+"""How many clients call a pipeline at once, how many of their calls run at a time, and how long the pipeline takes."""
 CALLED_TOOLS = 3
 """`echo`, `sleep` and `big`, which every server has besides the generated tools."""
 
@@ -42,7 +53,19 @@ class Case:
     """The request to the workers. The driver adds `target` and `targets`."""
     quick: Repeats | None
     full: Repeats
-    server: Literal["stdio", "http", "costless-stdio", "costless-http", "slow", "file", "none"] = "stdio"
+    server: Literal[
+        "stdio",
+        "http",
+        "costless-stdio",
+        "costless-http",
+        "slow",
+        "file",
+        "many-tools",
+        "idle-stdio",
+        "idle-http",
+        "served",
+        "none",
+    ] = "stdio"
     generated_tools: int = 0
     subjects: tuple[str, ...] = MAIN_SUBJECTS
     at_most: dict[str, float] = field(default_factory=dict)
@@ -53,13 +76,28 @@ class Case:
     """Target: for how many seconds the loop of the caller may stand still."""
     most: dict[str, float] = field(default_factory=dict)
     """Targets for other figures that the case reports in addition to its time."""
+    least: dict[str, float] = field(default_factory=dict)
+    """Targets for other figures that should be high."""
+    content: str = ""
+    """What the compared servers serve; see served.py."""
 
     @property
     def connects(self) -> bool:
         """Whether the case measures connecting. All other cases share a connection that stays open."""
         return self.request["case"] in {
-            "warm_up_one", "warm_up_many", "warm_up_many_async", "warm_up_file", "single_tools", "toolset",
+            "warm_up_one", "warm_up_many", "warm_up_many_async", "warm_up_file", "warm_up_registry", "single_tools", "toolset",
+            "cold_snapshot", "idle",
         }  # fmt: skip
+
+    @property
+    def compares(self) -> tuple[str, ...]:
+        """The subjects that may have figures for it: ways to call servers, or to serve."""
+        return SERVERS if self.server == "served" or self.request["case"] == "serving" else CLIENTS
+
+    @property
+    def needs_new_process(self) -> bool:
+        """Whether every round needs a new process, because memory that others have freed would be used again."""
+        return self.request["case"] == "idle"
 
     @property
     def needs_fresh_tools(self) -> bool:
@@ -219,6 +257,11 @@ def _connecting() -> list[Case]:
             subjects=(OURS, OURS_ASYNCIO), most={"against-slowest": 1.5},
         ),
         Case(
+            "warm-up-registry", "… the same servers in a registry, by one alias",
+            {"case": "warm_up_registry"}, Repeats(3), Repeats(7), "file",
+            subjects=(OURS, OURS_ASYNCIO), most={"against-slowest": 1.5},
+        ),
+        Case(
             "single-tools", f"{SINGLE_TOOLS} MCPTools of one server",
             {"case": "single_tools", "tools": [f"search_collection_0_{index}" for index in range(SINGLE_TOOLS)]},
             Repeats(2, upstream_rounds=0), Repeats(4, upstream_rounds=1), generated_tools=SINGLE_TOOLS,
@@ -247,6 +290,37 @@ def _toolsets() -> list[Case]:
     return cases
 
 
+def _idle() -> list[Case]:
+    """What sessions cost that nobody uses."""
+    most = {"threads": 2.0, "wake-ups": 0.1}
+    common = {"request": {"case": "idle"}, "quick": Repeats(1), "full": Repeats(3), "subjects": (FLOOR, OURS)}
+    return [
+        Case(
+            f"idle-{IDLE_STDIO}-stdio", f"{IDLE_STDIO} idle servers over stdio, opened one after the other",
+            server="idle-stdio", most={**most, "kilobytes": 250.0}, **common,
+        ),
+        Case(
+            f"idle-{IDLE_HTTP}-http", f"{IDLE_HTTP} idle sessions over HTTP, opened one after the other",
+            server="idle-http", most={**most, "kilobytes": 350.0}, **common,
+        ),
+        Case(
+            f"idle-{IDLE_HTTP}-http-at-once", "… opened all at once",
+            server="idle-http", most={**most, "kilobytes": 350.0}, **{**common, "request": {"case": "idle", "at_once": True}},
+        ),
+    ]  # fmt: skip
+
+
+def _snapshots() -> list[Case]:
+    size = 100
+    return [
+        Case(
+            "cold-snapshot", f"{size} tools from a snapshot until usable", {"case": "cold_snapshot", "expected": size},
+            Repeats(3), Repeats(7), generated_tools=size - CALLED_TOOLS, subjects=(OURS,),
+            most={"sessions": 0.0, "against-connecting": 0.5},
+        )
+    ]  # fmt: skip
+
+
 def _agents() -> list[Case]:
     common = {"tool": "echo", "arguments": {"text": "hello"}, "calls": 8}
     cases = []
@@ -262,6 +336,91 @@ def _agents() -> list[Case]:
             ),
         ]  # fmt: skip
     return cases
+
+
+def _hooks() -> list[Case]:
+    """What the hooks of an Agent cost."""
+    common = {"case": "agent_hooks", "tool": "echo", "arguments": {"text": "hello"}, "calls": 8}
+    return [
+        Case(
+            f"agent-hooks-{server}", f"an Agent with a budget, confirmation and instructions, 8 calls in a step, {label}",
+            common, Repeats(9, 5), Repeats(30, 10), server, subjects=(OURS,), most={"overhead": 1.05},
+        )
+        for server, label in (("stdio", "stdio"), ("http", "HTTP"))
+    ]  # fmt: skip
+
+
+TOOL_SEARCH = Case(
+    "tool-search",
+    f"a search among {SEARCHED_SERVERS * SEARCHED_TOOLS:,} tools of {SEARCHED_SERVERS} servers",
+    {"case": "tool_search", "expected": SEARCHED_SERVERS * (SEARCHED_TOOLS + 1)},
+    Repeats(3, 5),
+    Repeats(9, 10),
+    "many-tools",
+    subjects=(OURS,),
+    most={"against-haystack": 3.0},
+)
+SERVING = Case(
+    "serving",
+    "one call of a served tool, and what serving costs beside FastMCP",
+    {"case": "serving"},
+    Repeats(1),
+    Repeats(3),
+    "none",
+    subjects=(OURS,),
+    most={"tool": 1.5, "pipeline": 1.6, "list-1000": 1.5, "yaml-start": 2.0},
+)
+
+
+def _served() -> list[Case]:
+    """The same client calls servers over HTTP: this package, functions of FastMCP, and hayhooks."""
+    common: dict[str, Any] = {"server": "served", "subjects": SERVERS}
+    at_most = {FASTMCP: 1.5, HAYHOOKS: 1.0}
+    adding, praising = {"tool": "add", "arguments": {"a": 1, "b": 2}}, {"tool": "praise", "arguments": {"what": "tea"}}
+    return [
+        Case(
+            "served-tool", "one call of a served tool, HTTP", {"case": "call_async", **adding},
+            Repeats(9, 15), Repeats(30, 25), content="calls", at_most=at_most, **common,
+        ),
+        Case(
+            "served-pipeline", "one call of a served pipeline, HTTP", {"case": "call_async", **praising},
+            Repeats(9, 15), Repeats(30, 25), content="calls", at_most=at_most, **common,
+        ),
+        Case(
+            "served-list-1000", f"a listing of {MANY_TOOLS:,} served tools, HTTP", {"case": "listing", "expected": MANY_TOOLS},
+            Repeats(3, 2), Repeats(9, 3), content="many", at_most=at_most, **common,
+        ),
+        Case(
+            "served-yaml-start", "from the start of a process until the pipeline of a YAML file is listed",
+            {"case": "start", "expected": 1}, Repeats(2), Repeats(5), content="yaml", at_most=at_most, **common,
+        ),
+    ]  # fmt: skip
+
+
+def _load() -> list[Case]:
+    """Many clients at once."""
+    common: dict[str, Any] = {"server": "served", "subjects": (OURS,), "content": "load"}
+    seconds = LOAD_CLIENTS / LOAD_PLACES * LOAD_SECONDS
+    waiting = {"case": "load", "tool": "wait", "arguments": {"text": "tea"}, "clients": LOAD_CLIENTS}
+    adding = {"case": "load_memory", "tool": "add", "arguments": {"a": 1, "b": 2}, "clients": LOAD_CLIENTS}
+    what = f"{LOAD_CLIENTS} clients, a pipeline of {LOAD_SECONDS} s, {LOAD_PLACES} calls at a time"
+    cases = [
+        Case(
+            name, title, {**waiting, "best": seconds, **more}, Repeats(1, 3), Repeats(3, 10),
+            least={"throughput": 0.9}, most={"failed": 0.0}, **common,
+        )
+        for name, title, more in (
+            ("load-64", what, {}),
+            ("load-64-2025", "… over sessions of revision 2025-11-25", {"mode": "legacy"}),
+        )
+    ]  # fmt: skip
+    return [
+        *cases,
+        Case(
+            "load-memory", f"one of many calls of a served tool by {LOAD_CLIENTS} clients", adding,
+            Repeats(1, 2_000), Repeats(1, 10_000), most={"failed": 0.0, "growth": 1.05}, **common,
+        ),
+    ]  # fmt: skip
 
 
 COLD_START = Case(
@@ -285,6 +444,8 @@ FIRST_WARM_UP = Case(
 )
 
 CASES = [
-    *_single_calls(), *_concurrent_calls(), *_costless(), *_overheads(), *_agents(), *_connecting(), *_toolsets(),
-    COLD_START, FIRST_WARM_UP,
+    *_single_calls(), *_concurrent_calls(), *_costless(), *_overheads(), *_agents(), *_hooks(), *_connecting(), *_toolsets(),
+    *_snapshots(), *_idle(),
+    TOOL_SEARCH, COLD_START, FIRST_WARM_UP,
+    SERVING, *_served(), *_load(),
 ]  # fmt: skip

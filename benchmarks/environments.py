@@ -2,7 +2,11 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-"""The virtual environments of the subjects: separate ones, because this package and 2.1.1 have the same import path."""
+"""
+The virtual environments of the subjects.
+
+They are separate ones, because this package and 2.1.1 have the same import path, and hayhooks needs an older SDK.
+"""
 
 import hashlib
 import json
@@ -12,6 +16,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 BENCHMARKS = Path(__file__).parent
 PROJECT = BENCHMARKS.parent
@@ -19,7 +24,11 @@ ENVIRONMENTS = BENCHMARKS / ".envs"
 
 UPSTREAM = "mcp-haystack==2.1.1"
 COMMON = ["haystack-ai>=3,<4", "mcp>=2.3,<3", "psutil"]
-"""Both environments get the same versions of these and of their dependencies."""
+"""The environments of both bridges get the same versions of these and of their dependencies."""
+EXTRAS = ("cli", "fast", "serve")
+"""Those of this package that are measured."""
+HAYHOOKS = ["hayhooks[mcp]==2.1.0", "haystack-ai>=3,<4"]
+"""It needs the SDK in version 1."""
 
 
 def python_of(name: str) -> Path:
@@ -50,27 +59,46 @@ def _build(name: str, requirements: list[str], *, made_from: str) -> bool:
     print(f"building the environment {name!r}: {' '.join(requirements)}", file=sys.stderr, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     _run(sys.executable, "-m", "venv", folder)
-    _run(python_of(name), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
+    uv = _uv()
+    if uv:
+        _run(uv, "pip", "install", "--quiet", "--python", python_of(name), *requirements)
+    else:
+        _run(python_of(name), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
     stamp.write_text(fingerprint)
     return True
 
 
-def _metadata() -> str:
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
-    return json.dumps([project["project"], project["build-system"]])
+def _uv() -> str | None:
+    """Path of uv, which installs much faster than pip, if it is on the PATH or beside this interpreter."""
+    return shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)
 
 
-def build_environments(*, ours_path: Path | None, upstream: bool) -> None:
+def _metadata() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    return project
+
+
+def build_environments(*, ours_path: Path | None, upstream: bool, hayhooks: bool) -> None:
     """
     Build the environments that are missing or out of date.
 
     :param ours_path: Import this package from this folder instead of installing the checkout.
     :param upstream: Whether to build the environment of mcp-haystack 2.1.1, too.
+    :param hayhooks: Whether to build the environment of hayhooks, too.
     """
     ENVIRONMENTS.mkdir(exist_ok=True)
     # Editable, so that changes of the code do not require a new environment.
-    package = ["--editable", f"{PROJECT}[fast]"] if ours_path is None else ["anyio", "httpx-sse", "uvloop"]
-    _build("ours", [*package, *COMMON], made_from=_metadata() if ours_path is None else "")
+    package = (
+        ["--editable", f"{PROJECT}[{','.join(EXTRAS)}]"]
+        if ours_path is None
+        else [
+            *_metadata()["dependencies"],
+            *(each for extra in EXTRAS for each in _metadata()["optional-dependencies"][extra]),
+        ]
+    )
+    _build("ours", [*package, *COMMON], made_from=json.dumps(_metadata()) if ours_path is None else "")
+    if hayhooks:
+        _build("hayhooks", HAYHOOKS, made_from="")
     if not upstream:
         return
     frozen = _run(python_of("ours"), "-m", "pip", "freeze", "--exclude", "mcp-haystack", "--exclude", "uvloop")
@@ -86,5 +114,7 @@ def describe_environments() -> dict[str, str]:
         "print(platform.python_version(), *(f'{name} {version(name)}' for name in ('haystack-ai', 'mcp')), sep=', ')"
     )
     return {
-        name: _run(python_of(name), "-c", code).strip() for name in ("ours", "upstream") if python_of(name).exists()
+        name: _run(python_of(name), "-c", code).strip()
+        for name in ("ours", "upstream", "hayhooks")
+        if python_of(name).exists()
     }

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
-from cases import DIRECT, FLOOR, OURS, OURS_ASYNCIO, SUBJECTS, UPSTREAM, Case
+from cases import CLIENTS, DIRECT, FASTMCP, FLOOR, HAYHOOKS, OURS, OURS_ASYNCIO, SERVERS, SUBJECTS, UPSTREAM, Case
 
 
 @dataclass
@@ -23,7 +23,11 @@ class Row:
     """Reasons why subjects have no figures."""
     at_most: dict[str, float] = field(default_factory=dict)
     judged: str = OURS
-    """The subject that `at_most` is for."""
+    """The subject that the targets are for."""
+    at_least: float | None = None
+    """Target of a figure that should be high."""
+    compares: tuple[str, ...] = CLIENTS
+    """The columns of its table."""
 
     def add(self, subject: str, value: float | None) -> None:
         """Add a round of a subject."""
@@ -54,6 +58,7 @@ class Verdict:
     value: float | None
     limit: float
     passed: bool
+    bound: str = "at most"
 
 
 class Report:
@@ -66,24 +71,43 @@ class Report:
     def row(self, case: Case) -> Row:
         """The row of a case, created if necessary."""
         return self.rows.setdefault(
-            case.name, Row(case.name, case.title, at_most=dict(case.at_most), judged=case.judged)
+            case.name,
+            Row(case.name, case.title, at_most=dict(case.at_most), judged=case.judged, compares=case.compares),
         )
 
     def figure(self, case: Case, subject: str, name: str, value: float) -> None:
         """Add a figure that a case reports in addition to its time."""
+        is_load = case.request["case"] == "load_memory"
         titles = {
             "stall": ("… longest stall of the caller's loop", "s"),
             "processes": ("… processes", ""),
-            "megabytes": ("… their memory", "MB"),
+            "megabytes": ("… memory of the server after all calls" if is_load else "… their memory", "MB"),
             "import": ("the import alone", "s"),
             "overhead": ("… divided by the same call without it", "x"),
+            "against-haystack": ("… divided by a search of Haystack's SearchableToolset", "x"),
             "against-slowest": ("… divided by the slowest of them alone", "x"),
+            "sessions": ("… sessions that were opened", ""),
+            "against-connecting": ("… divided by a toolset that connects", "x"),
+            "threads": ("… threads more than for one of them", ""),
+            "kilobytes": ("… memory for each", "KB"),
+            "wake-ups": ("… wake-ups of each in a second", "/s"),
+            "tool": ("… a call of a tool, divided by one of plain FastMCP", "x"),
+            "pipeline": ("… a call of a pipeline, divided by one of plain FastMCP", "x"),
+            "list-1000": ("… a listing of 1,000 tools, divided by one of plain FastMCP", "x"),
+            "yaml-start": ("… a start from YAML, divided by one of plain FastMCP", "x"),
+            "throughput": ("… their throughput, divided by what the pool allows", "x"),
+            "failed": ("… calls that failed", ""),
+            "megabytes-1000": ("… memory of the server after 1,000 calls", "MB"),
+            "growth": ("… its memory after all calls, divided by that", "x"),
         }
         title, unit = titles[name]
         limits = {"processes": 1.0, "stall": case.most_stall, **case.most}
         at_most = {"limit": limit} if (limit := limits.get(name)) is not None else {}
         key = f"{case.name}:{name}"
-        self.rows.setdefault(key, Row(key, title, unit, at_most=at_most, judged=case.judged)).add(subject, value)
+        row = Row(
+            key, title, unit, at_most=at_most, judged=case.judged, at_least=case.least.get(name), compares=case.compares
+        )
+        self.rows.setdefault(key, row).add(subject, value)
 
     def add_linearity(self) -> None:
         """
@@ -141,6 +165,10 @@ class Report:
                 what = row.judged if to == "limit" else f"{row.judged} / {to}"
                 allowed = limit if row.unit == "" else limit * (1 + tolerance)
                 found.append(Verdict(row.name, what, value, limit, passed=value <= allowed))
+            value = row.typical(row.judged)
+            if row.at_least is not None and value is not None:
+                passed = value >= row.at_least * (1 - tolerance)
+                found.append(Verdict(row.name, row.judged, value, row.at_least, passed=passed, bound="at least"))
         return found
 
     def as_json(self, tolerance: float) -> dict:
@@ -151,7 +179,7 @@ class Report:
                 {
                     **asdict(row),
                     "median": {subject: row.typical(subject) for subject in row.rounds},
-                    "ratio": {to: row.ratio(OURS, to) for to in (FLOOR, UPSTREAM)},
+                    "ratio": {to: row.ratio(OURS, to) for to in (FLOOR, UPSTREAM, FASTMCP, HAYHOOKS)},
                 }
                 for row in self.rows.values()
             ],
@@ -159,10 +187,24 @@ class Report:
         }
 
     def table(self, tolerance: float) -> str:
-        """A Markdown table with one row per case."""
+        """A Markdown table of the ways to call servers, and one of the servers, with one row per case."""
+        ratios = {
+            CLIENTS: ((OURS_ASYNCIO, DIRECT), (OURS, FLOOR), (OURS_ASYNCIO, FLOOR), (OURS, UPSTREAM)),
+            SERVERS: ((OURS, FASTMCP), (OURS, HAYHOOKS)),
+        }
+        return "\n\n".join(
+            self._table_of(rows, compares, pairs, tolerance)
+            for compares, pairs in ratios.items()
+            if (rows := [row for row in self.rows.values() if row.compares == compares])
+        )
+
+    def _table_of(
+        self, rows: list[Row], compares: tuple[str, ...], pairs: tuple[tuple[str, str], ...], tolerance: float
+    ) -> str:
+        names = {OURS_ASYNCIO: "… no uvloop"}
         head = [
-            "case", "", DIRECT, FLOOR, OURS, "… no uvloop", UPSTREAM, f"… no uvloop / {DIRECT}", f"{OURS} / {FLOOR}",
-            f"… no uvloop / {FLOOR}", f"{OURS} / {UPSTREAM}", "target",
+            "case", "", *(names.get(subject, subject) for subject in compares),
+            *(f"{names.get(one, one)} / {other}" for one, other in pairs), "target",
         ]  # fmt: skip
         verdicts: dict[str, list[Verdict]] = {}
         for verdict in self.verdicts(tolerance):
@@ -171,24 +213,25 @@ class Report:
             [
                 row.name,
                 row.title,
-                *(_cell(row, subject) for subject in SUBJECTS),
-                *(
-                    _ratio(row.ratio(*pair))
-                    for pair in ((OURS_ASYNCIO, DIRECT), (OURS, FLOOR), (OURS_ASYNCIO, FLOOR), (OURS, UPSTREAM))
-                ),
+                *(_cell(row, subject) for subject in compares),
+                *(_ratio(row.ratio(*pair)) for pair in pairs),
                 "; ".join(_verdict(verdict) for verdict in verdicts.get(row.name, ()) if _worth_saying(verdict)),
             ]
-            for row in self.rows.values()
+            for row in rows
         ]
         return _markdown([head, *lines])
 
     def failures(self) -> list[str]:
-        """Subjects that gave no answer, with the last line of their error."""
+        """Subjects that gave no answer, with the last line of their error that says something."""
         return [
-            f"{row.name}, {name}: {note.strip().splitlines()[-1]}"
-            for row in self.rows.values()
-            for name, note in row.notes.items()
+            f"{row.name}, {name}: {_last_words(note)}" for row in self.rows.values() for name, note in row.notes.items()
         ]
+
+
+def _last_words(note: str) -> str:
+    # The last line of an exception group is a rule.
+    lines = [line.strip(" |+-") for line in note.splitlines()]
+    return next((line for line in reversed(lines) if line), note)
 
 
 def _worth_saying(verdict: Verdict) -> bool:
@@ -199,8 +242,9 @@ def _worth_saying(verdict: Verdict) -> bool:
 def _verdict(verdict: Verdict) -> str:
     if verdict.value is None:
         return verdict.what.upper()
-    outcome = "MISSED" if not verdict.passed else "ok" if verdict.value <= verdict.limit else "within tolerance"
-    return f"{outcome}: {verdict.what} {verdict.value:.2f}, at most {verdict.limit:g}"
+    is_met = verdict.value >= verdict.limit if verdict.bound == "at least" else verdict.value <= verdict.limit
+    outcome = "MISSED" if not verdict.passed else "ok" if is_met else "within tolerance"
+    return f"{outcome}: {verdict.what} {verdict.value:.2f}, {verdict.bound} {verdict.limit:g}"
 
 
 def _cell(row: Row, subject: str) -> str:
@@ -208,7 +252,7 @@ def _cell(row: Row, subject: str) -> str:
     if value is None:
         return "-"
     if row.unit != "s":
-        return f"{value:.2f}" if row.unit == "x" else f"{value:,.0f} {row.unit}".strip()
+        return f"{value:.2f}" if row.unit in ("x", "/s") else f"{value:,.0f} {row.unit}".strip()
     return f"{value:,.2f} s" if value >= 1 else f"{value * 1e3:,.{0 if value >= 0.1 else 2}f} ms"
 
 

@@ -5,8 +5,8 @@
 """
 Compare this package with mcp-haystack 2.1.1 and with the bare SDK client on a background thread.
 
-    python benchmarks/run.py                         # everything, about 9 minutes
-    python benchmarks/run.py --quick --check         # about two minutes; fails when a target is missed
+    python benchmarks/run.py                         # everything
+    python benchmarks/run.py --quick --check         # fewer rounds; fails when a target is missed
     python benchmarks/run.py --cases 'call-*' 'agent*'
 
 Needs only the standard library; the environments of the subjects are built in benchmarks/.envs.
@@ -33,8 +33,13 @@ from cases import (
     DIRECT,
     FILE_SERVERS,
     FLOOR,
+    HAYHOOKS,
+    IDLE_HTTP,
+    IDLE_STDIO,
     OURS,
     OURS_ASYNCIO,
+    SEARCHED_SERVERS,
+    SEARCHED_TOOLS,
     SLOW_SERVERS,
     SLOW_START,
     SLOWEST_START,
@@ -43,11 +48,12 @@ from cases import (
     Case,
     Repeats,
 )
+from compared_servers import NoServerError, compared_server
 from environments import BENCHMARKS, ENVIRONMENTS, build_environments, describe_environments, python_of
 from report import Report
 
-ANSWER_WITHIN = 120.0
-"""Seconds after which a subject that does not answer is killed. The longest measurement takes about 20."""
+ANSWER_WITHIN = 300.0
+"""Seconds after which a subject that does not answer is killed. The longest measurement takes about 60."""
 
 WORKERS = {
     DIRECT: ("ours", ["--subject", "direct"]),
@@ -163,11 +169,16 @@ class Run:
         self._environment = environment
         # Only for our subjects, because 2.1.1 has the same import path.
         ours = environment | ({"PYTHONPATH": str(ours_path.resolve())} if ours_path else {})
-        self._environments = {subject: ours if WORKERS[subject][0] == "ours" else environment for subject in subjects}
-        self._workers = {subject: Worker(subject, self._environments[subject], log) for subject in subjects}
+        self._environments = {subject: environment if subject in (UPSTREAM, HAYHOOKS) else ours for subject in subjects}
+        self._workers = {
+            subject: Worker(subject, self._environments[subject], log) for subject in subjects if subject in WORKERS
+        }
+        # Servers are compared by what the SDK's client sees of them.
+        self._client = self._workers.get(DIRECT) or Worker(DIRECT, ours, log)
         self._report = report
         self._servers = ExitStack()
         self._common_urls: dict[str, str] = {}
+        self._compared: dict[tuple[str, str], dict[str, Any]] = {}
 
     def measure(self, case: Case, repeats: Repeats) -> None:
         """Measure a case with all subjects, in turns."""
@@ -184,6 +195,8 @@ class Run:
                 # Each round starts with another subject, so that a subject's position favours none.
                 shift = number % len(subjects) if subjects else 0
                 for subject in subjects[shift:] + subjects[:shift]:
+                    if case.needs_new_process:
+                        self._workers[subject].end()
                     sits_out = repeats.upstream_rounds is not None and number >= repeats.upstream_rounds
                     if subject in row.notes or (subject == UPSTREAM and sits_out):
                         row.add(subject, None)
@@ -197,10 +210,29 @@ class Run:
         try:
             if case.server == "none":
                 return measure_in_new_process(case, subject, self._environments[subject])
+            if case.server == "served":
+                return self._measure_server(case, subject, request)
             return self._workers[subject].ask(request)
-        except NoAnswerError as error:
+        except (NoAnswerError, NoServerError) as error:
             self._report.row(case).notes[subject] = str(error)
             return {}
+
+    def _measure_server(self, case: Case, subject: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Let the client call a compared server. All of these use the same protocol revision, unless the case says so."""
+        environment = self._environments[subject]
+        mode = {"mode": request.get("mode", "legacy" if len(case.subjects) > 1 else "auto")}
+        if request["case"] == "start":
+            self._client.ask({"case": "close"})  # It is running then, too.
+            begin = time.perf_counter()
+            with compared_server(subject, case.content, environment) as target:
+                self._client.ask({**request, "case": "listing", "target": {**target, **mode}})
+                seconds = time.perf_counter() - begin
+                self._client.close_connections()
+            return {"seconds": seconds}
+        key = (subject, case.content)
+        if key not in self._compared:
+            self._compared[key] = self._servers.enter_context(compared_server(*key, environment))
+        return self._client.ask({**request, "target": {**self._compared[key], **mode}})
 
     def _close_connections(self) -> None:
         for worker in self._workers.values():
@@ -211,7 +243,9 @@ class Run:
         """Run the servers of a case and yield the targets for its requests."""
         python = str(python_of("ours"))
         options = ["--tools", str(case.generated_tools), "--seed", str(seed)]
-        if case.server == "http" and case.connects:
+        if case.server == "served":
+            yield {}  # Each subject has its own.
+        elif case.server == "http" and case.connects:
             with http_server(self._environment, *options) as url:
                 yield {"target": {"url": url}}
         elif case.server in ("http", "costless-http"):
@@ -227,6 +261,21 @@ class Run:
             # Different arguments, because a bridge that shares connections would otherwise start only one server.
             targets = [{"command": python, "args": [*args, f"number-{number}"]} for number in range(SLOW_SERVERS)]
             yield {"target": targets[0], "targets": targets}
+        elif case.server == "idle-stdio":
+            args = ["-I", "-S", str(BENCHMARKS / "slow_server.py"), "0"]
+            yield {"targets": [{"command": python, "args": [*args, f"number-{n}"]} for n in range(IDLE_STDIO + 1)]}
+        elif case.server == "idle-http":
+            with http_server(self._environment, *options) as url:
+                # Different URLs, because a bridge that shares connections would otherwise open only one session.
+                yield {"targets": [{"url": f"{url}?session={n}"} for n in range(IDLE_HTTP + 1)]}
+        elif case.server == "many-tools":
+            args = ["-I", "-S", str(BENCHMARKS / "slow_server.py"), "0"]
+            yield {
+                "targets": [
+                    {"command": python, "args": [*args, f"server{number}", str(SEARCHED_TOOLS)]}
+                    for number in range(SEARCHED_SERVERS)
+                ]
+            }
         elif case.server == "file":
             args = ["-I", "-S", str(BENCHMARKS / "slow_server.py")]
             starts = [SLOWEST_START, *[SLOW_START] * (FILE_SERVERS - 2)]
@@ -240,7 +289,7 @@ class Run:
 
     def end(self) -> None:
         """Stop the workers and the servers."""
-        for worker in self._workers.values():
+        for worker in (*self._workers.values(), self._client):
             worker.end()
         self._servers.close()
 
@@ -274,7 +323,9 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{case.name:28} {case.title}" for case, _ in cases))
         return 0
-    build_environments(ours_path=options.ours_path, upstream=UPSTREAM in options.subjects)
+    build_environments(
+        ours_path=options.ours_path, upstream=UPSTREAM in options.subjects, hayhooks=HAYHOOKS in options.subjects
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["HAYSTACK_TELEMETRY_ENABLED"] = "False"
     # Use compiled modules, as users do, but keep them out of the checkout.

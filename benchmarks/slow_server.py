@@ -6,7 +6,8 @@
 A stdio MCP server that starts slowly but uses hardly any CPU for it.
 
 It does not use the SDK: importing that takes 0.6 s of CPU, and with ten servers at once on two cores the benchmark would
-measure imports. It needs only the standard library; run it as `python -I -S slow_server.py 0.3`.
+measure imports. It needs only the standard library; run it as `python -I -S slow_server.py 0.3`. A second argument names
+the server, and a third says how many tools it has beside `echo`.
 """
 
 import json
@@ -24,10 +25,24 @@ def answer(method: str, params: dict) -> dict | None:
         }
     if method == "tools/list":
         schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-        return {"tools": [{"name": "echo", "description": "Return the text", "inputSchema": schema}]}
+        return {"tools": [{"name": "echo", "description": "Return the text", "inputSchema": schema}, *more_tools()]}
     if method == "tools/call":
         return {"content": [{"type": "text", "text": params["arguments"]["text"]}], "isError": False}
     return {} if method == "ping" else None
+
+
+def more_tools() -> list[dict]:
+    """Tools that nobody calls, but that a search may find."""
+    server, count = (sys.argv[2], int(sys.argv[3])) if len(sys.argv) > 3 else ("", 0)
+    fields = {"query": {"type": "string"}, "limit": {"type": "integer"}, "language": {"type": "string"}}
+    return [
+        {
+            "name": f"search_{server}_{index}",
+            "description": f"Search collection {index} of {server} and return the entries that match best.",
+            "inputSchema": {"type": "object", "properties": fields, "required": ["query"]},
+        }
+        for index in range(count)
+    ]
 
 
 def main() -> None:

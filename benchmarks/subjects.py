@@ -24,7 +24,7 @@ from haystack.tools import Tool
 from haystack.tools.utils import warm_up_tools, warm_up_tools_async
 
 Target = dict[str, Any]
-"""How to reach a server: `{"url": ...}` or `{"command": ..., "args": [...]}`."""
+"""How to reach a server: `{"url": ...}` or `{"command": ..., "args": [...]}`. `mode` is for the SDK's client."""
 
 
 class NotSupportedError(Exception):
@@ -100,6 +100,15 @@ class _ToolSession(Session):
         self._owner.close()
 
 
+class _Confirming:
+    """Says yes to everything."""
+
+    def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:  # noqa: ARG002
+        from haystack.hooks.human_in_the_loop.dataclasses import ConfirmationUIResult
+
+        return ConfirmationUIResult(action="confirm")
+
+
 class HaystackSubject(Subject):
     """The installed `haystack_integrations.tools.mcp`: this package or 2.1.1."""
 
@@ -133,11 +142,53 @@ class HaystackSubject(Subject):
         toolset.warm_up()
         return _ToolSession(toolset, list(toolset)), extra.context
 
+    def capture(self, target: Target, path: Path) -> None:
+        """Store a snapshot of a server's tools."""
+        with self._package.MCPToolset(server_info=self._server_info(target)) as toolset:
+            self._package.MCPToolSnapshot.capture(toolset).save(path)
+
+    def open_pinned(self, target: Target, snapshot: Path) -> tuple[Session, Callable[[], int]]:
+        """Do the same as `open` with a snapshot; give what counts the sessions that were opened, too."""
+        toolset = self._package.MCPToolset(server_info=self._server_info(target), snapshot=snapshot)
+        toolset.warm_up()
+        return _ToolSession(toolset, list(toolset)), lambda: toolset.connection.status().sessions
+
     def open_file(self, config: Path) -> list[Session]:
         """Connect to the servers of a configuration file, some of which may be down."""
         toolsets = self._package.load_mcp_toolsets(config, required=False)
         self._package.warm_up_toolsets(toolsets)
         return [_ToolSession(toolset, list(toolset)) for toolset in toolsets]
+
+    def open_registry(self, targets: list[Target]) -> Session:
+        """Connect to several servers by an alias of a registry; the last of them may be down."""
+        package = self._package
+        providers = {f"server{number}": self._server_info(target) for number, target in enumerate(targets)}
+        *_, last = providers
+        providers[last] = package.MCPToolset(providers[last], required=False)
+        registry = package.MCPRegistry(providers, [package.ToolConfig("all", list(providers), prefix="always")])
+        toolset = registry.toolset("all")
+        toolset.warm_up()
+        return _ToolSession(toolset, list(toolset))
+
+    def open_search(self, targets: list[Target]) -> tuple[Any, list[Any]]:
+        """Index the tools of several servers, each with its name as prefix; give the toolset and the tools, too."""
+        toolsets = [
+            self._package.MCPToolset(self._server_info(target), tool_name_prefix=f"s{number}")
+            for number, target in enumerate(targets)
+        ]
+        searchable = self._package.MCPSearchableToolset(toolsets)
+        searchable.warm_up()
+        return searchable, searchable.get_selectable_tools()
+
+    def hooks(self) -> dict[str, list[Any]]:
+        """All hooks for Agents that there are; they let each call pass."""
+        from haystack_integrations.hooks import mcp as hooks
+
+        confirmation = hooks.MCPConfirmationHook(_Confirming(), overrides={"echo": "never"})
+        return {
+            "before_run": [hooks.MCPInstructionsHook()],
+            "before_tool": [hooks.MCPCallBudgetHook(max_turns=100, max_calls=1000), confirmation],
+        }
 
     def open_tool(self, target: Target, tool_name: str) -> Session:
         tool = self._package.MCPTool(name=tool_name, server_info=self._server_info(target))
@@ -192,7 +243,7 @@ def _sdk_client(target: Target) -> Any:
     url = target.get("url")
     server = url or StdioServerParameters(command=target["command"], args=target["args"])
     # The same protocol revisions as this package, because they cost the server different amounts of time.
-    return Client(server, mode="auto" if url else "legacy")
+    return Client(server, mode=target.get("mode", "auto" if url else "legacy"))
 
 
 class _ClientSession(Session):
@@ -315,6 +366,11 @@ class _DirectSession(Session):
     def call_async(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
         call_tool = self._client.call_tool
         return lambda: call_tool(tool_name, arguments)
+
+    def list_tools(self) -> Callable[[], Awaitable[Any]]:
+        """Return an async function that lists the tools, as a page that the client does not keep."""
+        list_tools = self._client.list_tools
+        return lambda: list_tools(cache_mode="bypass")
 
     def tools(self) -> Sequence[Any]:
         message = "the SDK has no Haystack tools"

@@ -21,10 +21,11 @@ import statistics
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 from stall import stall_watch
@@ -34,6 +35,9 @@ Request = dict[str, Any]
 
 _WARM_UP_SHARE = 5
 """Before every measurement, a fifth as many calls refill the caches, which the other subjects used meanwhile."""
+
+_SETTLED, _IDLE = 1.0, 3.0
+"""Before and while wake-ups of idle sessions are counted, in seconds."""
 
 
 class Worker:
@@ -45,6 +49,7 @@ class Worker:
         from subjects import AinvokeSubject, DirectSubject, FloorSubject, HaystackSubject, NotSupportedError
 
         self.not_supported = NotSupportedError
+        self._psutil = psutil
         self._process = psutil.Process()
         self._open: dict[str, Any] = {}
         self._runner = asyncio.Runner()
@@ -72,7 +77,7 @@ class Worker:
         via = request.get("via", "toolset")
         key = json.dumps([via, request["target"]])
         if key not in self._open:
-            target, tool_name = request["target"], request["tool"]
+            target, tool_name = request["target"], request.get("tool", "")
             if via == "toolset":
                 session = self._subject.open(target)
             elif via == "tool":
@@ -137,6 +142,78 @@ class Worker:
 
         return {"seconds": statistics.median(self._runner.run(measure()))}
 
+    def measure_listing(self, request: Request) -> Answer:
+        """The median of `n` listings of all tools, one after another. hayhooks lists tools of its own, too."""
+        list_tools = self._session(request).list_tools()
+
+        async def measure() -> list[float]:
+            times = []
+            for _ in range(request["n"] + 1):
+                begin = perf_counter()
+                listed = await list_tools()
+                times.append(perf_counter() - begin)
+                if len(listed.tools) < request["expected"]:
+                    message = f"{len(listed.tools)} tools instead of {request['expected']}"
+                    raise ValueError(message)
+            return times[1:] or times
+
+        return {"seconds": statistics.median(self._runner.run(measure()))}
+
+    def measure_load(self, request: Request) -> Answer:
+        """`n` calls of each of several clients, all at once: how long they take, and how long they had to."""
+        with self._many_sessions(request) as sessions:
+            self._calls_of_each(request, sessions, 1)
+            seconds, failed = self._calls_of_each(request, sessions, request["n"])
+        figures = {"throughput": request["best"] * request["n"] / seconds, "failed": failed}
+        return {"seconds": seconds / (len(sessions) * request["n"]), "figures": figures}
+
+    def measure_load_memory(self, request: Request) -> Answer:
+        """`n` calls of several clients: how much memory the server has after 1,000 of them, and after all."""
+        first, server = 1_000, self._psutil.Process(request["target"]["pid"])
+        with self._many_sessions(request) as sessions:
+            _, failed_first = self._calls_of_each(request, sessions, first // len(sessions))
+            before = server.memory_info().rss
+            each = (request["n"] - first) // len(sessions)
+            seconds, failed = self._calls_of_each(request, sessions, each)
+            after = server.memory_info().rss
+        figures = {
+            "megabytes-1000": before / 1e6,
+            "megabytes": after / 1e6,
+            "growth": after / before,
+            "failed": failed + failed_first,
+        }
+        return {"seconds": seconds / (len(sessions) * each), "figures": figures}
+
+    @contextmanager
+    def _many_sessions(self, request: Request) -> Iterator[list[Any]]:
+        sessions = [self._subject.open(request["target"]) for _ in range(request["clients"])]
+        try:
+            yield sessions
+        finally:
+            for session in sessions:
+                session.close()
+
+    def _calls_of_each(self, request: Request, sessions: list[Any], n: int) -> tuple[float, int]:
+        """Let every session make `n` calls, one after another; how long all took, and how many failed."""
+
+        async def calls_of(session: Any) -> int:
+            call = session.call_async(request["tool"], request["arguments"])
+            failed = 0
+            for _ in range(n):
+                try:
+                    failed += (await call()).is_error
+                except Exception:
+                    traceback.print_exc()
+                    failed += 1
+            return failed
+
+        async def measure() -> tuple[float, int]:
+            begin = perf_counter()
+            failed = await asyncio.gather(*(calls_of(session) for session in sessions))
+            return perf_counter() - begin, sum(failed)
+
+        return self._runner.run(measure())
+
     def measure_concurrent(self, request: Request) -> Answer:
         """`concurrency` calls at once, each in a thread; the median of `n` batches."""
         call = self._session(request).call(request["tool"], request["arguments"])
@@ -197,6 +274,44 @@ class Worker:
             raise ValueError(message)
         return {"seconds": seconds, "figures": {"against-slowest": seconds / slowest}}
 
+    def measure_warm_up_registry(self, request: Request) -> Answer:
+        """Warm up the same servers as an alias of a registry, and before that the slowest, the first, alone."""
+        slowest = self.measure_warm_up_one({"target": request["targets"][0]})["seconds"]
+        begin = perf_counter()
+        session = self._subject.open_registry(request["targets"])
+        seconds = perf_counter() - begin
+        count = len(session.tools())
+        session.close()
+        if count != len(request["targets"]) - 1:
+            message = f"the alias has {count} tools"
+            raise ValueError(message)
+        return {"seconds": seconds, "figures": {"against-slowest": seconds / slowest}}
+
+    def measure_tool_search(self, request: Request) -> Answer:
+        """Searches, in turns with those of Haystack's own toolset, which does not look for changes."""
+        from haystack.tools import SearchableToolset
+
+        key = "search" + json.dumps(request["targets"])
+        if key not in self._open:
+            toolset, tools = self._subject.open_search(request["targets"])
+            if len(tools) != request["expected"]:
+                message = f"{len(tools)} tools instead of {request['expected']}"
+                raise ValueError(message)
+            static = SearchableToolset(catalog=tools)
+            static.warm_up()
+            self._open[key] = (toolset, next(iter(toolset)), next(iter(static)))
+        _, ours, theirs = self._open[key]
+        times: dict[Any, list[float]] = {id(ours): [], id(theirs): []}
+        for number in range(request["n"] + 1):
+            for tool in (ours, theirs) if number % 2 else (theirs, ours):
+                begin = perf_counter()
+                found = tool.invoke(tool_keywords=f"collection {number} entries")
+                times[id(tool)].append(perf_counter() - begin)
+                if "search_" not in found:
+                    raise ValueError(found)
+        seconds, static_seconds = (statistics.median(each[1:]) for each in times.values())
+        return {"seconds": seconds, "figures": {"against-haystack": seconds / static_seconds}}
+
     def measure_warm_up_many(self, request: Request) -> Answer:
         """Warm up several servers from a thread without an event loop."""
         begin = perf_counter()
@@ -220,6 +335,33 @@ class Worker:
 
         seconds, stall = self._runner.run(measure())
         return {"seconds": seconds, "figures": {"stall": stall}}
+
+    def measure_idle(self, request: Request) -> Answer:
+        """Open sessions, and see what each costs while nobody uses them: threads, memory, wake-ups in a second."""
+        first, *rest = request["targets"]
+        sessions = [self._subject.open(first)]
+        gc.collect()
+        threads, memory = self._process.num_threads(), self._process.memory_info().rss
+        begin = perf_counter()
+        if request.get("at_once"):
+            sessions += self._subject.open_many(rest)
+        else:
+            sessions += [self._subject.open(target) for target in rest]
+        seconds = perf_counter() - begin
+        gc.collect()
+        sleep(_SETTLED)
+        memory = self._process.memory_info().rss - memory
+        switches = self._process.num_ctx_switches().voluntary
+        sleep(_IDLE)
+        switches = self._process.num_ctx_switches().voluntary - switches
+        figures = {
+            "threads": self._process.num_threads() - threads,
+            "kilobytes": memory / 1e3 / len(rest),
+            "wake-ups": switches / _IDLE / len(rest),
+        }
+        for session in sessions:
+            session.close()
+        return {"seconds": seconds, "figures": figures}
 
     def measure_single_tools(self, request: Request) -> Answer:
         """Warm up many separately created tools of one server: time, processes and their memory."""
@@ -246,11 +388,32 @@ class Worker:
             raise ValueError(message)
         return {"seconds": seconds}
 
-    def _agent(self, request: Request) -> Any:
+    def measure_cold_snapshot(self, request: Request) -> Answer:
+        """Build a toolset with a snapshot until its tools are usable, and before that one that connects."""
+        begin = perf_counter()
+        connected = self._subject.open(request["target"])
+        connecting = perf_counter() - begin
+        connected.close()
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot = Path(folder) / "tools.json"
+            self._subject.capture(request["target"], snapshot)
+            gc.collect()
+            begin = perf_counter()
+            session, count_sessions = self._subject.open_pinned(request["target"], snapshot)
+            count = len(session.tools())
+            seconds = perf_counter() - begin
+        sessions = count_sessions()
+        session.close()
+        if count != request["expected"]:
+            message = f"{count} tools instead of {request['expected']}"
+            raise ValueError(message)
+        return {"seconds": seconds, "figures": {"sessions": sessions, "against-connecting": seconds / connecting}}
+
+    def _agent(self, request: Request, *, hooks: bool = False) -> Any:
         from haystack.components.agents import Agent
         from scripted_generator import ScriptedChatGenerator
 
-        key = "agent" + json.dumps(request["target"])
+        key = f"agent, {hooks}" + json.dumps(request["target"])
         if key not in self._open:
             session = self._subject.open(request["target"])
             generator = ScriptedChatGenerator(request["tool"], request["arguments"], request["calls"])
@@ -259,6 +422,7 @@ class Worker:
                 tools=[tool for tool in session.tools() if tool.name == request["tool"]],
                 tool_concurrency_limit=request["calls"],
                 raise_on_tool_invocation_failure=True,
+                **({"hooks": self._subject.hooks()} if hooks else {}),
             )
             self._open[key] = (session, agent)
         return self._open[key][1]
@@ -276,6 +440,22 @@ class Worker:
                 times.append(perf_counter() - begin)
         _check_agent_result(result, request["calls"])
         return {"seconds": statistics.median(times)}
+
+    def measure_agent_hooks(self, request: Request) -> Answer:
+        """Runs of an Agent with hooks and of one without, in turns; the ratio of their medians."""
+        from haystack.dataclasses import ChatMessage
+
+        messages = [ChatMessage.from_user("go")]
+        agents = {True: self._agent(request, hooks=True), False: self._agent(request)}
+        times: dict[bool, list[float]] = {True: [], False: []}
+        for number in range(request["n"] + 2):
+            for hooked in (True, False) if number % 2 else (False, True):
+                begin = perf_counter()
+                result = agents[hooked].run(messages=messages)
+                times[hooked].append(perf_counter() - begin)
+                _check_agent_result(result, request["calls"])
+        seconds, without = (statistics.median(each[2:]) for each in times.values())
+        return {"seconds": seconds, "figures": {"overhead": seconds / without}}
 
     def measure_agent_async(self, request: Request) -> Answer:
         """The same with `run_async`."""

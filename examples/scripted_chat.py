@@ -55,7 +55,7 @@ class ScriptedChatGenerator:
 
     def _reply(self, messages: list[ChatMessage], tools: ToolsType | None) -> ChatMessage:
         turn = sum(1 for message in messages if message.tool_calls)
-        if turn == len(self.script):
+        if turn >= len(self.script):
             results = [describe(result.result) for message in messages for result in message.tool_call_results]
             return ChatMessage.from_assistant(f"The tools say: {'; '.join(results)}")
         available = [tool.name for tool in flatten_tools_or_toolsets(tools)]

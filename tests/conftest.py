@@ -10,6 +10,7 @@ Fixtures named `*_server` are factories: call them as often as needed; what they
 
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,10 @@ import pytest
 # Before Haystack is imported: tests send no telemetry.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
+# A shell has what it starts in the background ignore Ctrl-C, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.leaks import Footprint, adopt_orphans, assert_nothing_left
@@ -26,6 +31,7 @@ from tests.support.prepared import prepare
 from tests.support.processes import (
     COUNTER_SERVER,
     FASTMCP_SERVER,
+    PATIENT_SERVER,
     PLAIN_SERVER,
     SERVERS,
     CallLog,
@@ -96,6 +102,12 @@ class _Started:
         folder = self._folders.mktemp("server")
         command = python_script(FASTMCP_SERVER, "--transport", transport)
         return self.start(HttpServer(command, _PATHS[transport], folder, CallLog(folder / "calls.txt")))
+
+    def patient(self, *options: str) -> HttpServer:
+        folder = self._folders.mktemp("server")
+        log = CallLog(folder / "calls.txt")
+        arguments = ("--transport", "streamable-http", "--calls-file", str(log.path), *options)
+        return self.start(HttpServer(python_script(PATIENT_SERVER, *arguments), "/mcp", folder, log))
 
     def everything(self, transport: str) -> HttpServer:
         folder = self._folders.mktemp("everything")
@@ -188,6 +200,25 @@ def sdk_stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stdio
     """
     with _stdio_servers(COUNTER_SERVER, tmp_path_factory) as describe:
         yield describe
+
+
+@pytest.fixture
+def patient_stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
+    """
+    The same with the patient server, whose calls outlive their clients.
+    """
+    with _stdio_servers(PATIENT_SERVER, tmp_path_factory) as describe:
+        yield describe
+
+
+@pytest.fixture
+def patient_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerFactory]:
+    """
+    Starts patient servers over streamable HTTP for one test: `patient_http_server(*options)`.
+    """
+    started = _Started(tmp_path_factory)
+    yield started.patient
+    started.end()
 
 
 @pytest.fixture

@@ -151,3 +151,14 @@ def test_no_argument_is_in_a_log_or_a_span(toolset, caplog):
     ):
         toolset["echo"].invoke(text="s3ntinel")
     assert "s3ntinel" not in caplog.text + str(raised.value) + traces.text
+
+
+def test_a_call_that_an_inner_budget_refuses_does_not_count_in_the_outer_one(toolset):
+    with call_budget(max_calls=5) as outer:
+        with call_budget(max_calls=1) as inner:
+            toolset["echo"].invoke(text="a")
+            with pytest.raises(Exception, match="was refused"):
+                toolset["echo"].invoke(text="b")
+        assert (inner.calls, inner.refused) == (1, 1)
+        toolset["echo"].invoke(text="c")
+    assert (outer.calls, outer.refused) == (2, 0)

@@ -18,7 +18,7 @@ from typing import ClassVar
 import pytest
 
 from haystack_integrations.tools.mcp import AsyncExecutor
-from haystack_integrations.tools.mcp.executor import _Mailbox
+from haystack_integrations.tools.mcp.executor import ExecutorStartError, _Mailbox
 from tests.support.background import in_loop_of_its_own, in_thread, together
 from tests.support.waiting import LIMIT
 
@@ -72,6 +72,26 @@ class TestInstance:
     def test_has_a_running_loop_in_a_daemon_thread(self, executor):
         assert executor.get_loop().is_running()
         assert executor._thread.daemon
+
+    def test_that_can_start_no_thread_is_an_error_with_the_cause(self, monkeypatch):
+        start, here = threading.Thread.start, threading.current_thread()
+
+        def no_more(thread):
+            if threading.current_thread() is here:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", no_more)
+            with pytest.raises(ExecutorStartError) as raised:
+                AsyncExecutor()
+        assert str(raised.value) == "the event loop for MCP sessions could not be started: can't start new thread"
+
+    def test_that_was_shut_down_takes_nothing_more(self):
+        executor, called = AsyncExecutor(), []
+        executor.shutdown()
+        assert executor.post(lambda: called.append(1)) is False
+        assert called == []
 
     def test_uses_uvloop_if_it_is_installed(self, executor):
         uvloop = pytest.importorskip("uvloop")

@@ -7,8 +7,10 @@ What is shown of a server info, in its repr, in traces and in messages: never a 
 """
 
 import dataclasses
+import html
 import json
 import re
+from urllib import parse
 
 import pytest
 from haystack.utils import Secret
@@ -23,7 +25,15 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.client.error_texts import redacted_result
-from haystack_integrations.tools.mcp.redaction import LONGEST_TEXT, Redactor, redact_text, redact_url, redact_values
+from haystack_integrations.tools.mcp.connection.call_secrets import MOST_KEPT, CallSecrets
+from haystack_integrations.tools.mcp.redaction import (
+    LONGEST_TEXT,
+    Redactor,
+    SharedSecrets,
+    redact_text,
+    redact_url,
+    redact_values,
+)
 from tests.support.background import AT_ONCE, Stopwatch
 
 SECRET = "s3ntinel-in-an-info"
@@ -292,6 +302,57 @@ def test_a_secret_without_a_value_is_none(monkeypatch):
         Redactor(StreamableHttpServerInfo("http://h", token=Secret.from_env_var("NO_SUCH_SECRET"))._secrets()).forms
         == []
     )
+
+
+class TestSharedSecrets:
+    VALUES = ('of a-"call"/1', "of a call with\ntwo lines of it", "of a call", "Zürich & Genève", "short")
+
+    @pytest.mark.parametrize("quote", [str, repr, json.dumps, html.escape, lambda value: parse.quote(value, safe="")])
+    def test_are_found_as_all_others(self, quote):
+        shared, known = SharedSecrets(), Redactor([SECRET])
+        sharing = known.sharing(shared)
+        for value in self.VALUES:
+            shared.add(value)
+        text = (
+            f"{SECRET} {'; '.join(quote(value) for value in self.VALUES)} [input_value='of a-\"ca...', input_type=str]"
+        )
+        assert sharing.text(text) == known.knowing(self.VALUES).text(text)
+        assert sharing.secrets == known.knowing(self.VALUES).secrets
+        long = "x" * (LONGEST_TEXT // 2 - 102) + text * 400
+        assert sharing.text(long) == known.knowing(self.VALUES).text(long)
+
+    def test_are_not_looked_for_once_they_are_gone(self):
+        shared = SharedSecrets()
+        redactor = Redactor().sharing(shared).knowing([SECRET])
+        shared.add("the first secret")
+        assert redactor.text("the first secret") == "***"
+        shared.discard("the first secret")
+        shared.add("the other secret")
+        shared.discard("the other secret")
+        shared.add("the third secret")
+        assert redactor.text(f"the first secret, the other secret, the third secret, {SECRET}") == (
+            "the first secret, the other secret, ***, ***"
+        )
+        shared.discard("the third secret")
+        assert (len(shared), shared._starting, shared._ends) == (0, {}, {})
+
+
+def test_the_secrets_of_calls_are_known_while_they_run_and_as_long_as_there_is_room():
+    calls = CallSecrets()
+    calls.begin(["of a long call", "of every call"])
+    calls.begin(["of every call"])
+    calls.end(["of every call"])
+    calls.begin(["of an early call"])
+    calls.end(["of an early call"])
+    for number in range(MOST_KEPT):
+        calls.begin([f"of call {number}", "of every call"])
+        calls.end([f"of call {number}", "of every call"])
+        assert "of an early call" in calls.known or number == MOST_KEPT - 1
+    assert "of every call" in calls.known
+    assert "of a long call" in calls.known
+    calls.end(["of a long call", "of every call"])
+    assert "of a long call" in calls.known
+    assert len(calls.known) == MOST_KEPT
 
 
 class TestLargeTexts:

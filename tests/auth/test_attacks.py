@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
+from haystack.utils import Secret
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from haystack_integrations.tools.mcp import (
@@ -29,6 +30,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.auth import outgoing
 from tests.support.background import AT_ONCE
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.token_network import TokenNetwork
 
 METADATA = "/.well-known/oauth-authorization-server"
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"
@@ -290,3 +292,39 @@ def test_an_error_of_a_token_endpoint_with_status_200_is_told(server: OAuthServe
     answer = {"error": "bad_verification_code", "error_description": "The code is incorrect."}
     server.tamper = lambda path, body: JSONResponse(answer) if path == "/token" else None
     assert "bad_verification_code" in failure(info(server.url))
+
+
+async def test_scopes_that_were_asked_for_already_are_not_asked_for_again() -> None:
+    network = TokenNetwork()
+    auth = network.auth(client_id="me", client_secret=Secret.from_token("s"), scopes=["write"])
+    assert (await network.use(auth)).text == "welcome"
+    challenge = 'Bearer error="insufficient_scope", scope="write"'
+    network.answers["/mcp"] = [httpx2.Response(403, headers={"WWW-Authenticate": challenge})]
+    with pytest.raises(MCPAuthorizationError, match="the scope 'write', for which the token was asked already"):
+        await network.use(auth)
+    assert len(network.forms()) == 1
+
+
+async def test_a_request_with_a_token_of_its_own_gets_no_other() -> None:
+    network = TokenNetwork()
+    auth = network.auth(client_id="me", client_secret=Secret.from_token("s"))
+    async with network.client(auth=auth) as client:
+        answer = await client.post(network.url, headers={"Authorization": "Bearer of-a-caller"})
+    assert answer.status_code == 401
+    assert [request.headers["authorization"] for request in network.requests] == ["Bearer of-a-caller"]
+
+
+async def test_a_token_endpoint_without_encryption_gets_no_secret() -> None:
+    network = TokenNetwork()
+    network.metadata["token_endpoint"] = "http://tokens.example.com/token"
+    with pytest.raises(MCPAuthorizationError, match=r"http://tokens\.example\.com/token is refused, because it is not"):
+        await network.use(network.auth(client_id="me", client_secret=Secret.from_token("s")))
+    assert network.forms() == []
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[1]", b"[" * 100_000], ids=["html", "list", "deep"])
+async def test_an_answer_that_is_no_token_is_told(body: bytes) -> None:
+    network = TokenNetwork()
+    network.answers["/token"] = [httpx2.Response(200, content=body)]
+    with pytest.raises(MCPAuthorizationError, match="asking for a token with the client's credentials at"):
+        await network.use(network.auth(client_id="me", client_secret=Secret.from_token("s")))

@@ -7,9 +7,15 @@ People who allow the access, against the authorization server of the MCP SDK.
 """
 
 import asyncio
+import socket
+import webbrowser
 from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import pytest
+from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
     InMemoryTokenStorage,
@@ -25,6 +31,7 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.token_network import TokenNetwork, basic
 
 
 @pytest.fixture
@@ -101,3 +108,172 @@ def test_the_time_that_a_person_takes_counts_for_no_timeout_of_the_server(server
         assert said(connection, "write") == "written"
         with pytest.raises(MCPTimeoutError, match=r"1\.5 seconds"):
             said(connection, "whoami", seconds=30.0)
+
+
+BACK = "https://me.example.com/back"
+
+
+class TestWithoutAListener:
+    """
+    The login of a web application, which gets the answer of the authorization server itself.
+    """
+
+    def auth(self, network: TokenNetwork, answer: Any, **options: Any) -> Any:
+        common = {"redirect_uri": BACK, "redirect_handler": lambda _: None, "callback_handler": answer}
+        return network.auth(**{**common, **options})
+
+    @pytest.mark.parametrize("kind", ["url", "dict"])
+    async def test_the_answer_is_a_url_or_its_parameters(self, kind: str) -> None:
+        network = TokenNetwork()
+
+        def answer(request: MCPLoginRequest) -> Any:
+            assert (request.redirect_uri, request.server_url) == (BACK, network.url)
+            if kind == "url":
+                return f"{BACK}?code=the-code&state={request.state}"
+            return {"code": "the-code", "state": request.state}
+
+        assert (await network.use(self.auth(network, answer, scopes=["a"]))).text == "welcome"
+        [form] = network.forms()
+        assert (form["code"], form["redirect_uri"], form["client_id"]) == ("the-code", BACK, "registered")
+
+    @pytest.mark.parametrize(
+        ("answer", "message"),
+        [
+            (lambda _: 5, "`callback_handler` must give a URL or a dict, it gave int"),
+            (lambda _: BACK, "the answer of the authorization server has no code"),
+            (lambda request: {"state": request.state}, "the answer of the authorization server has no code"),
+            (
+                lambda request: {"error": "access_denied", "error_description": "not today", "state": request.state},
+                "the authorization server refused: access_denied: not today",
+            ),
+            (lambda _: {"error": "access_denied"}, "the authorization server refused: access_denied"),
+            (lambda _: {"error": "forged", "state": "another"}, "the answer has another `state`"),
+            (lambda _: 1 / 0, "`callback_handler` failed (ZeroDivisionError"),
+        ],
+        ids=["number", "no code in URL", "no code", "refused", "refused without state", "forged", "raises"],
+    )
+    async def test_an_answer_without_a_code_says_what_is_wrong(self, answer: Any, message: str) -> None:
+        network = TokenNetwork()
+        with pytest.raises(MCPAuthorizationError, match="while waiting for the login") as caught:
+            await network.use(self.auth(network, answer))
+        assert message in str(caught.value)
+        assert network.forms() == []
+
+    async def test_a_page_that_cannot_be_shown_is_told_with_its_reason(self) -> None:
+        def lead(request: MCPLoginRequest) -> None:
+            msg = f"no window for {request.state}"
+            raise RuntimeError(msg)
+
+        network = TokenNetwork()
+        with pytest.raises(MCPAuthorizationError, match="while opening the page of the authorization server") as caught:
+            await network.use(self.auth(network, lambda _: BACK, redirect_handler=lead))
+        assert "`redirect_handler` failed (RuntimeError: no window for ***)" in str(caught.value)
+
+    async def test_nobody_is_waited_for_longer_than_the_login_timeout(self) -> None:
+        async def never(request: MCPLoginRequest) -> str:
+            await asyncio.Event().wait()
+            return ""
+
+        network = TokenNetwork()
+        with pytest.raises(MCPAuthorizationError, match=r"nobody logged in within 0\.05 seconds \(`login_timeout`\)"):
+            await network.use(self.auth(network, never, login_timeout=0.05))
+
+    @pytest.mark.parametrize(
+        ("methods", "is_basic"),
+        [(None, True), (["client_secret_post"], False), (["client_secret_post", "client_secret_basic"], True)],
+    )
+    async def test_a_registered_secret_is_sent_as_the_server_takes_it(
+        self, methods: list[str] | None, is_basic: bool
+    ) -> None:
+        network = TokenNetwork()
+        network.metadata["token_endpoint_auth_methods_supported"] = methods
+        registered = {"client_id": "given", "client_secret": "secret", "redirect_uris": [BACK]}
+        network.answers["/register"] = [httpx2.Response(201, json=registered)]
+        auth = self.auth(network, lambda request: {"code": "the-code", "state": request.state})
+        assert (await network.use(auth)).text == "welcome"
+        [form], [request] = network.forms(), network.asked("/token")
+        assert request.headers.get("authorization") == (basic("given", "secret") if is_basic else None)
+        assert form.get("client_secret") == (None if is_basic else "secret")
+
+
+async def press(login: MCPLoginRequest) -> None:
+    """
+    Be sent back with a code at once.
+    """
+    async with httpx2.AsyncClient() as browser:
+        await browser.get(login.redirect_uri, params={"code": "the-code", "state": login.state})
+
+
+async def test_a_port_of_the_configuration_that_is_taken_fails_the_login() -> None:
+    network = TokenNetwork()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        uri = f"http://127.0.0.1:{taken.getsockname()[1]}/callback"
+        with pytest.raises(MCPAuthorizationError, match="the port of the `redirect_uri` cannot be listened on"):
+            await network.use(network.auth(redirect_uri=uri, redirect_handler=press))
+    assert network.forms() == []
+
+
+async def test_a_port_of_a_registration_that_is_taken_makes_the_client_register_again() -> None:
+    network, storage = TokenNetwork(), InMemoryTokenStorage()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        uri = f"http://127.0.0.1:{taken.getsockname()[1]}/callback"
+        auth = network.auth(redirect_handler=press, token_storage=storage)
+        await storage.save(auth.holder_of(None).key, {"client": {"client_id": "old", "redirect_uris": [uri]}})
+        assert (await network.use(auth)).text == "welcome"
+    [form] = network.forms()
+    assert form["client_id"] == "registered"
+    assert form["redirect_uri"] != uri
+
+
+class Pages(webbrowser.BaseBrowser):
+    """
+    A browser that opens pages, or does not.
+    """
+
+    def __init__(self, works: bool) -> None:
+        super().__init__()
+        self.works = works
+        self.opened: list[str] = []
+
+    def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
+        self.opened.append(url)
+        if self.works:
+            query = parse_qs(urlsplit(url).query)
+            answer = {"code": "the-code", "state": query["state"][0]}
+            httpx2.get(query["redirect_uri"][0], params=answer)
+        return self.works
+
+
+@pytest.mark.parametrize("works", [True, False])
+async def test_the_browser_of_this_machine_shows_the_page(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, pages = TokenNetwork(), Pages(works)
+    monkeypatch.setenv("BROWSER", "a-browser")
+    monkeypatch.setattr(webbrowser, "_tryorder", [])
+    monkeypatch.setattr(webbrowser, "_browsers", {})
+    webbrowser.register("a-browser", None, pages, preferred=True)
+    auth = network.auth()
+    if works:
+        assert (await network.use(auth)).text == "welcome"
+    else:
+        with pytest.raises(MCPAuthorizationError, match="the browser does not open"):
+            await network.use(auth)
+    [url] = pages.opened
+    assert url.startswith(f"{network.origin}/authorize?")
+
+
+async def test_a_browser_that_is_named_and_not_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = TokenNetwork()
+    monkeypatch.setenv("BROWSER", "a-browser")
+    monkeypatch.setattr(webbrowser, "_tryorder", [])
+    monkeypatch.setattr(webbrowser, "_browsers", {})
+    with pytest.raises(MCPAuthorizationError, match="has no browser"):
+        await network.use(network.auth())
+
+
+async def test_a_client_of_the_configuration_needs_no_registration() -> None:
+    network = TokenNetwork()
+    secret = Secret.from_token("the-secret")
+    auth = network.auth(grant_type="authorization_code", client_id="me", client_secret=secret, redirect_handler=press)
+    assert (await network.use(auth)).text == "welcome"
+    assert network.asked("/register") == []
+    assert network.asked("/token")[0].headers["authorization"] == basic("me", "the-secret")

@@ -126,6 +126,15 @@ def test_a_configuration_survives_yaml(config: OAuthConfig, kind: type, monkeypa
     assert loaded.oauth_config._client_digest() == config._client_digest()
 
 
+def test_a_stored_configuration_with_an_unknown_parameter_is_refused_and_names_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"OAuthConfig has no parameter 'scope'; it knows client_id, .*scopes"):
+        OAuthConfig.from_dict({"scope": "a"})
+
+
+def test_scopes_may_be_a_tuple() -> None:
+    assert OAuthConfig(scopes=("a", "b")) == OAuthConfig(scopes=["a", "b"])
+
+
 def test_equal_configurations_share_a_connection() -> None:
     one, other, another = (
         StreamableHttpServerInfo(URL, oauth_config=OAuthConfig(token_storage=FileTokenStorage(folder), scopes=["a"]))
@@ -171,6 +180,42 @@ def test_a_configuration_shows_no_secret() -> None:
         ({"token_endpoint_auth_method": "private_key_jwt"}, "is for the grant 'client_credentials'"),
         ({"token_endpoint_auth_method": "client_secret_basic"}, "needs a `client_secret`"),
         ({"idp_client_id": "me"}, "`idp_client_id` is for the grant 'id_jag'"),
+        ({"client_id": ""}, "`client_id` must be a string that is not empty, or None, got str"),
+        ({"issuer": "https://auth.example.com:x"}, "`issuer` must be a URL like https://host/path"),
+        ({"token_endpoint_auth_method": "tls"}, "`token_endpoint_auth_method` must be one of"),
+        ({"client_id": "me", "client_secret": SECRET, "private_key": SECRET}, "does not go with 'client_secret_basic'"),
+        (
+            {"client_id": "me", "client_secret": SECRET, "token_endpoint_auth_method": "none"},
+            "the grant 'client_credentials' is for clients that authenticate, not for 'none'",
+        ),
+        (
+            {"client_id": "me", "private_key": SECRET, "assertion_provider": SECRET},
+            "'private_key_jwt' needs either a `private_key` or an `assertion_provider`",
+        ),
+        (
+            {"grant_type": "authorization_code", "client_secret": SECRET},
+            "a `client_secret` needs its `client_id`",
+        ),
+        (
+            {
+                "grant_type": "jwt_bearer",
+                "assertion_provider": SECRET,
+                "client_id": "me",
+                "client_secret": SECRET,
+                "token_endpoint_auth_method": "none",
+            },
+            "a `client_secret` does not go with the authentication method 'none'",
+        ),
+        (
+            {
+                "grant_type": "id_jag",
+                "client_id": "me",
+                "client_secret": SECRET,
+                "issuer": "https://auth.example.com",
+                "id_token": SECRET,
+            },
+            "needs either `id_token` and `idp_token_endpoint`, or an `assertion_provider`",
+        ),
     ],
 )
 def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], message: str) -> None:

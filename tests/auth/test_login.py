@@ -3,37 +3,33 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Logging in before a service needs the tokens: in Python and on the command line.
+Logging in before a service needs the tokens, and logging out.
 """
 
 import asyncio
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
-import yaml
+from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
     FileTokenStorage,
     InMemoryTokenStorage,
     MCPAuthorizationError,
     MCPConnection,
-    MCPLoginRequest,
-    MCPToolset,
     OAuthConfig,
     StreamableHttpServerInfo,
     login,
     login_async,
+    logout,
+    logout_async,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.auth.__main__ import main
 from tests.support.oauth_server import OAuthServer, allow
-
-ROOT = Path(__file__).parents[2]
+from tests.support.token_network import TokenNetwork, basic
 
 
 @pytest.fixture
@@ -91,43 +87,96 @@ def test_a_login_that_fails_says_where_and_why(server: OAuthServer) -> None:
         login(StreamableHttpServerInfo(server.url, auth="oauth"))
 
 
-def test_the_command_logs_in_at_the_servers_of_a_pipeline(server: OAuthServer, tmp_path: Path) -> None:
-    config = OAuthConfig(token_storage=FileTokenStorage(str(tmp_path / "tokens")))
-    toolset = MCPToolset(StreamableHttpServerInfo(server.url, oauth_config=config))
-    pipeline = tmp_path / "pipeline.yaml"
-    pipeline.write_text(yaml.safe_dump({"components": {"agent": {"init_parameters": {"tools": toolset.to_dict()}}}}))
-    command = subprocess.Popen(
-        [sys.executable, "-m", "haystack_integrations.tools.mcp.auth", "login", str(pipeline)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "500"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def test_a_logout_forgets_the_tokens_of_one_user_and_has_them_revoked(tmp_path: Path) -> None:
+    storage = FileTokenStorage(str(tmp_path))
+    with OAuthServer(revokes=True) as server:
+        config = OAuthConfig(redirect_handler=allow, token_storage=storage)
+        info = StreamableHttpServerInfo(server.url, oauth_config=config)
+        login(info)
+        login(info, user="bob")
+
+        assert logout(info) is True
+        assert logout(info) is False
+        assert [each.subject for each in server.provider.access.values()] == ["bob"]
+        with mcp_request_context(user="bob"), MCPConnection(info) as connection:
+            assert whose(connection) == "bob"
+        assert asyncio.run(logout_async(info, user="bob")) is True
+        assert server.provider.access == server.provider.refresh == {}
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_logout_needs_no_authorization_server(server: OAuthServer, caplog: pytest.LogCaptureFixture) -> None:
+    info = StreamableHttpServerInfo(
+        server.url, oauth_config=OAuthConfig(redirect_handler=allow, token_storage=InMemoryTokenStorage())
     )
-    assert command.stdout is not None
-    # There is no browser, so it prints the page.
-    url = next(line.strip() for line in command.stdout if line.startswith("http"))
-    uri = re.search(r"redirect_uri=([^&]+)", url)
-    assert uri is not None
-    request = MCPLoginRequest(url=url, redirect_uri=uri[1], state="", server_url=server.url)
-    asyncio.run(allow(request))
-    output, errors = command.communicate(timeout=60)
-    assert command.returncode == 0, errors
-    assert "Logged in" in output
-    with MCPConnection(toolset.server_info) as connection:
-        assert whose(connection) == "alice"
+    login(info)
+    assert logout(info) is True  # it knows no way to revoke tokens
+    assert "revoke" not in caplog.text
+    with OAuthServer(revokes=True) as other:
+        info = StreamableHttpServerInfo(
+            other.url, oauth_config=OAuthConfig(redirect_handler=allow, token_storage=InMemoryTokenStorage())
+        )
+        login(info)
+    assert logout(info) is True
+    assert "did not revoke the tokens" in caplog.text
+    assert not any(secret in caplog.text for secret in other.issued)
+    with pytest.raises(ValueError, match="uses no OAuth"):
+        logout(StreamableHttpServerInfo(server.url))
 
 
-def test_the_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    empty = tmp_path / "empty.yaml"
-    empty.write_text("components: {}")
-    assert main(["login", str(empty)]) == 2
-    assert "has no server info with OAuth" in capsys.readouterr().err
-    assert main(["login", "https://mcp.example.com/mcp"]) == 2
-    assert "needs --tokens FOLDER" in capsys.readouterr().err
-    assert main(["login", str(tmp_path / "missing.yaml")]) == 2
+SECRET = Secret.from_token("the-secret")
+REGISTERED = {"client_id": "given", "client_secret": "its secret", "token_endpoint_auth_method": "client_secret_basic"}
 
 
-def test_the_command_tells_a_failure(server: OAuthServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    server.__exit__()
-    assert main(["login", server.url, "--tokens", str(tmp_path)]) == 1
-    assert "could not be reached" in capsys.readouterr().err
+async def logged_out(network: TokenNetwork, *, hints: tuple[str, ...], **options: Any) -> list[tuple[str, str | None]]:
+    """
+    Log out, and give what authenticated the client in each request to revoke a token.
+    """
+    storage = InMemoryTokenStorage()
+    auth = network.auth(token_storage=storage, **options)
+    tokens = {hint: f"the-{hint}" for hint in hints}
+    record = {"tokens": {"access_token": "", **tokens}, "client": REGISTERED, "authorization_server": network.metadata}
+    await storage.save(auth.holder_of(None).key, record)
+    assert await auth.log_out(None) is True
+    assert await storage.load(auth.holder_of(None).key) is None
+    forms = network.forms("/revoke")
+    assert [(form["token"], form["token_type_hint"]) for form in forms] == [(f"the-{hint}", hint) for hint in hints][
+        : len(forms)
+    ]
+    requests = network.asked("/revoke")
+    return [
+        (request.headers.get("authorization") or form["client_id"], form.get("client_secret"))
+        for request, form in zip(requests, forms, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "authentication"),
+    [
+        ({}, (basic("given", "its%20secret"), None)),
+        ({"client_id": "me", "grant_type": "authorization_code"}, ("me", None)),
+        ({"client_id": "me", "client_secret": SECRET}, (basic("me", "the-secret"), None)),
+        (
+            {"client_id": "me", "client_secret": SECRET, "token_endpoint_auth_method": "client_secret_post"},
+            ("me", "the-secret"),
+        ),
+    ],
+    ids=["registered", "public", "basic", "post"],
+)
+async def test_tokens_are_revoked_by_the_client_that_got_them(
+    options: dict[str, Any], authentication: tuple[str, str | None]
+) -> None:
+    hints = ("refresh_token", "access_token")
+    assert await logged_out(TokenNetwork(), hints=hints, **options) == [authentication] * 2
+
+
+async def test_a_client_with_a_key_forgets_its_tokens_without_revoking_them() -> None:
+    assert await logged_out(TokenNetwork(), hints=("access_token",), client_id="me", private_key=SECRET) == []
+
+
+async def test_what_is_not_revoked_is_forgotten_here(caplog: pytest.LogCaptureFixture) -> None:
+    network = TokenNetwork()
+    network.answers["/revoke"] = [httpx2.Response(503)]
+    assert len(await logged_out(network, hints=("refresh_token", "access_token"))) == 1
+    assert "did not revoke the tokens" in caplog.text
+    assert "(HTTP 503); they are forgotten here" in caplog.text

@@ -43,6 +43,8 @@ class Numbered(httpx2.Auth):
 
 the_one = Numbered()
 
+URL = "https://mcp.example.com/mcp"
+
 
 class Source:
     """
@@ -74,8 +76,10 @@ class Source:
 
 
 class SyncSource:
-    def resolve(self) -> str:
-        return "a-sync-token"
+    token: Any = "a-sync-token"
+
+    def resolve(self) -> Any:
+        return self.token
 
 
 @pytest.fixture
@@ -113,6 +117,22 @@ def test_an_auth_that_cannot_be_imported_fails_the_connect_and_says_so(server: I
     info = StreamableHttpServerInfo(server.url, auth="tests.auth.test_own_auth:missing")
     with pytest.raises(MCPAuthorizationError, match="there is no 'missing' in the module"), MCPConnection(info):
         pass
+
+
+@pytest.mark.parametrize("auth", ["builtins:dict", "tests.auth.test_own_auth:URL"])
+def test_an_auth_of_another_kind_fails_the_connect_and_says_what_it_gave(server: IdentityServer, auth: str) -> None:
+    info = StreamableHttpServerInfo(server.url, auth=auth)
+    with pytest.raises(MCPAuthorizationError, match=r"`auth` must give an httpx2\.Auth, it gave (dict|str)"):
+        MCPConnection(info).open()
+
+
+@pytest.mark.parametrize("token", ["", None, 5])
+def test_a_token_source_that_gives_nothing_fails_before_anything_is_sent(server: IdentityServer, token: Any) -> None:
+    source = SyncSource()
+    source.token = token
+    with pytest.raises(MCPAuthorizationError, match="the token source SyncSource gave no token"):
+        MCPConnection(StreamableHttpServerInfo(server.url, token=source)).open()
+    assert server.anonymous == 0
 
 
 def test_a_token_source_is_asked_before_each_request(server: IdentityServer) -> None:

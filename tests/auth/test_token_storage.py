@@ -14,10 +14,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 from key_value.aio.stores.filetree import FileTreeStore
 from key_value.aio.stores.memory import MemoryStore
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from haystack_integrations.tools.mcp import (
     FileTokenStorage,
@@ -34,7 +37,8 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.auth.token_store import TokenKey
 from tests.support.background import together
 from tests.support.oauth_server import OAuthServer, allow
-from tests.support.waiting import wait_until
+from tests.support.token_network import TokenNetwork
+from tests.support.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -253,3 +257,217 @@ def test_a_lock_is_one_processs_at_a_time() -> None:
         await asyncio.gather(*map(work, range(5)))
 
     asyncio.run(all_at_once())
+
+
+KEY = TokenKey("https://mcp.example.com", "client")
+USERS_KEY = TokenKey("https://mcp.example.com", "client", "bob")
+RECORD = {"tokens": {"access_token": "t", "token_type": "Bearer"}, "serial": "1"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_storage_keeps_each_users_record_apart_until_it_is_deleted(kind: str, tmp_path: Path) -> None:
+    storage = storage_of(kind, tmp_path / "tokens")
+    assert await storage.load(KEY) is None
+    await storage.delete(KEY)  # there is none
+    await storage.save(KEY, RECORD)
+    await storage.save(USERS_KEY, {"serial": "2"})
+    given = await storage.load(KEY)
+    assert given == RECORD
+    given["tokens"].clear()
+    assert await storage.load(KEY) == RECORD
+    await storage.delete(USERS_KEY)
+    assert (await storage.load(USERS_KEY), await storage.load(KEY)) == (None, RECORD)
+
+
+class SDKStorage:
+    """
+    A storage of the MCP SDK's protocol.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+class TestAStorageOfTheSDK:
+    def auth(self, network: TokenNetwork, storage: Any) -> Any:
+        return network.auth(
+            token_storage=storage,
+            redirect_uri="https://me.example.com/back",
+            redirect_handler=lambda _: None,
+            callback_handler=lambda request: {"code": "the-code", "state": request.state},
+        )
+
+    async def test_it_gets_the_tokens_and_the_registration_and_gives_them_back(self) -> None:
+        network, storage = TokenNetwork(), SDKStorage()
+        assert (await network.use(self.auth(network, storage))).text == "welcome"
+        assert (storage.tokens.access_token, storage.client.client_id) == ("the-access-token", "registered")
+        another = SDKStorage()
+        another.tokens, another.client = storage.tokens, storage.client
+        assert (await network.use(self.auth(network, another))).text == "welcome"
+        assert len(network.forms()) == 1
+
+    async def test_it_has_no_place_for_users_and_says_which_storages_have(self) -> None:
+        network = TokenNetwork()
+        with pytest.raises(MCPAuthorizationError) as caught:
+            await self.auth(network, SDKStorage()).log_in(httpx2.Response(401), "bob")
+        assert "so users of mcp_request_context cannot have their own. Use InMemoryTokenStorage" in str(caught.value)
+        assert network.requests == []
+
+    async def test_it_cannot_forget_tokens(self) -> None:
+        network = TokenNetwork()
+        with pytest.raises(MCPAuthorizationError, match="SDKStorage cannot delete tokens"):
+            await self.auth(network, SDKStorage()).log_out(None)
+
+
+async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:
+    network, storage = TokenNetwork(), InMemoryTokenStorage()
+    await storage.set_tokens(OAuthToken(access_token="the-access-token"))
+    await storage.set_client_info(OAuthClientInformationFull(client_id="mine", redirect_uris=["http://127.0.0.1/"]))
+    assert (await network.use(network.auth(token_storage=storage))).text == "welcome"
+    assert len(network.requests) == 1
+    assert (await storage.get_client_info()).client_id == "mine"
+    assert await network.auth(token_storage=storage).log_out(None) is True
+    assert (await storage.get_tokens(), await storage.get_client_info()) == (None, None)
+
+
+class BrokenStorage(InMemoryTokenStorage):
+    """
+    A storage of somebody's own whose database is down.
+    """
+
+    async def load(self, key: TokenKey) -> dict[str, Any] | None:
+        msg = "no connection with password s3cret"
+        raise RuntimeError(msg)
+
+
+async def test_a_storage_that_fails_is_told_without_its_text() -> None:
+    network = TokenNetwork()
+    with pytest.raises(MCPAuthorizationError) as caught:
+        await network.use(network.auth(token_storage=BrokenStorage()))
+    assert str(caught.value) == "authorization failed while using the token storage (RuntimeError)"
+    assert network.requests == []
+
+
+@pytest.mark.parametrize("folder", ["", None, 5])
+def test_a_folder_that_is_no_path_is_refused(folder: Any) -> None:
+    with pytest.raises(ValueError, match="FileTokenStorage: `folder` must be a path, got"):
+        FileTokenStorage(folder)
+
+
+def test_a_folder_may_be_a_path(tmp_path: Path) -> None:
+    storage = FileTokenStorage(tmp_path)
+    assert storage == FileTokenStorage(str(tmp_path)) == FileTokenStorage.from_dict(storage.to_dict())
+
+
+async def test_a_folder_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    storage = FileTokenStorage(str(tmp_path / "file" / "tokens"))
+    with pytest.raises(MCPAuthorizationError, match=r"the tokens cannot be written to .*tokens.* \("):
+        await storage.save(KEY, RECORD)
+    with pytest.raises(MCPAuthorizationError, match=r"the lock .*tokens.* cannot be opened \("):
+        async with storage.lock(KEY):
+            pass
+
+
+async def test_a_record_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
+    storage = FileTokenStorage(str(tmp_path))
+    await storage.save(KEY, RECORD)
+    with pytest.raises(TypeError):
+        await storage.save(KEY, {"tokens": object()})
+    assert await storage.load(KEY) == RECORD
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+async def test_a_file_with_something_else_counts_as_no_record(tmp_path: Path) -> None:
+    storage = FileTokenStorage(str(tmp_path))
+    await storage.save(KEY, RECORD)
+    [path] = tmp_path.glob("*.json")
+    path.write_text("[]")
+    assert await storage.load(KEY) is None
+
+
+async def test_a_lock_of_another_process_is_waited_for(tmp_path: Path) -> None:
+    storage, order = FileTokenStorage(str(tmp_path)), []
+
+    async def second() -> None:
+        order.append("second asks")
+        async with FileTokenStorage(str(tmp_path)).lock(KEY):
+            order.append("second has it")
+
+    async with storage.lock(KEY):
+        waiting = asyncio.create_task(second())
+        await asyncio.sleep(0.2)  # several looks
+        order.append("first leaves")
+    await asyncio.wait_for(waiting, LIMIT)
+    assert order == ["second asks", "first leaves", "second has it"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"store": 5}, "`store` must be a store of py-key-value-aio, a function that makes one, or an import path"),
+        ({"store": "no path"}, "`store` must be a store of py-key-value-aio"),
+        ({"store": MemoryStore(), "collection": ""}, "`collection` must be a string that is not empty, got ''"),
+    ],
+)
+def test_invalid_parameters_of_a_key_value_storage_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        KeyValueTokenStorage(**options)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("store", [MemoryStore, "key_value.aio.stores.memory:MemoryStore"])
+async def test_a_store_may_be_made_when_it_is_needed(store: Any) -> None:
+    storage = KeyValueTokenStorage(store)
+    await storage.save(KEY, RECORD)
+    assert await storage.load(KEY) == RECORD
+
+
+def no_store() -> Any:
+    msg = "the host is not known"
+    raise OSError(msg)
+
+
+async def test_a_store_that_cannot_be_made_is_told_with_the_reason() -> None:
+    with pytest.raises(MCPAuthorizationError, match=r"could not be made \(OSError: the host is not known\)"):
+        await KeyValueTokenStorage(no_store).load(KEY)
+
+
+async def test_a_lock_of_a_process_that_died_ends() -> None:
+    store = MemoryStore()
+    storage = KeyValueTokenStorage(store)
+    place = {"key": f"{KEY.digest}.lock", "collection": storage.collection}
+    await store.put(value={"owner": "dead", "until": time.time() - 1}, **place)
+    async with storage.lock(KEY):
+        assert (await store.get(**place))["owner"] != "dead"
+        # Held for too long: another process takes it over, and keeps it.
+        await store.put(value={"owner": "other", "until": time.time() + 60}, **place)
+    assert (await store.get(**place))["owner"] == "other"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: int) -> None:
+    network, storage = TokenNetwork(), InMemoryTokenStorage()
+    auth = network.auth(grant_type="authorization_code", client_id="me", token_storage=storage)
+    key = auth.holder_of(None).key
+    tokens = {"access_token": "old", "refresh_token": "again", "token_type": "Bearer", "expires_in": 1}
+    await storage.save(key, {"tokens": tokens, "expires_at": 1.0, "authorization_server": network.metadata})
+    network.answers["/token"] = [httpx2.Response(status), httpx2.Response(200, json=network.token)]
+    with pytest.raises(MCPAuthorizationError, match=f"the authorization server answered with HTTP {status}"):
+        await network.use(auth)
+    assert (await storage.load(key))["tokens"] == tokens
+    assert (await network.use(auth)).text == "welcome"
+    assert [form["refresh_token"] for form in network.forms()] == ["again"] * 2

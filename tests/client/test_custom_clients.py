@@ -9,7 +9,9 @@ Clients that users write themselves, with the three methods that version 2 asked
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import anyio
 import pytest
+from mcp import MCPError as ProtocolError
 from mcp import types
 
 from haystack_integrations.tools.mcp import (
@@ -18,9 +20,12 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPInvocationError,
+    MCPOutcomeUnknownError,
     MCPServerInfo,
     MCPTool,
 )
+from haystack_integrations.tools.mcp.client.life import SessionLife
+from haystack_integrations.tools.mcp.redaction import Redactor
 
 
 class DyingClient(MCPClient):
@@ -84,3 +89,148 @@ def test_a_custom_client_that_loses_its_connection_is_replaced_and_not_called_un
 def test_a_custom_client_that_uses_no_handlers_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with MCPConnection(DyingServerInfo(), handlers=MCPHandlers(roots=["/srv"])):
         assert "does not use handlers" in caplog.text
+
+
+class Session:
+    """What a custom client may have in place of a session of the SDK."""
+
+    def __init__(self, outcome: Any) -> None:
+        self._outcome = outcome
+
+    async def call_tool(self, _name: str, _arguments: dict[str, Any], **_more: Any) -> Any:
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+
+class SessionClient(MCPClient):
+    """A custom client with a session, and nothing else."""
+
+    def __init__(self, outcome: Any = None) -> None:
+        super().__init__()
+        self.life = SessionLife()
+        self.life.opening()
+        self.life.opened()
+        self.redactor = Redactor(["s3cret-key"])
+        self._outcome = outcome
+
+    async def connect(self) -> list[types.Tool]:
+        self.session = Session(self._outcome)
+        return []
+
+
+class SpeakingClient(SessionClient):
+    """One that answers calls itself."""
+
+    async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+        result: str = (await Session(self._outcome).call_tool(tool_name, tool_args)) or ""
+        return result
+
+
+REFUSED = types.CallToolResult(content=[types.TextContent(type="text", text="not with s3cret-key")], is_error=True)
+
+
+class TestCalls:
+    async def test_before_it_is_connected_the_error_says_what_to_do(self) -> None:
+        with pytest.raises(MCPConnectionError, match=r"Not connected to an MCP server: call connect\(\) first"):
+            await SessionClient().call_tool("pay", {})
+
+    async def test_what_the_session_raises_is_told_without_secrets(self) -> None:
+        client = SessionClient(RuntimeError("no room for s3cret-key"))
+        await client.connect()
+        with pytest.raises(MCPInvocationError) as raised:
+            await client.call_tool("pay", {"amount": 5})
+        assert str(raised.value) == "Failed to invoke Tool `pay`: no room for ***"
+
+    async def test_an_error_of_the_tool_is_redacted_whoever_sent_the_call(self) -> None:
+        client, speaking = SessionClient(REFUSED), SpeakingClient(REFUSED.model_dump_json(by_alias=True))
+        await client.connect()
+        for each in (client, speaking):
+            result = await each.request_tool("pay", {})
+            assert result.is_error
+            assert result.content[0].text == "not with ***"
+
+    async def test_plain_words_are_a_result_of_text(self) -> None:
+        result = await SpeakingClient("paid, thank you").request_tool("pay", {})
+        assert (result.is_error, result.content[0].text) == (False, "paid, thank you")
+
+    @pytest.mark.parametrize(
+        ("extra", "message"),
+        [
+            ({"meta": {"a": 1}}, "SpeakingClient cannot send `meta`"),
+            ({"continuation": object()}, r"SpeakingClient cannot continue calls\. The tool did not run\."),
+        ],
+    )
+    async def test_what_it_cannot_do_is_refused_before_anything_is_sent(
+        self, extra: dict[str, Any], message: str
+    ) -> None:
+        client = SpeakingClient(AssertionError("it was called"))
+        with pytest.raises(MCPInvocationError, match=message):
+            await client.request_tool("pay", {}, **extra)
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ConnectionResetError("peer is gone"),
+            anyio.BrokenResourceError(),
+            ProtocolError(types.CONNECTION_CLOSED, "closed"),
+        ],
+    )
+    async def test_a_connection_that_breaks_ends_the_session_and_leaves_the_outcome_open(
+        self, error: Exception
+    ) -> None:
+        client = SpeakingClient(error)
+        with pytest.raises(MCPOutcomeUnknownError, match="The tool may have run"):
+            await client.request_tool("pay", {})
+        assert not client.life.is_open
+        assert await client.find_reason() == client.life.reason
+
+    @pytest.mark.parametrize("error", [TimeoutError("slow"), ProtocolError(types.INVALID_PARAMS, "wrong")])
+    async def test_other_errors_go_to_whoever_called_and_the_session_goes_on(self, error: Exception) -> None:
+        client = SpeakingClient(error)
+        with pytest.raises(type(error)):
+            await client.request_tool("pay", {})
+        assert client.life.is_open
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [
+        ("list_resources", ()),
+        ("list_resource_templates", ()),
+        ("read_resource", ("a://b",)),
+        ("list_prompts", ()),
+        ("cancel_task", ("1",)),
+        ("listen", (None, None)),
+        ("subscribe_resource", ("a://b",)),
+        ("unsubscribe_resource", ("a://b",)),
+    ],
+)
+async def test_what_a_custom_client_does_not_have_is_named(operation: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(MCPConnectionError) as raised:
+        await getattr(SessionClient(), operation)(*arguments)
+    assert str(raised.value).startswith("Failed to ")
+    assert str(raised.value).endswith(f" the server: its custom client, SessionClient, has no `{operation}`")
+
+
+async def test_what_a_custom_client_need_not_have_is_answered_for_it() -> None:
+    client = SessionClient()
+    assert await client.ping() is False
+    assert await client.notify_roots_changed() is False
+    assert await client.list_tools() is None
+    assert client.listens is False
+    assert client.unusable_tools() == {}
+    assert client.why_unusable("pay") is None
+
+
+async def test_an_error_of_closing_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        msg = "cannot close with s3cret-key"
+        raise OSError(msg)
+
+    client = SessionClient()
+    client.exit_stack.callback(fail)
+    await client.aclose()
+    assert "Error during MCP client cleanup" in caplog.text
+    assert "cannot close with ***" in caplog.text
+    await client.aclose()  # there is nothing left to close

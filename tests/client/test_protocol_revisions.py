@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp import (
     MCPTimeoutError,
     SSEServerInfo,
     StdioServerInfo,
+    StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
@@ -173,3 +174,11 @@ def test_the_newest_revision_over_stdio_recovers_from_the_end_of_the_server(mode
         assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
         assert connection.status().protocol_version == NEWEST
     assert server.calls() == ["sleep", "add"]
+
+
+def test_a_result_without_a_type_is_complete(patient_stdio_server, patient_http_server):
+    # The specification of 2026-07-28 demands the type of servers, and tells clients what to make of a missing one.
+    for info in (reach(patient_stdio_server()), StreamableHttpServerInfo(patient_http_server().url)):
+        with MCPConnection(info) as connection:
+            assert text(connection.call_tool("bare")) == "bare"
+            assert connection.status().protocol_version == NEWEST

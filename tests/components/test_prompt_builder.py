@@ -191,6 +191,18 @@ def test_a_server_that_cannot_be_reached_is_an_error(build):
         build(MCPPromptBuilder(StdioServerInfo(command="/there/is/no/such/program"), "greet"))
 
 
+def test_a_server_that_is_down_and_not_required_gives_no_messages(build, prompter):
+    down = StdioServerInfo(command="/there/is/no/such/program")
+    builder = MCPPromptBuilder(down, "greet", required=False)
+    builder.warm_up()
+    assert build(builder, arguments={"name": "Ada"}) == []
+    assert MCPPromptBuilder.from_dict(builder.to_dict()).to_dict() == builder.to_dict()
+    there = MCPPromptBuilder(prompter.info, "greet", required=False)
+    assert build(there, arguments={"name": "Ada"})
+    with pytest.raises(MCPConnectionError, match="unknown prompt"):
+        build(MCPPromptBuilder(prompter.info, "nothing", required=False))
+
+
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [

@@ -153,6 +153,24 @@ def test_a_server_that_cannot_be_reached_is_an_error_and_no_empty_result(fetch):
         fetch(fetcher)
 
 
+def test_a_server_that_is_down_and_not_required_gives_failures_and_is_said_once(fetch, caplog):
+    down = StdioServerInfo(command="/there/is/no/such/program")
+    fetcher = MCPResourceFetcher(down, uris=["a://b", "a://c"], required=False)
+    fetcher.warm_up()
+    read = fetch(fetcher)
+    assert (read["documents"], read["streams"]) == ([], [])
+    assert [failure["uri"] for failure in read["failures"]] == ["a://b", "a://c"]
+    assert "/there/is/no/such/program" in read["failures"][0]["error"]
+    assert fetch(fetcher, prefix="a://")["failures"][0]["uri"] == "a://"
+    assert len([record for record in caplog.records if "until it can be reached" in record.message]) == 1
+    assert MCPResourceFetcher.from_dict(fetcher.to_dict()).to_dict() == fetcher.to_dict()
+
+
+def test_what_an_optional_server_answers_is_an_error_all_the_same(fetch, library):
+    with pytest.raises(MCPConnectionError, match="Internal server error"):
+        fetch(MCPResourceFetcher(library.info, uris=["notes://nothing"], required=False, raise_on_failure=True))
+
+
 def test_a_template_gives_the_component_inputs(fetch, library):
     fetcher = MCPResourceFetcher(library.info, uri_template="notes://days/{day}{?part}")
     sockets = fetcher.__haystack_input__._sockets_dict

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from haystack.components.agents import State
@@ -18,13 +18,16 @@ from haystack.tools.errors import ToolInvocationError
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
+    MCPBudgetExceededError,
     MCPConnectionError,
     MCPInvocationError,
     MCPToolNotFoundError,
     MCPToolset,
     StdioServerInfo,
+    call_budget,
 )
-from tests.support.scripted_chat import calls, say
+from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from tests.support.scripted_chat import call, calls, say
 from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -212,6 +215,46 @@ def test_a_state_that_is_given_is_the_one_that_is_changed(make):
     ]
 
 
+@pytest.mark.parametrize("annotation", [State, "State", State | None, Annotated[State, "the run's"]])
+def test_a_tool_gets_the_state_whichever_way_its_parameter_says_so(make, annotation):
+    def look(state) -> str:
+        return str(state.get("seen"))
+
+    look.__annotations__["state"] = annotation
+    state = State(schema={"seen": {"type": str}}, data={"seen": "all of it"})
+    assert results(make(MCPToolCaller([tool("look", look)]), call("look"), state=state)) == [("all of it", False)]
+
+
+def test_a_tool_whose_types_are_for_type_checkers_only_is_called_without_the_state(make):
+    def look(state="none") -> str:
+        return f"state: {state}"
+
+    look.__annotations__["state"] = "NotImported"
+    assert results(make(MCPToolCaller([tool("look", look)]), call("look"))) == [("state: none", False)]
+
+
+def test_a_function_of_python_without_a_signature_is_called(make):
+    caller = MCPToolCaller([tool("text", str)])
+    assert results(make(caller, call("text", object="said"))) == [("said", False)]
+
+
+def test_a_part_of_a_result_that_is_not_there_leaves_the_state_as_it_is(make):
+    state = State(schema={"found": {"type": str}, "all": {"type": dict}}, data={"found": "before"})
+    outputs = {"found": {"source": "absent"}, "all": {}}
+    caller = MCPToolCaller([tool("look", lambda: {"other": 1}, outputs_to_state=outputs)])
+    assert results(make(caller, call("look"), state=state))[0][1] is False
+    assert (state.get("found"), state.get("all")) == ("before", {"other": 1})
+
+
+def test_inputs_of_the_run_are_written_to_a_state_that_is_given(make):
+    state = State(schema={"city": {"type": str}}, data={"city": "Oslo"})
+    caller = MCPToolCaller(
+        [tool("name", lambda city: city, inputs_from_state={"city": "city"})], state_schema={"city": {"type": str}}
+    )
+    assert results(make(caller, call("name"), state=state, city="Rome")) == [("Rome", False)]
+    assert state.get("city") == "Rome"
+
+
 def test_a_result_that_cannot_be_used_is_told_to_the_model(make):
     def refuse(_value: Any) -> str:
         raise ValueError("no text for this")
@@ -222,6 +265,23 @@ def test_a_result_that_cannot_be_used_is_told_to_the_model(make):
     ]
     with pytest.raises(ToolInvocationError, match="no text for this"):
         make(MCPToolCaller([odd], raise_on_failure=True), calls(("odd", {})))
+
+
+def test_a_budget_that_ends_the_run_is_no_message_for_the_model(make):
+    caller = MCPToolCaller(MCPToolset(COUNTER))
+    with call_budget(max_calls=0, max_refused_calls=0), pytest.raises(MCPBudgetExceededError):
+        make(caller, calls(("add", {"a": 1, "b": 2})))
+
+
+@pytest.mark.skipif(not HAS_ASYNC_FUNCTION, reason="Haystack 2 has no tools that are asynchronous only")
+def test_a_tool_that_is_asynchronous_only_is_called_in_both_ways(make):
+    async def look() -> str:
+        await asyncio.sleep(0)
+        return "seen"
+
+    looking = tool("look", None, async_function=look)
+    assert results(make(MCPToolCaller([looking]), calls(("look", {}), ("look", {})))) == [("seen", False)] * 2
+    assert results(make(MCPToolCaller([looking]), calls(("look", {})))) == [("seen", False)]
 
 
 def test_tools_of_a_run_take_the_place_of_those_of_the_component(make):

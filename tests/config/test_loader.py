@@ -4,15 +4,18 @@
 
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from haystack.utils import Secret
+from mcp import types
 
 from haystack_integrations.tools.mcp import (
     MCPToolset,
+    MCPToolSnapshot,
     SecretTemplate,
     SSEServerInfo,
     StdioServerInfo,
@@ -284,6 +287,80 @@ def test_a_bad_configuration_is_an_error_that_names_the_place_and_the_choices(
     assert "s3ntinel" not in str(error.value)
 
 
+ASKING = {"inputs": [{"id": "key"}], "servers": {"one": {"command": "x", "args": ["--key=${input:key}"]}}}
+
+
+@pytest.mark.parametrize(
+    ("content", "inputs", "message"),
+    [
+        ({**ASKING, "inputs": {"id": "key"}}, {}, "`inputs` must be a list of objects with an `id`"),
+        ({**ASKING, "inputs": [{"type": "promptString"}]}, {}, "`inputs` must be a list of objects with an `id`"),
+        (
+            ASKING,
+            {"kee": "s3ntinel"},
+            "does not declare 'kee' under its `inputs`; it declares: key",
+        ),
+        (
+            {"servers": {}},
+            {"kee": "s3ntinel"},
+            "does not declare 'kee' under its `inputs`; it declares: none",
+        ),
+        (ASKING, {"key": 5}, "`inputs` maps ids to strings or Secrets; that of 'key' is of type int"),
+        (
+            ASKING,
+            {"key": Secret.from_token("s3ntinel")},
+            "stands inside a longer text, so it must be a string or a Secret of one environment variable",
+        ),
+        (
+            ASKING,
+            {"key": Secret.from_env_var(["FIRST_KEY", "SECOND_KEY"])},
+            "the input 'key' stands inside a longer text",
+        ),
+    ],
+)
+def test_inputs_that_do_not_fit_the_file_are_refused_and_not_quoted(
+    content: dict[str, Any], inputs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        load_mcp_toolsets(content, inputs=inputs)
+    assert message in str(error.value)
+    assert "s3ntinel" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"key": "plain"}, "--key=plain"),
+        ({"key": Secret.from_env_var("API_KEY")}, f"--key={KEY}"),
+        ({"key": Secret.from_env_var("NOT_SET", strict=False)}, "--key="),
+    ],
+    ids=["text", "secret", "optional secret"],
+)
+@pytest.mark.usefixtures("variables")
+def test_an_input_may_stand_inside_a_longer_text(
+    given: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_SET", raising=False)
+    [toolset] = load_mcp_toolsets(ASKING, inputs=given)
+    [argument] = toolset.server_info.args
+    assert (argument.resolve_value() if isinstance(argument, Secret) else argument) == expected
+
+
+def test_an_input_has_the_default_of_the_file() -> None:
+    content = {**ASKING, "inputs": [{"id": "key", "default": "usual"}]}
+    [toolset] = load_mcp_toolsets(content)
+    assert toolset.server_info.args == ["--key=usual"]
+
+
+def test_the_workspace_of_a_file_in_a_folder_of_its_client_is_the_folder_above(tmp_path: Path) -> None:
+    file = tmp_path / "project" / ".vscode" / "mcp.json"
+    file.parent.mkdir(parents=True)
+    arguments = ["${workspaceFolder}", "${workspaceFolderBasename}", "${userHome}", "${pathSeparator}${/}"]
+    file.write_text(json.dumps({"servers": {"one": {"command": "x", "args": arguments}}}))
+    [toolset] = load_mcp_toolsets(file)
+    assert toolset.server_info.args == [str(file.parents[1]), "project", str(Path.home()), os.sep * 2]
+
+
 def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     with pytest.raises(FileNotFoundError, match=r"no file .*mcp\.json"):
@@ -352,3 +429,23 @@ def test_a_server_may_want_a_login(tmp_path: Path, url: str) -> None:
     file.write_text(json.dumps({"mcpServers": {"notes": {"url": url, "auth": "oauth"}}}))
     [toolset] = load_mcp_toolsets(file)
     assert toolset.server_info.auth == "oauth"
+
+
+def test_an_entry_may_have_a_snapshot_beside_the_file(tmp_path: Path) -> None:
+    calculator = StdioServerInfo("python", ["calculator.py"])
+    tool = types.Tool(name="add", description="Add two numbers.", input_schema={"type": "object"})
+    MCPToolSnapshot.from_tools([tool]).save(tmp_path / "tools.json")
+    entry = {"command": calculator.command, "args": calculator.args, "snapshot": "tools.json", "on_drift": "quarantine"}
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"sums": entry}}))
+    [toolset] = load_mcp_toolsets(config)
+    assert [(tool.name, tool.description) for tool in toolset] == [("sums_add", "Add two numbers.")]
+    assert toolset.on_drift == "quarantine"
+    assert MCPToolset.from_dict(toolset.to_dict()).snapshot == toolset.snapshot
+
+    (tmp_path / "tools.json").unlink()
+    with pytest.raises(ValueError, match="server 'sums': There is no snapshot file"):
+        load_mcp_toolsets(config)
+    config.write_text(json.dumps({"mcpServers": {"sums": {**entry, "snapshot": None}}}))
+    with pytest.raises(ValueError, match="server 'sums': `on_drift`"):
+        load_mcp_toolsets(config)

@@ -88,11 +88,6 @@ SCENARIOS: list[tuple[str, str | None]] = [
     ("auth/wif-jwt-bearer", None),
 ]
 
-# What cannot pass yet, and why. The test fails when it does, so that the entry goes.
-EXPECTED_FAILURES = {
-    "sep-2322-client-request-state": "the client does not resume calls that want input",
-}
-
 # The server of this one closes a stream and wants it back within a window of 250 ms, which a busy machine may miss.
 ATTEMPTS = {"sse-retry": 3}
 
@@ -148,7 +143,4 @@ def test_the_conformance_suite_finds_nothing_wrong(
         wrong, output = run(scenario, revision, conformance_suite, folder)
         if not wrong:
             break
-    if scenario in EXPECTED_FAILURES:
-        assert wrong, f"{scenario} passes now: take it out of the expected failures"
-    else:
-        assert not wrong, output
+    assert not wrong, output

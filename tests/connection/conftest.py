@@ -6,13 +6,17 @@
 Scripts in interpreters of their own, and the loops they run with.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from haystack_integrations.tools.mcp import MCPServerInfo, StdioServerInfo, StreamableHttpServerInfo
 from tests.conftest import StdioServerFactory
+from tests.support.processes import CallLog
 from tests.support.scripts import Script
+
+Patient = tuple[MCPServerInfo, CallLog]
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -29,3 +33,16 @@ def script_with(tmp_path: Path, stdio_server: StdioServerFactory) -> Callable[..
     The same with one of the loops and a server of these options, where the loop makes no difference.
     """
     return lambda *options, loop="uvloop": Script(tmp_path, stdio_server(*options), loop)
+
+
+@pytest.fixture(params=["stdio", "streamable-http"])
+def patient(request: pytest.FixtureRequest) -> Iterator[Patient]:
+    """
+    A patient server, and what it has recorded.
+    """
+    if request.param == "stdio":
+        server = request.getfixturevalue("patient_stdio_server")()
+        yield StdioServerInfo(server.command, server.args), server.log
+    else:
+        server = request.getfixturevalue("patient_http_server")()
+        yield StreamableHttpServerInfo(server.url), server.log

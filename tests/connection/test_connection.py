@@ -145,3 +145,21 @@ def test_a_connection_waits_for_nothing_in_the_thread_of_the_executor():
 def test_an_invalid_timeout_is_refused_by_name(parameter: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"`{parameter}` must be a positive number of seconds"):
         MCPConnection(COUNTER, **{parameter: value})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"server_info": "http://localhost:8000/mcp"},
+            "`server_info` must be an MCPServerInfo .*`server_info_from` makes one of a URL.*, got str",
+        ),
+        ({"server_info": None}, "`server_info` must be an MCPServerInfo .*, got NoneType"),
+        ({"server_info": COUNTER, "handlers": {"roots": []}}, "`handlers` must be an MCPHandlers or None, got dict"),
+    ],
+)
+def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(
+    parameters: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        MCPConnection(**parameters)

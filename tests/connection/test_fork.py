@@ -118,6 +118,21 @@ def test_a_fork_under_calls_of_other_threads_deadlocks_nobody(script):
     assert parent == {"codes": [0] * 3, "failures": [], "sessions": 1}
 
 
+def test_a_fork_meets_no_call_that_imports_a_module(script_with):
+    # The child would wait for the lock of a module that is imported by half.
+    [facts] = script_with().run(
+        """
+        tool = MCPTool("echo", server_info)
+        tool.warm_up()
+        before = set(sys.modules)
+        tool.invoke(text="hello")
+        report(imported=sorted(name for name in set(sys.modules) - before if name.startswith("haystack_integrations")))
+        tool.close()
+        """
+    )
+    assert facts == {"imported": []}
+
+
 def test_a_fork_meets_no_call_that_completes_a_model_of_the_sdk(script_with):
     # Pydantic does that under a lock, and the child would never get it.
     [facts] = script_with().run(

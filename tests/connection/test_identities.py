@@ -314,6 +314,33 @@ def test_a_provider_that_returns_something_else_is_named(
     assert server.anonymous == 0
 
 
+@pytest.mark.parametrize("era", ["2026"])
+@pytest.mark.parametrize(
+    ("context", "reason"),
+    [
+        ({"token": Secret.from_env_var("MCP_NO_TOKEN")}, "the token of mcp_request_context: "),
+        ({"token": Secret.from_env_var("MCP_NO_TOKEN", strict=False)}, "the token of mcp_request_context has no value"),
+        (
+            {"headers": {"X-Key": Secret.from_env_var("MCP_NO_TOKEN", strict=False)}},
+            "the header 'X-Key' of mcp_",
+        ),
+        ({"headers": {"X-Key": "5ecret\nX-Other: 1"}}, "the value of the header 'X-Key' has a line break"),
+        ({"token": "5ecr\xe9t"}, "the value of the header 'Authorization' has a line break"),
+    ],
+)
+def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(
+    server: IdentityServer, context: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MCP_NO_TOKEN", raising=False)
+    connection = MCPConnection(info_of(server))
+    with mcp_request_context(**context), pytest.raises(MCPInvocationError) as raised:
+        connection.call_tool("whoami", {"name": ""})
+    connection.close()
+    assert reason in str(raised.value)
+    assert "5ecr" not in str(raised.value)
+    assert server.requests == []
+
+
 @pytest.mark.parametrize("era", ["sessions"])
 def test_a_silent_session_of_one_user_is_given_up_and_those_of_others_go_on(server: IdentityServer) -> None:
     connection = MCPConnection(info_of(server), read_timeout=1, invocation_timeout=None)
@@ -491,6 +518,7 @@ class TestOtherTransports:
         ({"token": "Bearer t-5ecret"}, "`token` must be the token alone; 'Bearer ' is put before it"),
         ({"headers": {"a": 1}}, "`headers` maps strings to strings or Secrets"),
         ({"meta": {"a": object()}}, "`meta` must be JSON"),
+        ({"meta": {1: "a"}}, "`meta` must be JSON"),
     ],
 )
 def test_an_invalid_context_is_refused(parameters: dict[str, Any], message: str) -> None:

@@ -788,6 +788,9 @@ class TestParameter:
             tool.to_dict()
         tool._to_trace_dict()
 
+    def test_a_function_that_does_not_tell_what_it_takes_is_taken_at_its_word(self) -> None:
+        assert MCPConnection(StdioServerInfo("true"), interceptors=[max]).interceptors == [max]
+
     @pytest.mark.parametrize(
         ("interceptors", "named"),
         [

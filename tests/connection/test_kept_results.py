@@ -123,7 +123,10 @@ def test_each_identity_has_what_it_read_itself():
 def test_tools_are_listed_again_at_a_warm_up_after_their_time_and_not_before():
     kept = Kept(AN_HOUR)
     with MCPToolset(kept.info) as toolset:
-        wait_until(lambda: kept.asked("tools/list") == 2, "they are listed once more when listening begins")
+        wait_until(
+            lambda: kept.asked("tools/list") == 2 and not toolset._fresh.is_due,
+            "they are listed once more when listening begins, and taken over",
+        )
         for _ in range(3):
             toolset.warm_up()
     assert kept.asked("tools/list") == 2

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import threading
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -31,6 +32,9 @@ async def test_a_session_that_is_closed_before_it_starts_is_forgotten_and_holds_
 
         def server_changed(self, _change: ServerChange) -> None:
             pass
+
+        def server_asks(self) -> AbstractContextManager[None]:
+            return nullcontext()
 
     session = Session(InProcessServerInfo(MCPServer("never used")).create_client(), owner=Owner())
     opening, closing = asyncio.create_task(session.open()), asyncio.create_task(session.close())

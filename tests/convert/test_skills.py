@@ -2,6 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import base64
 import hashlib
 import pickle
 from typing import Any
@@ -143,6 +144,24 @@ def test_a_file_is_checked_whether_it_is_text_or_not():
     for wrong in (other, ReadResourceResult(contents=[]), ReadResourceResult(contents=[*text.contents] * 2)):
         with pytest.raises(MCPSkillError, match=r"'forms/a\.md' of skill 'pdf' is not what"):
             checked_file(skill, uri, wrong)
+
+
+def test_a_file_that_cannot_be_decoded_is_refused():
+    skill, uri = read_skill(entry()), f"{ROOT}forms/a.md"
+    broken = ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob="no Base64!")])
+    with pytest.raises(MCPSkillError, match=r"'forms/a\.md' of skill 'pdf' is not what"):
+        checked_file(skill, uri, broken)
+
+
+def test_instructions_that_come_as_bytes_are_read_if_they_are_text():
+    dynamic, uri = read_skill(entry(resources="dynamic")), f"{ROOT}SKILL.md"
+
+    def sent(data: bytes) -> ReadResourceResult:
+        return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=base64.b64encode(data).decode())])
+
+    assert checked_instructions(dynamic, sent(skill_text().encode())) == BODY
+    with pytest.raises(MCPSkillError, match="it is no text"):
+        checked_instructions(dynamic, sent(b"\xff\xfe"))
 
 
 @pytest.mark.parametrize("path", ["forms/b.md", "../other/SKILL.md", "forms/../forms/a.md", "/forms/a.md", "", "."])

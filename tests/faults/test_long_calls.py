@@ -113,6 +113,20 @@ def test_progress_sets_the_deadline_back_up_to_the_total(peer, kind):
 
 
 @reporting
+def test_a_server_that_trickles_progress_for_ever_is_told_at_the_total_limit_and_others_go_on(peer, kind):
+    server = peer(kind)
+    limits = {"invocation_timeout": 1, "reset_timeout_on_progress": True, "max_total_timeout": 2}
+    with MCPConnection(server.reach(), **limits) as connection:
+        with Stopwatch() as watch, pytest.raises(MCPCallTimeoutError, match="2 seconds although it made progress"):
+            connection.call_tool("progress", {"steps": 1_000_000, "pause": 0.05})
+        assert 1.9 < watch.seconds < AT_ONCE
+        if kind.cancels:
+            server.wait_for("progress-cancelled")
+        assert text(connection.call_tool("add", {"a": 1, "b": 2}, invocation_timeout=LONG)) == "3"
+        assert (connection.status().sessions, connection.status().in_flight) == (1, 0)
+
+
+@reporting
 def test_a_call_without_the_option_has_its_timeout_whatever_it_reports(peer, kind):
     with MCPConnection(peer(kind).reach(), invocation_timeout=1) as connection:
         advice = r"timed out after 1 seconds\..*raise `invocation_timeout`, or set `reset_timeout_on_progress`"

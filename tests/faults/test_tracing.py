@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPConnection
+from haystack_integrations.tools.mcp import MCPConnection, StdioServerInfo, StreamableHttpServerInfo
 from tests.support.external import unavailable
 from tests.support.kinds import every_kind
 from tests.support.waiting import wait_until
@@ -69,3 +69,16 @@ def test_requests_are_traced_below_their_caller_with_the_server_and_without_fals
         if kind.notices_the_end:
             wait_until(lambda: not connection.is_ready, "the loss")
             assert call(connection) == requests
+
+
+def test_the_server_gets_the_trace_of_the_caller(spans, patient_stdio_server, patient_http_server):
+    stdio, http = patient_stdio_server(), patient_http_server()
+    infos = (StdioServerInfo(stdio.command, stdio.args), StreamableHttpServerInfo(http.url))
+    for info, log in zip(infos, (stdio.log, http.log), strict=True):
+        with MCPConnection(info) as connection:
+            with spans.tracer.start_as_current_span("caller") as caller:
+                connection.call_tool("bake", {"seconds": 0})
+        trace = f"-{caller.get_span_context().trace_id:032x}-"
+        for request in ("@tools/call", "@tasks/get"):
+            [(_, details), *_] = log.events(request)
+            assert trace in details["traceparent"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pytest
 from haystack import Pipeline, component
-from haystack.dataclasses import ChatMessage, ImageContent
+from haystack.dataclasses import ChatMessage, ChatRole, ImageContent
 from mcp import types
 from mcp.client.extension import ClientExtension, ResultClaim, advertise
 from mcp.server import MCPServer
@@ -30,13 +30,20 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPSampling,
     accept_defaults,
+    answer_later,
     decline,
 )
+from haystack_integrations.tools.mcp.handlers.answers import elicit_result
+from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
+from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.handlers.logging import LOGGER_NAME
+from haystack_integrations.tools.mcp.handlers.roots import roots_result
+from haystack_integrations.tools.mcp.handlers.sampling import Sampler
+from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.handlers.conftest import BOTH_ERAS, Ask
 from tests.servers.asking_server import PIXEL, URL
 from tests.support.scripted_chat import ScriptedChatGenerator, say
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 # Of the server in this process.
 pytestmark = pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
@@ -69,7 +76,109 @@ class Model:
         return {"replies": [ChatMessage.from_assistant(f"reply {len(self.given)}", meta=meta)]}
 
 
+def callbacks(**fields: Any) -> Callbacks:
+    """
+    What the SDK would call in a session with a server.
+    """
+    return Callbacks(MCPHandlers(**fields), "a server", Redactor(["s3cret-key"]))
+
+
+def sampling_request(*messages: tuple[str, Any], **more: Any) -> types.CreateMessageRequestParams:
+    said = [types.SamplingMessage(role=role, content=content) for role, content in messages]  # type: ignore[arg-type]
+    return types.CreateMessageRequestParams(messages=said, **{"max_tokens": 10, **more})
+
+
+HELLO = types.TextContent(type="text", text="Hello")
+
+
 class TestSampling:
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (5, "the function returned int; it must return a string, a ChatMessage, or a CreateMessageResult"),
+            (None, "the function returned NoneType; it must return a string"),
+        ],
+    )
+    async def test_what_a_function_gives_in_place_of_a_reply_is_named_in_the_log(
+        self, given: Any, message: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        sample = callbacks(sampling=lambda _: given).options()["sampling_callback"]
+        answer = await sample(None, sampling_request(("user", HELLO)))
+        assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's sampling handler failed")
+        assert f"TypeError: {message}" in caplog.text
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            types.CreateMessageResult(role="assistant", content=HELLO, model="mine"),
+            types.ErrorData(code=-1, message="Not now"),
+        ],
+    )
+    async def test_an_answer_of_the_sdk_goes_as_it_is(self, given: Any) -> None:
+        sampler = Sampler(MCPSampling(function=lambda _: given), "a server")
+        assert await sampler.answer(sampling_request(("user", HELLO))) is given
+
+    async def test_a_picture_of_the_model_is_sent_as_one(self) -> None:
+        picture = ChatMessage(ChatRole.ASSISTANT, [ImageContent(PIXEL, "image/png", validation=False)])
+        answer = await Sampler(MCPSampling(function=lambda _: picture), "a server").answer(
+            sampling_request(("user", HELLO))
+        )
+        assert isinstance(answer, types.CreateMessageResult)
+        assert answer.content == types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
+
+    async def test_a_sound_goes_to_the_model_as_a_file(self) -> None:
+        model = Model()
+        sound = types.AudioContent(type="audio", data="AAAA", mime_type="audio/wav")
+        sampler = Sampler(MCPSampling(chat_generator=model), "a server")
+        answer = await sampler.answer(sampling_request(("user", [HELLO, sound])))
+        assert isinstance(answer, types.CreateMessageResult)
+        [(messages, _)] = model.given
+        [file] = messages[0].files
+        assert (file.base64_data, file.mime_type) == ("AAAA", "audio/wav")
+
+    async def test_a_generator_without_a_reply_is_an_error_that_says_so(self, caplog: pytest.LogCaptureFixture) -> None:
+        @component
+        class Silent:
+            @component.output_types(replies=list[ChatMessage])
+            def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
+                return {"replies": []}
+
+        sample = callbacks(sampling=Silent()).options()["sampling_callback"]
+        answer = await sample(None, sampling_request(("user", HELLO)))
+        assert isinstance(answer, types.ErrorData)
+        assert "the chat generator gave no reply" in caplog.text
+
+    async def test_a_generator_is_warmed_up_before_it_is_asked(self) -> None:
+        @component
+        class Cold:
+            is_warm = False
+
+            def warm_up(self) -> None:
+                self.is_warm = True
+
+            @component.output_types(replies=list[ChatMessage])
+            def run(self, messages: list[ChatMessage], **_more: Any) -> dict[str, list[ChatMessage]]:
+                return {"replies": [say(f"warm: {self.is_warm}")]}
+
+        answer = await Sampler(MCPSampling(chat_generator=Cold()), "a server").answer(sampling_request(("user", HELLO)))
+        assert isinstance(answer, types.CreateMessageResult)
+        assert answer.content == types.TextContent(type="text", text="warm: True")
+
+    async def test_what_was_used_is_counted_and_a_request_for_too_much_gets_the_rest(self) -> None:
+        asked: list[int] = []
+
+        def answer(params: types.CreateMessageRequestParams) -> ChatMessage:
+            asked.append(params.max_tokens)
+            return ChatMessage.from_assistant("text", meta={"usage": {"output_tokens": 4}})
+
+        sampler = Sampler(MCPSampling(function=answer, max_tokens=10), "a server")
+        for _ in range(3):
+            assert isinstance(await sampler.answer(sampling_request(("user", HELLO))), types.CreateMessageResult)
+        refused = await sampler.answer(sampling_request(("user", HELLO)))
+        assert isinstance(refused, types.ErrorData)
+        assert "limit for sampling in this session is reached" in refused.message
+        assert asked == [10, 6, 2]
+
     def test_a_chat_generator_answers_with_what_the_server_asks_for(self, ask: Ask) -> None:
         model = Model()
         connection = ask(sampling=MCPSampling(chat_generator=model, models=["gpt-mini-5", "gpt-big-5"]))
@@ -133,7 +242,68 @@ class TestSampling:
         assert [(kwargs or {})["max_tokens"] for _, kwargs in model.given] == [50, 20]
 
 
+FORM = types.ElicitRequestFormParams(
+    message="Who?", requested_schema={"type": "object", "properties": {"name": {"type": "string"}}}
+)
+TO_URL = types.ElicitRequestURLParams(message="Pay.", url=URL, elicitation_id="1")
+
+
 class TestElicitation:
+    @pytest.mark.parametrize(
+        ("params", "answer", "expected"),
+        [
+            (FORM, None, types.ElicitResult(action="cancel")),
+            (FORM, False, types.ElicitResult(action="decline")),
+            (FORM, True, types.ElicitResult(action="accept", content={})),
+            (TO_URL, True, types.ElicitResult(action="accept")),
+            (TO_URL, types.ElicitResult(action="cancel"), types.ElicitResult(action="cancel")),
+            (FORM, types.ErrorData(code=-1, message="No"), types.ErrorData(code=-1, message="No")),
+        ],
+    )
+    def test_short_answers_stand_for_the_ones_of_the_protocol(self, params: Any, answer: Any, expected: Any) -> None:
+        assert elicit_result(params, answer) == expected
+
+    @pytest.mark.parametrize(
+        ("params", "answer", "error"),
+        [
+            (
+                FORM,
+                "s3ntinel",
+                "it returned str for a form; it must return a dictionary, True, False, None, or an Elic",
+            ),
+            (TO_URL, {"s3ntinel": 1}, "it returned dict for a URL; it must return True, False, None, or an ElicitResu"),
+            (FORM, {"name": {"s3ntinel": 1}}, "the values of a form must be strings, numbers, booleans or lists of"),
+            (FORM, {"name": 5}, "what it filled in does not fit the form: name"),
+        ],
+    )
+    def test_an_answer_that_cannot_be_sent_is_named_and_not_quoted(self, params: Any, answer: Any, error: str) -> None:
+        with pytest.raises((TypeError, ValueError)) as raised:
+            elicit_result(params, answer)
+        assert error in str(raised.value)
+        assert "s3ntinel" not in str(raised.value)
+
+    def test_a_form_that_makes_no_sense_is_the_servers_affair(self) -> None:
+        odd = types.ElicitRequestFormParams(
+            message="?", requested_schema={"type": "object", "properties": {"name": {"type": "no such type"}}}
+        )
+        assert elicit_result(odd, {"name": "x"}) == types.ElicitResult(action="accept", content={"name": "x"})
+
+    @pytest.mark.parametrize("answer", [False, None, 5])
+    async def test_a_user_who_was_not_at_the_url_makes_no_further_call(
+        self, answer: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        required = {"elicitations": [{"mode": "url", "message": "Pay.", "url": URL, "elicitationId": "1"}]}
+        asking = callbacks(elicitation=lambda _: answer)
+        assert await asking.elicit_urls(types.URL_ELICITATION_REQUIRED, required) is False
+        assert ("The handler `elicitation` for a server failed" in caplog.text) is (answer == 5)
+
+    @pytest.mark.parametrize("data", [{"elicitations": "nonsense"}, {"elicitations": []}, "text", None])
+    async def test_an_error_with_the_code_for_urls_and_none_in_it_asks_nobody(self, data: Any) -> None:
+        asked: list[Any] = []
+        asking = callbacks(elicitation=lambda params: asked.append(params) or True)
+        assert await asking.elicit_urls(types.URL_ELICITATION_REQUIRED, data) is False
+        assert asked == []
+
     def test_a_function_fills_in_a_form(self, ask: Ask) -> None:
         asked = []
 
@@ -244,6 +414,26 @@ class TestRoots:
             expected = str(told + (number if has_sessions else 0))
             wait_until(lambda: text(connection.call_tool("root_changes")) == expected, "the server was told")  # noqa: B023
 
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ("/srv", "roots must be a list of paths or file:// URIs, got str"),
+            (5, "roots must be a list of paths or file:// URIs, got int"),
+            ([5], "a root must be a path or a file:// URI, got int"),
+        ],
+    )
+    async def test_what_a_function_gives_in_place_of_roots_is_named_in_the_log(
+        self, given: Any, message: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        answer = await callbacks(roots=lambda: given).options()["list_roots_callback"](None)
+        assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's roots handler failed")
+        assert f"The handler `roots` for a server failed: TypeError: {message}" in caplog.text
+
+    def test_roots_of_the_sdk_go_as_they_are(self) -> None:
+        root = types.Root(uri="file:///srv", name="mine")
+        assert roots_result([root]).roots == [root]
+        assert roots_result(types.ListRootsResult(roots=[root])).roots == [root]
+
     @pytest.mark.parametrize(("fields", "named"), [({}, "is not set"), ({"roots": ["/srv"]}, "is a list")])
     def test_roots_that_never_change_are_none_to_tell_of(self, fields: dict[str, Any], named: str) -> None:
         connection = MCPConnection(
@@ -254,6 +444,64 @@ class TestRoots:
 
 
 class TestLogging:
+    async def test_a_recipient_that_raises_is_logged_without_secrets_and_gets_the_next(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        got: list[Any] = []
+
+        def log(params: types.LoggingMessageNotificationParams) -> None:
+            got.append(params.data)
+            msg = "no s3cret-key"
+            raise LookupError(msg)
+
+        deliver = callbacks(logging=log).options()["logging_callback"]
+        for number in range(2):
+            await deliver(types.LoggingMessageNotificationParams(level="info", data=number))
+        await wait_until_async(lambda: caplog.text.count("LookupError: no ***") >= 2, "both failures")
+        assert got == [0, 1]
+        assert "s3cret-key" not in caplog.text
+
+    async def test_the_oldest_message_is_dropped_if_a_recipient_is_too_slow(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("haystack_integrations.tools.mcp.handlers.calling._MOST_WAITING", 2)
+        go_on, got = asyncio.Event(), []
+
+        async def log(params: types.LoggingMessageNotificationParams) -> None:
+            got.append(params.data)
+            await go_on.wait()
+
+        deliver = callbacks(logging=log).options()["logging_callback"]
+        await deliver(types.LoggingMessageNotificationParams(level="info", data=0))
+        await wait_until_async(lambda: got, "the first message")
+        for number in range(1, 4):
+            await deliver(types.LoggingMessageNotificationParams(level="info", data=number))
+        go_on.set()
+        await wait_until_async(lambda: len(got) == 3, "the messages that were kept")
+        assert got == [0, 2, 3]
+        assert "`logging` of MCPHandlers is too slow for a server; dropped the oldest message" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("version", "fields", "reason"),
+        [
+            ("2025-03-26", {"elicitation": decline}, "the server speaks revision 2025-03-26, which has no elicitation"),
+            ("2025-06-18", {"elicitation": answer_later}, "has no calls that are left open; questions are cancelled"),
+        ],
+    )
+    def test_handlers_that_the_revision_has_no_use_for_are_reported(
+        self, version: str, fields: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        callbacks(**fields).opened(version, types.ServerCapabilities(), None)
+        assert "`elicitation` of MCPHandlers has no effect for a server" in caplog.text
+        assert reason in caplog.text
+
+    def test_a_server_that_does_not_set_the_level_is_told_of_without_secrets(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        callbacks(log_level="info").refused_level(RuntimeError("not with s3cret-key"))
+        assert "a server does not set the level of its log messages: not with ***" in caplog.text
+
     def test_log_messages_go_to_a_logger_with_the_name_of_the_server(
         self, ask: Ask, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -315,6 +563,37 @@ def test_the_error_of_a_call_names_the_handler_that_is_missing(ask: Ask, tool: s
 
 
 class TestFunctions:
+    @pytest.mark.parametrize(
+        ("raised", "message"),
+        [(StopIteration, "it raised StopIteration"), (SystemExit, "it raised SystemExit")],
+    )
+    async def test_one_that_wants_to_end_the_program_or_a_loop_only_fails(
+        self, raised: type[BaseException], message: str
+    ) -> None:
+        def end() -> None:
+            raise raised
+
+        with pytest.raises(RuntimeError, match=message):
+            await call(end)
+
+    async def test_one_may_return_something_to_await(self) -> None:
+        async def later(name: str) -> str:
+            return name
+
+        assert await call(lambda: later("later")) == "later"
+
+    async def test_what_comes_after_a_pause_is_delivered_too(self) -> None:
+        got: list[int] = []
+
+        async def deliver(item: int) -> None:
+            got.append(item)
+
+        line = InOrder(deliver, lambda: None)
+        for number in range(2):
+            line.put(number)
+            await wait_until_async(lambda: len(got) == number + 1, "the delivery")  # noqa: B023
+        assert got == [0, 1]
+
     def test_one_may_call_the_same_server(self, ask: Ask) -> None:
         def answer(_: Any) -> str:
             return "sum " + text(connection.call_tool("add", {"a": 2, "b": 3}))
@@ -435,10 +714,17 @@ class UI:
 def test_the_server_learns_who_the_client_says_it_is_and_its_extensions(ask: Ask) -> None:
     extensions = [advertise("com.example/one"), "tests.handlers.test_handlers:EXTENSION"]
     connection = ask(client_info={"name": "kiosk", "version": "7"}, extensions=extensions)
-    assert text(connection.call_tool("who")) == "kiosk 7 ['com.example/one', 'com.example/two']"
+    connection.open()
+    told = ["com.example/one", "com.example/two"]
+    if (connection.status().protocol_version or "") > "2026":
+        told.append(TASKS)
+    assert text(connection.call_tool("who")) == f"kiosk 7 {told}"
 
 
 EXTENSION = advertise("com.example/two")
+
+# Of the package itself, where there are tasks.
+TASKS = "io.modelcontextprotocol/tasks"
 
 
 class NewKindOfResult(ClientExtension):
@@ -465,12 +751,15 @@ def test_the_status_tells_the_extensions_of_both_sides(ask: Ask) -> None:
     connection.open()
     expected: dict[str, Any] = {"com.example/one": {"server": None, "client": {"level": 2}}}
     if (connection.status().protocol_version or "") > "2026":  # sessions have no results of other kinds
-        expected["com.example/results"] = {"server": None, "client": {}}
+        expected["com.example/results"] = expected[TASKS] = {"server": None, "client": {}}
     assert connection.status().extensions == expected
     with MCPConnection(
         InProcessServerInfo(with_extension()), handlers=MCPHandlers(extensions=[advertise("com.example/one")])
     ) as connection:
-        assert connection.status().extensions == {"com.example/one": {"server": {"level": 3}, "client": {}}}
+        assert connection.status().extensions == {
+            "com.example/one": {"server": {"level": 3}, "client": {}},
+            TASKS: {"server": None, "client": {}},
+        }
 
 
 def with_extension() -> Any:

@@ -6,15 +6,18 @@
 Servers that offer the model tools of their own: calls go back to the server, and their results to the model.
 """
 
+import json
 from typing import Any
 
 import pytest
 from haystack import component
 from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.tools.errors import ToolInvocationError
 from mcp import types
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPSampling
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler, generation_kwargs
+from haystack_integrations.tools.mcp.handlers.sampling_tools import OfferedTools
 from tests.handlers.conftest import BOTH_ERAS, Ask
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 
@@ -132,6 +135,16 @@ def request(*messages: tuple[str, Any], **more: Any) -> types.CreateMessageReque
         ),
         (request(("user", HELLO), ("assistant", USE), ("assistant", HELLO)), "Tool result missing in request"),
         (request(("user", RESULT)), "no tool use in the message before"),
+        (
+            request(
+                ("user", HELLO), ("assistant", types.ImageContent(type="image", data="AAAA", mime_type="image/png"))
+            ),
+            "messages of the assistant may contain text and tool uses only",
+        ),
+        (
+            request(("user", HELLO), tools=[types.Tool(name="odd", input_schema={"type": "array"})]),
+            "the schema of tool 'odd' is unusable",
+        ),
         (request(("user", HELLO), tools=[LOOK, LOOK]), "two tools named"),
         (request(("user", HELLO), tools=[], tool_choice=types.ToolChoice(mode="required")), "no `tools`"),
     ],
@@ -156,6 +169,33 @@ async def test_no_tool_is_shown_if_the_server_wants_none_used() -> None:
     assert isinstance(answer, types.CreateMessageResultWithTools)
     assert answer.content_as_list == [types.TextContent(type="text", text="Let me see.")]
     assert model.turns[0].tool_names == []
+
+
+async def test_a_result_that_is_only_structured_goes_to_the_model_as_json() -> None:
+    model = ScriptedChatGenerator([say("fine")])
+    result = types.ToolResultContent(tool_use_id="1", content=[], structured_content={"seen": 3})
+    params = request(("user", HELLO), ("assistant", USE), ("user", result))
+    assert not isinstance(await Sampler(MCPSampling(chat_generator=model), "a server").answer(params), types.ErrorData)
+    assert json.loads(model.turns[0].tool_results[0]) == {"seen": 3}
+
+
+async def test_a_model_that_says_nothing_sends_an_empty_text() -> None:
+    model = ScriptedChatGenerator([ChatMessage.from_assistant("")])
+    answer = await Sampler(MCPSampling(chat_generator=model), "a server").answer(request(("user", HELLO)))
+    assert isinstance(answer, types.CreateMessageResultWithTools)
+    assert answer.content_as_list == [types.TextContent(type="text", text="")]
+
+
+async def test_the_tools_of_a_request_cannot_be_run_here() -> None:
+    offered = OfferedTools(request(("user", HELLO)))
+    with pytest.raises(ToolInvocationError, match="The server runs this tool itself"):
+        offered.for_generator()[0].invoke()
+
+
+async def test_tools_that_nobody_takes_are_refused_with_the_code_for_wrong_parameters() -> None:
+    sampler = Sampler(MCPSampling(function=lambda _: "text"), "a server")
+    refused = await sampler.answer(request(("user", HELLO)))
+    assert refused == types.ErrorData(code=types.INVALID_PARAMS, message="Sampling with tools is not supported")
 
 
 @pytest.mark.parametrize(

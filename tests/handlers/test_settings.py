@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     accept_defaults,
+    answer_later,
     decline,
 )
 from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
@@ -62,6 +63,7 @@ EXTENSION = advertise("com.example/two")
         ({"client_info": {"name": "x"}}, "'name' and 'version'"),
         ({"extensions": ["nowhere"]}, "import paths 'package.module:attribute'"),
         ({"extensions": [object()]}, "`identifier`"),
+        ({"extensions": "package.module:name"}, "`extensions` must be a list of ClientExtension objects or import"),
     ],
 )
 def test_invalid_handlers_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
@@ -100,6 +102,7 @@ def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> Non
             generation_kwargs_names={"model": None},
         ),
         elicitation=AskUser(SimpleConsoleUI()),
+        pending_calls=answer,
         roots=[tmp_path, "file:///srv"],
         logging=answer,
         log_level="notice",
@@ -124,6 +127,7 @@ def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> Non
         MCPHandlers(sampling=answer),
         MCPHandlers(elicitation=accept_defaults),
         MCPHandlers(elicitation=decline, roots=nobody),
+        MCPHandlers(elicitation=answer_later, pending_calls=nobody),
     ],
 )
 def test_stored_handlers_are_equal(handlers: MCPHandlers) -> None:

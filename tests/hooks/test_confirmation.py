@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConfigurationError,
     MCPRegistry,
+    MCPSearchableToolset,
     MCPTool,
     MCPToolset,
     StdioServerInfo,
@@ -190,6 +191,18 @@ class TestAnswers:
         agent.run(messages=GO)
         assert (ui.asked, len(server.calls)) == (["wipe"], 2)
 
+    def test_tools_that_the_model_has_to_find_first_are_confirmed_too(self, server, toolset):
+        searching = MCPSearchableToolset(toolset, search_threshold=2, top_k=1)
+        with pytest.raises(MCPConfigurationError, match="so they would run unasked"):
+            confirmation_strategies_for(MCPSearchableToolset(MCPToolset(COUNTER)), ScriptedUI())
+        ui = ScriptedUI(wipe="reject")
+        agent, generator = Agents.make(searching, ui, replies=calls(("search_tools", {"tool_keywords": "wipe"})))
+        generator.replies[1:] = [calls(("wipe", {"text": "c"})), say("done")]
+        agent.run(messages=GO)
+        assert (ui.asked, server.calls) == (["wipe"], [])
+        policy = MCPAnnotationPolicy(searching, trusted=[server.info])
+        assert [policy.should_ask(name, "", {}) for name in ("look", "silent")] == [False, True]
+
 
 class TestConfiguration:
     @pytest.mark.parametrize(
@@ -248,6 +261,26 @@ class TestConfiguration:
         for arguments in ({}, {"confirmation_ui": ui, "strategy": strategy}):
             with pytest.raises(TypeError, match="pass either a `confirmation_ui` or a `strategy`"):
                 MCPConfirmationHook(**arguments)
+
+    @needs_hooks
+    @pytest.mark.parametrize("run", ["run", "run_async"])
+    def test_the_decisions_of_another_strategy_are_traced_once_and_without_arguments(self, server, toolset, run):
+        from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy
+
+        ui = ScriptedUI(look="reject", silent={"text": "edited"})
+        strategy = BlockingConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=ui)
+        hooks: dict[Any, Any] = {"before_tool": [MCPConfirmationHook(strategy=strategy)]}
+        agent = Agent(chat_generator=ScriptedChatGenerator([ALL, say("done")]), tools=toolset, hooks=hooks)
+        with recorded_traces(content=False) as traces:
+            if run == "run":
+                agent.run(messages=GO)
+            else:
+                asyncio.run(agent.run_async(messages=GO))
+        ours = [each for each in traces.recorded if each.startswith("haystack.mcp.tool_call")]
+        assert ours.count("haystack.mcp.tool_call.confirmation") == 3
+        decisions = [each.partition("=")[2] for each in ours if ".decision=" in each]
+        assert sorted(decisions) == ["accepted", "declined", "edited"]
+        assert not any("edited" in each for each in ours if ".decision=" not in each)
 
     @needs_hooks
     def test_a_budget_before_it_spares_the_user_questions(self, server, toolset):

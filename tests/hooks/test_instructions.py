@@ -99,6 +99,14 @@ class TestHook:
         for tool in tools:
             tool.close()
 
+    def test_servers_of_one_name_are_told_apart_by_a_number(self):
+        tools = [MCPTool("tool_5", info("Sell.")), MCPTool("tool_11", info("Lend books."))]
+        messages = self.agent(tools).run(messages=[ChatMessage.from_user("go")])["messages"]
+        assert 'server="foreign"' in messages[0].text
+        assert 'server="foreign 2"' in messages[0].text
+        for tool in tools:
+            tool.close()
+
     def test_servers_that_say_nothing_leave_the_messages_alone(self):
         with MCPRegistry({"quiet": info(None)}, [ToolConfig("x", ["quiet"])]) as registry:
             messages = self.agent(registry.toolset("x")).run(messages=[ChatMessage.from_user("go")])["messages"]

@@ -6,9 +6,6 @@
 Whoever comes from Pydantic AI finds everything: the guide has each name of `pydantic_ai.mcp`, and says nothing wrong.
 """
 
-import dataclasses
-import inspect
-import re
 from typing import Any
 
 import pytest
@@ -18,9 +15,8 @@ from mcp import types
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 
-from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset
-from tests.support.pages import ROOT, Page
+from tests.support.name_tables import NameTables
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 # The public classes, functions and aliases of `pydantic_ai.mcp`, with their parameters, attributes and methods.
@@ -54,32 +50,10 @@ NAMES = {
     "load_mcp_toolsets": "config_path",
 }
 
-OTHERS = {"Agent": Agent, "types": types}
 GO = [ChatMessage.from_user("go")]
 
 
-def rows() -> list[list[list[str]]]:
-    """The names in each cell of each row."""
-    lines = re.findall(r"^\| (`.+) \|$", Page("docs/coming-from-pydantic-ai.md").text, re.MULTILINE)
-    return [[re.findall(r"`([^`]+)`", cell) for cell in line.split(" | ")] for line in lines]
-
-
-def has(owner: Any, name: str) -> bool:
-    """Whether a class or function has an attribute, a field or a parameter of that name."""
-    fields = {field.name for field in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set()
-    function = owner.__init__ if inspect.isclass(owner) else owner
-    parameters = inspect.signature(function).parameters if callable(function) else {}
-    return hasattr(owner, name) or name in fields or name in parameters or name in getattr(owner, "model_fields", ())
-
-
-def is_there(name: str) -> bool:
-    first, *rest = name.split(".")
-    owner: Any = OTHERS.get(first) or getattr(package, first, None)
-    for part in rest:
-        if owner is None or not has(owner, part):
-            return False
-        owner = getattr(owner, part, None)
-    return first in OTHERS or first in package.__all__
+TABLES = NameTables("docs/coming-from-pydantic-ai.md")
 
 
 def test_the_guide_has_every_name_of_the_other_once() -> None:
@@ -88,26 +62,17 @@ def test_the_guide_has_every_name_of_the_other_once() -> None:
         for owner, members in NAMES.items()
         for name in (owner, *(f"{owner}.{member}" for member in members.split()))
     }
-    found = [name for row in rows() for name in row[0]]
+    found = TABLES.theirs
     assert set(found) == wanted
     assert len(found) == len(wanted)
 
 
 def test_every_name_that_the_guide_gives_for_it_exists() -> None:
-    named = [[name for name in row[1] if re.fullmatch(r"[\w.]+", name)] for row in rows()]
-    assert all(named)
-    assert {name for names in named for name in names if not is_there(name)} == set()
+    TABLES.check_ours()
 
 
 def test_every_test_that_the_guide_names_exists() -> None:
-    missing = set()
-    for row in rows():
-        assert len(row[2]) == 1, row
-        path, _, test = row[2][0].partition("::")
-        file = ROOT / "tests" / path
-        if not file.is_file() or not re.search(rf"^ *(?:async )?def {test}\(", file.read_text(), re.MULTILINE):
-            missing.add(row[2][0])
-    assert missing == set()
+    TABLES.check_tests()
 
 
 def test_a_model_may_try_again_as_long_as_there_are_steps() -> None:

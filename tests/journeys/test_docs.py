@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tomllib
 import types
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -53,6 +54,7 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    serving,
 )
 from tests.support.openai_stand_in import OpenAIStandIn
 from tests.support.pages import BLOCKS, HAYSTACK, NOT_IN_THE_TEST_ENVIRONMENT, PAGES, README, ROOT, Block, Page
@@ -63,6 +65,7 @@ on_one_major = pytest.mark.skipif(HAYSTACK != "Haystack 3", reason="runs on Hays
 
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 SHELL = [block for block in BLOCKS if block.language == "shell"]
+WITH_CONSOLES = [page for page in PAGES if any(block.language == "console" for block in page.blocks)]
 INSTALL = README.blocks[0]
 REFERENCE = next(page for page in PAGES if page.name == "docs/reference.md")
 PUBLIC_NAMES = set(package.__all__)
@@ -149,6 +152,31 @@ def test_the_python_blocks_of_a_page_run_and_print_what_they_say(
                 running.send(None)
 
 
+@on_one_major
+def test_what_the_readme_has_readers_paste_starts_the_server_that_it_shows(checkout: Path) -> None:
+    README.save_files(checkout)
+    pasted = re.findall(r"^```json\n(.*?)^```$", README.sections["Serve what you built"], re.MULTILINE | re.DOTALL)
+    assert README.sections["Serve what you built"].endswith("```\n\n")
+    assert len(pasted) == 2
+    for text in pasted:
+        [servers] = json.loads(text).values()
+        command, [script] = servers["tea"]["command"], servers["tea"]["args"]
+        assert command.endswith("python")
+        server = StdioServerInfo(sys.executable, [Path(script).name], env={"PYTHONPATH": os.environ["PYTHONPATH"]})
+        with MCPToolset(server) as toolset:
+            assert "Oolong for 3 minutes" in toolset["brew"].invoke(kind="Oolong")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if " in one file" in page.prose], ids=block_id)
+def test_blocks_that_a_page_has_readers_save_in_a_file_await_nothing_outside_of_functions(page: Page) -> None:
+    assert not [cell.id for cell in page.cells if cell.awaits]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=block_id)
+def test_a_page_installs_extras_from_a_checkout_until_they_are_published(page: Page) -> None:
+    assert not re.findall(r"pip install \"?mcp-haystack\[.*", page.text)
+
+
 @pytest.mark.parametrize("block", PYTHON, ids=block_id)
 def test_a_python_block_compiles_and_imports_what_exists(block: Block) -> None:
     assert block.compile()
@@ -177,6 +205,33 @@ def test_a_shell_block_is_right(block: Block, checkout: Path) -> None:
 
 
 @on_one_major
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", WITH_CONSOLES, ids=block_id)
+def test_a_console_shows_what_the_commands_print(page: Page, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page.save_files(checkout)
+    # The environment may have been made before the package had the command.
+    program = checkout / "bin" / "mcp-haystack"
+    program.parent.mkdir()
+    # A server that a command starts does not inherit PYTHONPATH.
+    python = f'PYTHONPATH="{ROOT / "src"}" exec "{sys.executable}"'
+    program.write_text(f'#!/bin/sh\n{python} -m haystack_integrations.tools.mcp.cli "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(program.parent), os.environ["PATH"]]))
+    monkeypatch.setenv("COLUMNS", "100")
+    said = [step for block in page.blocks if block.language == "console" for step in block.dialogue]
+    # A character that no text has divides what the commands print; the next one may ask for the exit code.
+    lines = "".join(f"{command}\n(code=$?; printf '\\036'; exit $code)\n" for command, _ in said)
+    ran = subprocess.run(
+        ["bash", "-c", f"exec 2>&1\n{lines}"], cwd=checkout, capture_output=True, text=True, timeout=550, check=False
+    )
+    for (command, expected), printed in zip(said, ran.stdout.split("\036"), strict=False):
+        shown = "\n".join(line.rstrip() for line in printed.splitlines())
+        pattern = ".*".join(map(re.escape, expected.rstrip("\n").split("…")))
+        assert re.fullmatch(pattern, shown), f"$ {command}\n{printed}"
+    assert ran.stdout.count("\036") == len(said)
+
+
+@on_one_major
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl+C is a signal here")
 @pytest.mark.parametrize(("block", "command"), SERVERS, ids=block_id)
 def test_a_server_of_a_guide_starts_answers_and_stops(
@@ -197,12 +252,17 @@ def test_a_server_of_a_guide_starts_answers_and_stops(
         )
     try:
 
-        def is_open() -> bool:
+        def answers() -> bool:
             assert server.poll() is None, log.read_text()
-            with socket.socket() as client:
-                return client.connect_ex(("127.0.0.1", port)) == 0
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=LIMIT).close()
+            except urllib.error.HTTPError as error:
+                error.close()
+            except OSError:
+                return False
+            return True
 
-        wait_until(is_open, log.read_text)
+        wait_until(answers, log.read_text)
         if block.page in ANSWERS:
             path, key, value = ANSWERS[block.page]
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT) as response:
@@ -254,7 +314,7 @@ def test_the_first_example_is_on_the_first_screen() -> None:
 
 
 def test_every_block_says_its_language() -> None:
-    assert {block.language for block in BLOCKS} == {"python", "yaml", "shell", "json", "text"}
+    assert {block.language for block in BLOCKS} == {"python", "yaml", "shell", "console", "json", "text"}
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.file or block.language == "yaml"], ids=block_id)
@@ -332,7 +392,7 @@ def test_the_reference_has_every_parameter_and_method(public: type) -> None:
 @pytest.mark.parametrize("kind", [*COMPONENTS, MCPResourceToolset], ids=lambda kind: kind.__name__)
 def test_the_reference_has_every_parameter_and_input_of_what_stands_in_pipelines(kind: type) -> None:
     section = next(text for heading, text in REFERENCE.sections.items() if f"`{kind.__name__}`" in heading)
-    of_connection = {"connection_timeout", "invocation_timeout", "share", "handlers"}
+    of_connection = {"connection_timeout", "invocation_timeout", "share", "handlers", "required"}
     parameters = dict(inspect.signature(kind.__init__).parameters)
     given = set(parameters) - {"self"}
     if hasattr(kind, "run"):
@@ -345,7 +405,8 @@ def test_the_reference_has_every_parameter_and_input_of_what_stands_in_pipelines
 def test_the_api_reference_of_haystack_is_made_from_every_module_with_public_names() -> None:
     config = yaml.safe_load((ROOT / "pydoc/config_docusaurus.yml").read_text())
     [loader] = config["loaders"]
-    public = [*(getattr(package, name) for name in PUBLIC_NAMES), *COMPONENTS]
+    of_serving = (getattr(serving, name) for name in serving.__all__)
+    public = [*(getattr(package, name) for name in PUBLIC_NAMES), *COMPONENTS, *of_serving]
     # By their files: some hooks cannot be imported on Haystack 2.
     files = (ROOT / "src/haystack_integrations/hooks/mcp").glob("[a-z]*.py")
     hook_modules = {f"{hooks.__name__}.{file.stem}" for file in files}

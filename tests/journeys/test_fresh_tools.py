@@ -78,6 +78,22 @@ class PausingInThreads:
         return self.inner.run(messages, tools)
 
 
+@component
+class Failing:
+    """
+    A chat generator that looks at its tools and fails.
+    """
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+        assert list(tools)
+        raise RuntimeError("no model today")
+
+    @component.output_types(replies=list[ChatMessage])
+    async def run_async(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+        return self.run(messages, tools)
+
+
 @pytest.fixture
 def server():
     return build_server()
@@ -304,6 +320,35 @@ def test_a_run_that_ended_is_forgotten(server):
             lambda: not fresh._runs and not [each for each in fresh._spawned if each() is not None],
             "nothing of the run is left",
         )
+
+
+def test_a_run_that_failed_is_over_while_its_error_is_held(server):
+    with MCPToolset(InProcessServerInfo(server)) as toolset:
+        agent = Agent(chat_generator=Failing(), tools=toolset, exit_conditions=["text"])
+        with pytest.raises(Exception, match="no model today") as failed:
+            agent.run(messages=QUESTION)
+        toolset["offer"].invoke(name="extra")
+        toolset.refresh()
+        assert [tool.name for tool in toolset] == ["extra", *OWN]
+        assert failed.tb is not None
+
+
+async def test_an_asynchronous_run_that_failed_is_over_while_its_error_is_held(server):
+    async with MCPToolset(InProcessServerInfo(server)) as toolset:
+        agent = Agent(chat_generator=Failing(), tools=toolset, exit_conditions=["text"])
+        with pytest.raises(Exception, match="no model today") as failed:
+            await agent.run_async(messages=QUESTION)
+        await toolset["offer"].call_async(name="extra")
+        await toolset.refresh_async()
+        assert [tool.name for tool in toolset] == ["extra", *OWN]
+        # A thread and a task have a copy of the context in which the run was.
+        assert [tool.name for tool in await asyncio.to_thread(list, toolset)] == ["extra", *OWN]
+
+        async def names() -> list[str]:
+            return [tool.name for tool in toolset]
+
+        assert await asyncio.create_task(names()) == ["extra", *OWN]
+        assert failed.tb is not None
 
 
 def test_both_parameters_are_stored_if_they_are_not_the_defaults():

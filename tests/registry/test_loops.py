@@ -9,6 +9,7 @@ An alias in a loop of one's own around a chat generator, and in `generate`: Data
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -155,14 +156,15 @@ class TestFacade:
         assert results(messages) == ['{"a": "b"}', "3"]
         assert "max_tool_call_turns=2" in repr(mcp)
 
-    def test_an_output_handler_that_fails_leaves_the_model_the_result(self, caplog):
+    def test_of_an_output_handler_that_fails_the_model_is_told_and_not_the_result(self, caplog):
         tools = MCPToolset(COUNTER, outputs_to_string={"echo": {"source": "result", "handler": breaks}})
         with MCPRegistry({"a": tools}, [ToolConfig("x", ["a"], ["echo", "add"])]) as registry:
             messages = registry.get_mcp("x").process_completion_response(
                 calls(("echo", {"text": "hi"}), ("add", {"a": 1, "b": 2}))
             )
-        assert results(messages) == ["hi", "3"]
-        assert "The output handler of a tool failed" in caplog.text
+        assert results(messages) == ["Tool `echo` was called, but its result cannot be used: 'broken'", "3"]
+        assert errors(messages) == [True, False]
+        assert "A tool call failed" in caplog.text
 
     def test_a_tool_of_the_user_and_an_output_handler_may_call_tools_themselves(self, mcp):
         def shown(result: object) -> str:
@@ -290,3 +292,41 @@ class TestLimits:
         assert agent.tools is registry.toolset("math")
         with pytest.raises(MCPConfigurationError, match="are those of the alias"):
             registry.agent("math", generator, tools=[])
+
+
+class TestGeneratingInAnEventLoop:
+    async def test_a_generator_that_only_blocks_is_warmed_up_and_runs_in_other_threads(self, registry):
+        threads: list[threading.Thread] = []
+
+        class Blocking:
+            def warm_up(self):
+                threads.append(threading.current_thread())
+
+            def run(self, messages, tools=None):
+                threads.append(threading.current_thread())
+                return {"replies": [say(f"{len(messages)} message, {len(tools)} tools")]}
+
+        output, _ = await registry.generate_async(Blocking(), "go", tool_alias="math")
+        assert output == "1 message, 4 tools"
+        assert len(threads) == 2
+        assert threading.current_thread() not in threads
+
+    async def test_a_generator_is_warmed_up_in_the_loop_if_it_can(self, registry):
+        class Warm:
+            is_warm = False
+
+            async def warm_up_async(self):
+                self.is_warm = True
+
+            async def run_async(self, messages):
+                return {"replies": [say(f"warm: {self.is_warm}")]}
+
+        assert (await registry.generate_async(Warm(), "go"))[0] == "warm: True"
+
+    async def test_calls_after_the_last_turn_are_refused_and_the_model_answers(self, registry):
+        generator = ScriptedChatGenerator([call("add", a=1, b=1)] * 3 + [say("done")])
+        output, messages = await registry.generate_async(generator, "go", tool_alias="math")
+        assert output == "done"
+        assert results(messages)[:2] == ["2", "2"]
+        assert len(generator.turns) == 4
+        assert inprocess.calls == ["add", "add"]

@@ -198,6 +198,48 @@ class TestAliases:
         with pytest.raises(TypeError, match="Expected Tool or Toolset, got int"):
             toolset.add(1)
 
+    def test_a_tool_that_was_added_and_that_a_server_turns_out_to_have_is_an_error(self, open_registry):
+        toolset = open_registry({"a": ["search"]}, ToolConfig("x", ["a"])).toolset("x")
+        toolset.add(Tool("search", "Mine.", {"type": "object", "properties": {}}, lambda: "fine"))
+        with pytest.raises(
+            MCPConfigurationError, match="'search' was added to the toolset, and a server has a tool of"
+        ):
+            toolset.warm_up()
+
+    def test_an_allowed_tool_that_was_left_out_is_an_error_with_the_reason(self, open_registry):
+        broken = ForeignServer(definition("search", {"type": "object", "properties": {"q": {"type": "strung"}}}))
+        registry = open_registry({"a": broken.info}, ToolConfig("x", ["a"], ["a/search"]))
+        with pytest.raises(MCPToolNotFoundError, match=r"'a' has it, but it cannot be used: its schema is un"):
+            registry.toolset("x").warm_up()
+
+    def test_an_allowed_tool_of_a_server_without_tools_is_an_error_that_says_so(self, open_registry):
+        registry = open_registry({"a": []}, ToolConfig("x", ["a"], ["search"]))
+        with pytest.raises(MCPToolNotFoundError, match=r"none of its providers has \(a\)\. The alias has no tools"):
+            registry.toolset("x").warm_up()
+
+    def test_what_a_provider_cannot_do_with_the_alias_is_an_error_that_names_both(self, open_registry):
+        provider = MCPToolset(COUNTER, reset_timeout_on_progress=True, max_total_timeout=60)
+        with pytest.raises(MCPConfigurationError, match=r"Alias 'x', provider 'a': .*must not be less"):
+            open_registry({"a": provider}, ToolConfig("x", ["a"], timeout_sec=90))
+
+    def test_a_configuration_may_be_a_dictionary(self):
+        toolset = MCPAliasToolset({"tool_alias": "x", "providers": ["a"]}, {"a": COUNTER})
+        assert toolset.tool_config == ToolConfig("x", ["a"])
+
+    async def test_a_server_that_is_down_fails_the_warm_up_of_all_after_the_others_are_ready(self, open_registry):
+        registry = open_registry(
+            {"a": ["search"], "down": DOWN}, ToolConfig("good", ["a"]), ToolConfig("bad", ["down"])
+        )
+        async with registry:
+            with pytest.raises(MCPConnectionError, match="no-such-command"):
+                await registry.warm_up_async()
+            assert names(registry.toolset("good")) == ["search"]
+
+    def test_it_is_described_by_names_only(self):
+        registry = MCPRegistry({"a": StreamableHttpServerInfo("https://h/mcp?key=s3ntinel")}, [ToolConfig("x", ["a"])])
+        assert repr(registry) == "MCPRegistry(providers=['a'], aliases=['x'])"
+        assert "s3ntinel" not in str(registry.toolset("x")._to_trace_dict())
+
     async def test_the_same_holds_asynchronously(self, open_registry):
         registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("x", ["a", "b"]))
         async with registry.toolset("x") as toolset:
@@ -372,6 +414,8 @@ class TestHealth:
             ("a", True, True),
             ("optional", False, False),
         ]
+        assert len(report) == 3
+        assert repr(report).startswith("MCPHealthReport({'good': ")
         down = report["bad"].providers[1]
         assert "no-such-command" in down.server
         assert "was not found" in down.error

@@ -24,6 +24,16 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
+if HAS_HOOKS:
+    from haystack.hooks.human_in_the_loop import (
+        AlwaysAskPolicy,
+        BlockingConfirmationStrategy,
+        ConfirmationHook,
+        ConfirmationUIResult,
+    )
+else:
+    from haystack.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy, ConfirmationUIResult
+
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 
@@ -70,6 +80,24 @@ def test_calls_turns_and_refusals_are_counted(registry):
     assert tool_usage([*messages, say("well")]) == MCPToolUsage(
         tool_calls=6, tool_call_turns=3, refused_calls=4, failed_calls=1, calls_by_tool={"add": 3, "fail": 3}
     )
+
+
+def test_what_a_user_declined_did_not_fail(registry):
+    class Declines:
+        def get_user_confirmation(self, *_, **__):
+            return ConfirmationUIResult("reject", "not now")
+
+    asks = BlockingConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=Declines())
+    strategies = {"add": asks}
+    approving = (
+        {"hooks": {"before_tool": [ConfirmationHook(strategies)]}}
+        if HAS_HOOKS
+        else {"confirmation_strategies": strategies}
+    )
+    replies = [calls(("add", {"a": 1, "b": 2}), ("fail", {"message": "broken"})), say("sorry")]
+    agent = registry.agent("x", ScriptedChatGenerator(replies), **approving)
+    usage = tool_usage(agent.run(messages=[ChatMessage.from_user("go")]))
+    assert (usage.tool_calls, usage.declined_calls, usage.failed_calls) == (2, 1, 1)
 
 
 @pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")

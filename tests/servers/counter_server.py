@@ -135,11 +135,15 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
 
     @server.tool()
     async def progress(steps: int, ctx: Context[Any, Any], pause: float = 0.0) -> str:
-        """Report each of the steps, with a pause after each."""
+        """Report each of the steps, with a pause after each; `progress-cancelled` is recorded if that is cancelled."""
         record("progress", steps=steps)
-        for step in range(1, steps + 1):
-            await ctx.report_progress(step, steps, f"step {step}")
-            await anyio.sleep(pause)
+        try:
+            for step in range(1, steps + 1):
+                await ctx.report_progress(step, steps, f"step {step}")
+                await anyio.sleep(pause)
+        except anyio.get_cancelled_exc_class():
+            record("progress-cancelled", steps=steps)
+            raise
         return "done"
 
     @server.tool()

@@ -49,13 +49,28 @@ class Refusing:
     """Answers some requests itself."""
 
     def __init__(
-        self, app: Any, record: Record, *, always: int | None, handshakes: int | None, cancellations: str | None
+        self,
+        app: Any,
+        record: Record,
+        *,
+        always: int | None,
+        handshakes: int | None,
+        cancellations: str | None,
+        busy: int = 0,
+        busy_tool: str = "",
+        retry_after: str = "1",
+        failing: bool = False,
     ) -> None:
         self._app = app
         self._record = record
         self._always = always
         self._handshakes = handshakes
         self._cancellations = cancellations
+        self._busy = busy
+        self._busy_tool = busy_tool.encode()
+        self._retry_after = retry_after
+        self._failing = failing
+        self._calls = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -68,6 +83,16 @@ class Refusing:
             more = message.get("more_body", False)
         if b'"tools/call"' in body:
             self._record("@post")
+            self._calls += 1
+            if self._calls <= self._busy and self._busy_tool in body:
+                status = 429 if self._calls % 2 else 503
+                headers = [(b"retry-after", self._retry_after.encode()), (b"content-type", b"text/plain")]
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                await send({"type": "http.response.body", "body": b"slow down"})
+                return
+            if self._failing and self._calls % 10:
+                await _respond(send, 500, (b"text/plain", b"overloaded"))
+                return
             if self._always:
                 await _respond(send, self._always, _rpc_error(None, "Session not found"))
                 return
@@ -133,6 +158,10 @@ def main() -> None:
     parser.add_argument("--always", type=int, metavar="STATUS", help="answer every tool call with this status")
     parser.add_argument("--handshakes", type=int, metavar="STATUS", help="answer every handshake with this status")
     parser.add_argument("--cancellations", choices=["refuse", "hang"], help="what becomes of notifications/cancelled")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="answer the first calls with 429 and 503")
+    parser.add_argument("--busy-tool", default="", metavar="NAME", help="only those of this tool")
+    parser.add_argument("--retry-after", default="1", help="what these say")
+    parser.add_argument("--failing", action="store_true", help="answer nine of ten calls with 500")
     options = parser.parse_args()
 
     record = record_to(options.calls_file)
@@ -144,6 +173,10 @@ def main() -> None:
         always=options.always,
         handshakes=options.handshakes,
         cancellations=options.cancellations,
+        busy=options.busy,
+        busy_tool=f'"{options.busy_tool}"' if options.busy_tool else "",
+        retry_after=options.retry_after,
+        failing=options.failing,
     )
     if options.unknown_session:
         app = OddAboutSessions(app, *UNKNOWN_SESSION[options.unknown_session])

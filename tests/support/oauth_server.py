@@ -32,7 +32,7 @@ from mcp.server.auth.provider import (
     TokenError,
     construct_redirect_uri,
 )
-from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
@@ -146,7 +146,9 @@ class OAuthProvider:
         return found if found is not None and (found.expires_at or 0) > time.time() else None
 
     async def revoke_token(self, token: Any) -> None:
+        self.server.count[f"revoked {type(token).__name__}"] += 1
         self.access.pop(token.token, None)
+        self.refresh.pop(token.token, None)
 
 
 class OAuthServer:
@@ -159,7 +161,14 @@ class OAuthServer:
     # Those of the running test.
     instances: ClassVar["list[OAuthServer]"] = []
 
-    def __init__(self, *, handshake: bool = False, transport: str = "streamable-http", lifetime: int = 3600) -> None:
+    def __init__(
+        self,
+        *,
+        handshake: bool = False,
+        transport: str = "streamable-http",
+        lifetime: int = 3600,
+        revokes: bool = False,
+    ) -> None:
         OAuthServer.instances.append(self)
         self.count: Counter[str] = Counter()
         self.calls: list[tuple[str, str]] = []
@@ -185,6 +194,7 @@ class OAuthServer:
                 resource_server_url=self.url,
                 validate_token_resource=True,
                 required_scopes=["use"],
+                revocation_options=RevocationOptions(enabled=revokes),
                 client_registration_options=ClientRegistrationOptions(
                     enabled=True, valid_scopes=["use", "write"], default_scopes=["use", "write"]
                 ),

@@ -70,6 +70,13 @@ class Block:
         return [line for line in lines if line and not line.startswith("#")]
 
     @property
+    def dialogue(self) -> list[tuple[str, str]]:
+        """The commands of a console block, each with what the terminal shows then."""
+        said = re.split(r"^\$ (.+)\n", self.code, flags=re.MULTILINE)
+        assert said[0] == "", f"{self.id} must begin with a command: $ …"
+        return list(zip(said[1::2], said[2::2], strict=True))
+
+    @property
     def runs_here(self) -> bool:
         for need in self.needs - {"OPENAI_API_KEY"}:
             if need.startswith("Haystack"):

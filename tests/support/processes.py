@@ -29,6 +29,7 @@ COUNTER_SERVER = SERVERS / "counter_server.py"
 PLAIN_SERVER = SERVERS / "plain_server.py"
 FASTMCP_SERVER = SERVERS / "fastmcp_server.py"
 ASKING_SERVER = SERVERS / "asking_server.py"
+PATIENT_SERVER = SERVERS / "patient_server.py"
 
 _PYTHON = [sys.executable, "-u"]
 

@@ -407,6 +407,8 @@ class TestOddServers:
         server = ForeignServer(definition("good", TAKES_QUERY), definition("broken", BROKEN))
         with MCPToolset(server.info) as toolset:
             assert names(toolset) == ["good"]
+            with pytest.raises(KeyError, match=r"the server has it, but its schema is unusable\."):
+                toolset["broken"]
         (warning,) = warnings()
         assert "'broken'" in warning
         assert "#/properties/x/type" in warning
@@ -762,6 +764,34 @@ class TestAddition:
                 toolset.close()
 
 
+class TestTheToolsOfARun:
+    def test_they_are_the_selected_ones_of_the_toolset(self):
+        with MCPToolset(COUNTER) as toolset:
+            run = toolset.spawn({"add", "echo"})
+            assert sorted(names(run)) == sorted(names(run.get_selectable_tools())) == ["add", "echo"]
+            assert len(run) == 2
+            assert "add" in run
+            assert toolset["echo"] in run
+            assert "fail" not in run
+            assert toolset["fail"] not in run
+
+    def test_each_run_has_its_own_and_they_count_as_tools_even_if_there_are_none(self):
+        with MCPToolset(COUNTER) as toolset:
+            first, second = toolset.spawn(set()), toolset.spawn(set())
+            assert (len(first), bool(first)) == (0, True)
+            assert first == first  # noqa: PLR0124
+            assert first != second
+            assert len({first, second, first}) == 2
+
+    def test_what_is_added_to_them_is_added_to_the_toolset_and_they_are_stored_as_it(self):
+        with MCPToolset(COUNTER) as toolset:
+            run = toolset.spawn({"add", "plain"})
+            assert run.to_dict() == toolset.to_dict()
+            run.add(plain_tool())
+            assert "plain" in names(toolset)
+            assert sorted(names(run)) == ["add", "plain"]
+
+
 @pytest.mark.skipif(hasattr(Toolset, "__add__"), reason="this Haystack adds toolsets")
 def test_where_haystack_does_not_add_toolsets_neither_do_we():
     with pytest.raises(TypeError):
@@ -857,3 +887,13 @@ def test_a_tool_invoker_accepts_a_cold_toolset_alone():
     result = invoker.run(messages=[call("echo", text="hi")])
     toolset.close()
     assert result["tool_messages"][0].tool_call_results[0].result == "hi"
+
+
+@pytest.mark.parametrize("call", [None, {"tool_name": "add"}])
+async def test_only_a_call_that_was_left_open_can_be_continued(call):
+    with MCPToolset(COUNTER) as toolset:
+        message = "`call` must be an MCPPendingCall, e.g. of `MCPPendingCall.from_dict`, got"
+        with pytest.raises(ValueError, match=message):
+            toolset.continue_call(call)
+        with pytest.raises(ValueError, match=message):
+            await toolset.continue_call_async(call)

@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import copy
+import logging
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from haystack.dataclasses import ImageContent
 from haystack.tools import Toolset
+from haystack.tools.errors import ToolInvocationError
 from haystack.utils import Secret
 from mcp.server import MCPServer
 from mcp.types import ResourceLink
@@ -19,7 +21,10 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    call_budget,
+    mcp_request_context,
 )
+from haystack_integrations.tools.mcp.connection.given_links import MOST_LINKS, GivenLinks
 from tests.support.executors import every_executor, recorded_traces
 from tests.support.scripted_chat import ScriptedChatGenerator
 
@@ -152,6 +157,89 @@ def test_a_link_in_the_result_of_a_tool_can_be_followed_in_the_same_session(exec
         each.close()
 
 
+class TestGivenOnly:
+    @every_executor
+    def test_a_model_reads_what_a_tool_linked_to_and_what_was_listed_and_nothing_else(self, execute, info):
+        tools = [MCPToolset(info), MCPResourceToolset(info, given_only=True, max_listed=2)]
+        made_up = execute(tools, ("read_resource", {"uri": "notes://today"}))
+        assert "This URI was not given. Read what a tool has linked to, or what list_resources" in made_up.error
+        execute(tools, ("find", {}))
+        assert execute(tools, ("read_resource", {"uri": "notes://today"})).result == "# Today"
+        assert "notes://days" not in execute(tools, ("list_resources", {"query": "notes"})).result
+        assert "0001" in execute(tools, ("read_resource", {"uri": "notes://long"})).result
+        for uri in ("private://diary", "notes://picture", "notes://days/Monday"):  # the picture was on the next page
+            assert "was not given" in execute(tools, ("read_resource", {"uri": uri})).error
+        for each in tools:
+            each.close()
+
+    def test_what_one_user_was_given_another_may_not_read(self, info):
+        with MCPToolset(info) as notes, MCPResourceToolset(info, given_only=True) as reading:
+            with mcp_request_context(user="ada"):
+                notes["find"].invoke()
+                assert reading[1].invoke(uri="notes://today") == "# Today"
+            with mcp_request_context(user="bob"), pytest.raises(ToolInvocationError, match="was not given"):
+                reading[1].invoke(uri="notes://today")
+
+    def test_a_link_that_an_interceptor_takes_out_was_not_given(self, info):
+        def without_links(call: Any, call_next: Any) -> Any:
+            return call_next(call).model_copy(update={"content": []})
+
+        with (
+            MCPToolset(info, interceptors=[without_links]) as notes,
+            MCPResourceToolset(info, given_only=True) as tools,
+        ):
+            notes["find"].invoke()
+            with pytest.raises(ToolInvocationError, match="was not given"):
+                tools[1].invoke(uri="notes://today")
+
+    def test_patterns_hold_for_links_too(self, info):
+        with MCPToolset(info) as notes, MCPResourceToolset(info, given_only=True, uris=["private://*"]) as tools:
+            notes["find"].invoke()
+            with pytest.raises(ToolInvocationError, match="may not be read"):
+                tools[1].invoke(uri="notes://today")
+
+
+@pytest.mark.parametrize("uri", ["", 5, None])
+def test_a_uri_that_is_none_is_told_to_the_model(info, uri):
+    with MCPResourceToolset(info) as tools, pytest.raises(ToolInvocationError, match="`uri` must be the URI of a res"):
+        tools[1].invoke(uri=uri)
+
+
+def test_only_so_many_links_are_kept_the_newest_ones():
+    links = GivenLinks()
+    links.note("ada", ["a://first", "a://second"])
+    links.note("ada", ["a://first"])
+    links.note("bob", [f"a://{number}" for number in range(MOST_LINKS - 1)])
+    assert links.has("ada", "a://first")
+    assert not links.has("ada", "a://second")
+
+
+@every_executor
+def test_a_budget_that_names_the_tools_holds_for_them(execute, info):
+    tools = [MCPToolset(info), MCPResourceToolset(info)]
+    reading = ("read_resource", {"uri": "notes://today"})
+    with call_budget(max_calls=1, tools=["read_resource"]) as budget:
+        read, refused = execute(tools, reading, reading).results
+    assert (budget.calls, budget.refused) == (1, 1)
+    assert sorted([read.error, refused.error]) == [False, True]
+    with call_budget(max_calls=0):
+        assert execute(tools, reading).result == "# Today"
+    for each in tools:
+        each.close()
+
+
+@every_executor
+def test_a_server_that_is_down_and_not_required_is_told_to_the_model(ask, caplog):
+    toolset = MCPResourceToolset(StdioServerInfo("no-such-command", max_retries=0), required=False)
+    with caplog.at_level(logging.WARNING):
+        toolset.warm_up()
+        toolset.warm_up()
+    assert len([record for record in caplog.records if "Nothing is read of" in record.message]) == 1
+    assert "no-such-command" in ask(toolset, "list_resources").error
+    assert MCPResourceToolset.from_dict(toolset.to_dict()).to_dict() == toolset.to_dict()
+    assert not MCPResourceToolset.from_dict(toolset.to_dict()).required
+
+
 @every_executor
 def test_a_server_without_resources_is_told_so(ask):
     toolset = MCPResourceToolset(InProcessServerInfo("examples.servers.calculator:server"))
@@ -178,7 +266,9 @@ def test_it_is_a_toolset_that_opens_nothing_before_it_is_used(info):
 def test_it_survives_being_stored_and_shows_no_secret(monkeypatch):
     monkeypatch.setenv("NOTES_TOKEN", "s3ntinel")
     reached = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", token=Secret.from_env_var("NOTES_TOKEN"))
-    toolset = MCPResourceToolset(reached, uris=["a://*"], max_size=300, max_listed=3, result_format="content")
+    toolset = MCPResourceToolset(
+        reached, uris=["a://*"], given_only=True, max_size=300, max_listed=3, result_format="content"
+    )
     stored = toolset.to_dict()
     loaded = MCPResourceToolset.from_dict(stored)
     assert loaded.to_dict() == stored
@@ -210,6 +300,9 @@ def test_a_trace_of_an_agent_has_no_secret_of_it():
         ({"max_size": 100}, "`max_size` must be an integer of at least 200, got 100"),
         ({"max_listed": 0}, "`max_listed` must be an integer of at least 1"),
         ({"tool_name_prefix": "no spaces"}, "tool_name_prefix"),
+        ({"given_only": 1}, "`given_only` must be True or False"),
+        ({"given_only": True, "share": False}, "`given_only` needs `share=True`"),
+        ({"required": None}, "`required` must be True or False"),
         ({"result_format": "json"}, "`result_format` must be 'text' or 'content'"),
     ],
 )

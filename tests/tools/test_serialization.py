@@ -24,12 +24,15 @@ from mcp.server import MCPServer
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnectionError,
+    MCPHandlers,
+    MCPPendingCall,
     MCPServerInfo,
     MCPTool,
     MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    answer_later,
 )
 from tests.support.executors import HAS_TOOL_INVOKER, recorded_traces
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
@@ -685,3 +688,25 @@ def test_tools_of_haystack_and_ours_are_written_side_by_side():
     pipeline = agent_pipeline([plain, MCPToolset(COUNTER)])
     loaded = Pipeline.loads(pipeline.dumps()).get_component("agent").tools
     assert [type(each) for each in loaded] == [Tool, MCPToolset]
+
+
+def keep(call: MCPPendingCall) -> None:
+    """Keep a call that is left open."""
+
+
+@pytest.mark.parametrize("owner", [MCPTool, MCPToolset])
+def test_what_limits_and_leaves_open_calls_survives_yaml(owner: type[MCPTool | MCPToolset]) -> None:
+    handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
+    info = StreamableHttpServerInfo("http://localhost/mcp", max_in_flight=3, failure_pause=0.5)
+    name = {"name": "add"} if owner is MCPTool else {}
+    tools = owner(server_info=info, handlers=handlers, task_timeout=None, **name)
+    tools = [tools] if isinstance(tools, MCPTool) else tools
+    pipeline = Pipeline()
+    pipeline.add_component("agent", Agent(chat_generator=ScriptedChatGenerator([say("well")]), tools=tools))
+    stored = pipeline.dumps()
+    loaded = Pipeline.loads(stored)
+    assert loaded.dumps() == stored
+    found = loaded.get_component("agent").tools
+    found = found[0] if isinstance(found, list) else found
+    assert (found.options.task_timeout, found.server_info, found.handlers) == (None, info, handlers)
+    assert owner(server_info=info, **name).options.changed() == {}

@@ -199,11 +199,21 @@ class TestMistakes:
             ({"bound_arguments": {"add": {"a": [Secret.from_token("t")]}}}, "without Secrets inside"),
             ({"max_result_size": 100}, "`max_result_size` must be .* at least 200.* got 100"),
             ({"include_output_schema": 1}, "`include_output_schema` must be True or False"),
+            ({"tool_overrides": {"add": {"description": ""}}}, "`description` must be a non-empty string or None"),
+            (
+                {"bound_arguments": {"add": {"": 1}}},
+                "`bound_arguments` of tool 'add' must be a dict from param",
+            ),
         ],
     )
     def test_a_wrong_parameter_is_refused_at_construction(self, parameters, message):
         with pytest.raises(ValueError, match=message):
             MCPToolset(COUNTER, **parameters)
+
+    @pytest.mark.parametrize("key", ["", None, 5])
+    def test_a_key_of_the_state_has_a_name(self, key):
+        with pytest.raises(ValueError, match="FromState: `key` must be a non-empty string, got"):
+            FromState(key)
 
     @pytest.mark.parametrize("parameter", ["tool_overrides", "exclude_tools"])
     def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, parameter, caplog):

@@ -77,7 +77,7 @@ def test_a_toolset_is_shown_as_a_table_in_a_terminal():
         lines = toolset.table().splitlines()
     assert [line.split()[0] for line in lines] == ["tool", "a", "look"]
     assert lines[2].split("  ", 1)[1].split("  ")[0].strip() == "a, limit?, <i>?"
-    assert lines[2].endswith("Look  [31mhere.")
+    assert lines[2].endswith("Look [31mhere.")
     assert lines[1].endswith("xx…") and len(lines[1]) < 120
 
 

@@ -77,6 +77,8 @@ class TestDocumentedFields:
                     "cwd": None,
                     "inherit_env": None,
                     "max_message_size": 64 * 1024 * 1024,
+                    "max_in_flight": None,
+                    "failure_pause": 5.0,
                 },
             ),
             (
@@ -99,6 +101,8 @@ class TestDocumentedFields:
                     "headers_provider": None,
                     "oauth_config": None,
                     "auth": None,
+                    "max_in_flight": None,
+                    "failure_pause": 5.0,
                 },
             ),
             (
@@ -121,9 +125,14 @@ class TestDocumentedFields:
                     "headers_provider": None,
                     "oauth_config": None,
                     "auth": None,
+                    "max_in_flight": None,
+                    "failure_pause": 5.0,
                 },
             ),
-            (InProcessServerInfo, {"server": inspect.Parameter.empty}),
+            (
+                InProcessServerInfo,
+                {"server": inspect.Parameter.empty, "max_in_flight": None, "failure_pause": 5.0},
+            ),
         ],
     )
     def test_they_are_there_in_order_with_their_defaults(self, info_class, fields):
@@ -549,3 +558,27 @@ class TestDictionaries:
     def test_a_tuple_of_arguments_becomes_a_list(self):
         data: dict[str, Any] = StdioServerInfo("a", args=("b", "c")).to_dict()  # type: ignore[arg-type]
         assert data["args"] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        StdioServerInfo("true", max_in_flight=3, failure_pause=None),
+        StreamableHttpServerInfo("http://localhost/mcp", max_in_flight=3, failure_pause=0.5),
+        SSEServerInfo("http://localhost/sse", max_in_flight=3),
+        InProcessServerInfo("tests.servers.fastmcp_server:server", failure_pause=None),
+    ],
+)
+def test_limits_of_what_a_server_gets_survive_serialization(info: MCPServerInfo) -> None:
+    stored = info.to_dict()
+    assert MCPServerInfo.from_dict(json.loads(json.dumps(stored))) == info
+    assert MCPServerInfo.from_dict(stored).to_dict() == stored
+
+
+@pytest.mark.parametrize(
+    "values", [{"max_in_flight": 0}, {"max_in_flight": 1.5}, {"failure_pause": 0}, {"failure_pause": "5"}]
+)
+def test_invalid_limits_of_what_a_server_gets_are_refused(values: dict[str, Any]) -> None:
+    for make in (lambda: StdioServerInfo("true", **values), lambda: InProcessServerInfo("a:b", **values)):
+        with pytest.raises(ValueError, match=f"`{next(iter(values))}` must be"):
+            make()

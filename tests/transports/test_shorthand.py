@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 from haystack.utils import Secret
+from haystack.utils.auth import SecretType
 from mcp.server import MCPServer, Server
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
+    MCPServerInfo,
     MCPTool,
     MCPToolset,
     SecretTemplate,
@@ -69,6 +71,7 @@ def test_the_path_of_a_script_is_run_with_what_it_is_written_for(tmp_path: Path)
             "uvx mcp-server-time --token s3ntinel",
             "a command line is a list: ['uvx', 'mcp-server-time', '--token', '***']",
         ),
+        ("uvx server --name it's", "a command line is a list: ['uvx', 'server', '--name', \"it's\"]"),
         ("uvx", "'uvx' is neither a URL nor the path of a script"),
         (["uvx", 5], "a value of type int"),
         ("http://${A", "is not closed"),
@@ -99,3 +102,13 @@ def test_a_template_takes_its_defaults_and_names_what_is_missing(monkeypatch: py
     assert template.resolve_value() == "$1 one a:-b s3ntinel"
     assert template.secrets() == {"one", "s3ntinel"}
     assert "s3ntinel" not in repr(template) + str(template)
+
+
+def test_a_template_is_a_secret_of_the_environment_and_is_stored_as_it_was_written() -> None:
+    template = SecretTemplate("Bearer ${KEY}")
+    assert template.type is SecretType.ENV_VAR
+    stored = template.to_dict()
+    assert stored["template"] == "Bearer ${KEY}"
+    info = StreamableHttpServerInfo("https://mcp.example.com/mcp", headers={"Authorization": template})
+    loaded = MCPServerInfo.from_dict(info.to_dict())
+    assert loaded.headers == {"Authorization": template}

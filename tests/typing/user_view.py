@@ -13,8 +13,10 @@ What a type checker sees of the package from outside: a user's script with every
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, assert_type
 
+from fastmcp import Client, FastMCP
 from haystack.components.agents import Agent
 from haystack.dataclasses import ByteStream, ChatMessage, FileContent, ImageContent
 from haystack.tools import ToolsType
@@ -45,6 +47,7 @@ from haystack_integrations.tools.mcp import (
     MCPAuthorizationError,
     MCPBudgetExceededError,
     MCPCallBudget,
+    MCPCallPendingError,
     MCPCallRefusedError,
     MCPCallTimeoutError,
     MCPClient,
@@ -53,6 +56,9 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPConnectionStatus,
     MCPConnectionTimeoutError,
+    MCPDriftedCallError,
+    MCPDriftError,
+    MCPDriftReport,
     MCPError,
     MCPFacade,
     MCPHandlers,
@@ -60,13 +66,16 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPLoginRequest,
     MCPOutcomeUnknownError,
+    MCPPendingCall,
     MCPProgress,
     MCPProvider,
     MCPProviderHealth,
+    MCPQuestion,
     MCPRegistry,
     MCPRequestContext,
     MCPResourceToolset,
     MCPSampling,
+    MCPSearchableToolset,
     MCPServerInfo,
     MCPSkill,
     MCPSkillError,
@@ -76,10 +85,12 @@ from haystack_integrations.tools.mcp import (
     MCPTokenStorage,
     MCPTool,
     MCPToolCall,
+    MCPToolDrift,
     MCPToolNotFoundError,
     MCPToolResult,
     MCPToolsChange,
     MCPToolset,
+    MCPToolSnapshot,
     MCPToolUsage,
     OAuthConfig,
     SecretTemplate,
@@ -92,12 +103,15 @@ from haystack_integrations.tools.mcp import (
     ToolConfig,
     ToolOverride,
     accept_defaults,
+    answer_later,
     call_budget,
     conversation_trace,
     decline,
     load_mcp_toolsets,
     login,
     login_async,
+    logout,
+    logout_async,
     mcp_request_context,
     preload,
     prompt_messages,
@@ -107,6 +121,15 @@ from haystack_integrations.tools.mcp import (
     tool_usage,
     warm_up_toolsets,
     warm_up_toolsets_async,
+)
+from haystack_integrations.tools.mcp.serving import (
+    BearerToken,
+    ClientConfirmationStrategy,
+    HaystackProvider,
+    ServeOptions,
+    create_mcp_server,
+    http_app,
+    run_server,
 )
 
 assert_type(package.__version__, str)
@@ -247,6 +270,7 @@ async def authorized(store: object) -> list[MCPServerInfo]:
     try:
         login(infos[0])
         await login_async(infos[0], user="ada")
+        print(logout(infos[0]), await logout_async(infos[0], user="ada"))
     except MCPAuthorizationError as error:
         assert_type(error.message, str)
     return infos
@@ -313,6 +337,10 @@ def look(info: MCPServerInfo) -> None:
     with MCPConnection(info, share=False) as connection:
         assert_type(connection.list_tools(), list[types.Tool])
         assert_type(connection.call_tool("add", {"a": 1}), CallToolResult)
+        begun = connection.begin_call("add", {"a": 1})
+        if isinstance(begun, MCPPendingCall):
+            assert_type(begun.questions, list[MCPQuestion])
+            assert_type(connection.continue_call(begun, {"key": True}), CallToolResult)
         status = connection.status()
         assert_type(status, MCPConnectionStatus)
         assert_type(status.state, Literal["idle", "connecting", "ready", "lost", "closed"])
@@ -389,6 +417,9 @@ def fail(tool: MCPTool) -> str:
     except MCPTimeoutError as error:
         assert isinstance(error, TimeoutError)
         return "no session in time"
+    except MCPCallPendingError as error:
+        assert_type(error.pending_call, MCPPendingCall)
+        return " ".join(question.message for question in error.pending_call.questions)
     except MCPOutcomeUnknownError as error:
         return f"look whether {error.tool_name} ran"
     except MCPInvocationError as error:
@@ -417,6 +448,9 @@ def components(info: MCPServerInfo) -> None:
         assert_type(builder.run({"style": "loud"}, name="Ada"), dict[str, list[ChatMessage]])
     reading = MCPResourceToolset(info, uris=["notes://*"], result_format="content")
     assert_type(MCPResourceToolset.from_dict(reading.to_dict()), MCPResourceToolset)
+    searching = MCPSearchableToolset([MCPToolset(info), reading], top_k=5)
+    assert_type(MCPSearchableToolset.from_dict(searching.to_dict()), MCPSearchableToolset)
+    assert_type(searching.get_selectable_tools(), list[Tool])
     caller = MCPToolCaller([MCPToolset(info), reading], state_schema={"sum": {"type": float}})
     assert_type(caller.run([ChatMessage.from_user("go")], sum=1.5), dict[str, Any])
     runner = MCPToolRunner(MCPTool("add", info), {"a": float}, outputs={"sum": float})
@@ -473,6 +507,7 @@ def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
     sampling = MCPSampling(function=reply, consent=lambda _: True, max_requests=3, max_tokens=1_000)
     handlers = [
         MCPHandlers(sampling=sampling, elicitation=accept_defaults, roots=roots, log_level="info"),
+        MCPHandlers(elicitation=answer_later, pending_calls=print),
         MCPHandlers(sampling=reply, elicitation=decline, roots=["/srv"], logging=print, messages=print),
         MCPHandlers(elicitation=AskUser(ui), client_info={"name": "kiosk", "version": "7"}, extensions=["a.b:c"]),
     ]
@@ -480,6 +515,30 @@ def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
     assert_type(toolset.handlers, MCPHandlers)
     assert_type(MCPHandlers.from_dict(handlers[1].to_dict()), MCPHandlers)
     return toolset
+
+
+async def pin(info: MCPServerInfo) -> MCPToolSnapshot:
+    toolset = MCPToolset(info)
+    snapshot = MCPToolSnapshot.capture(toolset, instructions=False)
+    snapshot.save("tools.json")
+    report = MCPToolSnapshot.load("tools.json").compare(await MCPToolSnapshot.capture_async(toolset))
+    assert_type(report, MCPDriftReport)
+    assert_type([(drift.tool, drift.path) for drift in report], list[tuple[str, str]])
+    assert_type(next(iter(report)), MCPToolDrift)
+    assert_type(snapshot.compare(toolset["add"]).of_tool("add").summary(), str)
+    assert_type(snapshot.hashes, dict[str, str])
+    assert_type(snapshot.definitions(), list[types.Tool])
+    pinned = MCPToolset(info, snapshot=Path("tools.json"), on_drift="quarantine")
+    MCPTool("add", info, snapshot="tools.json", on_drift="warn")
+    assert_type(pinned.snapshot, MCPToolSnapshot | None)
+    assert_type(pinned.on_drift, Literal["error", "quarantine", "warn"] | None)
+    try:
+        MCPToolset(info, snapshot=snapshot, eager_connect=True)["add"].invoke(a=1)
+    except MCPDriftError as error:
+        print(error.report)
+    except MCPDriftedCallError as error:
+        print(error.tool_name)
+    return MCPToolSnapshot.from_dict(snapshot.to_dict())
 
 
 def note(change: MCPToolsChange) -> None:
@@ -538,6 +597,23 @@ async def with_registry(info: MCPServerInfo, generator: Any) -> None:
         assert_type(MCPRegistry.from_dict(registry.to_dict()), MCPRegistry)
     except MCPConfigurationError as error:
         assert_type(error.message, str)
+
+
+async def serve(toolset: MCPToolset, tool: Tool) -> None:
+    options = ServeOptions(
+        title="Adder", tags=["sums"], bound={"limit": 3}, annotations={"readOnlyHint": True}, timeout=5
+    )
+    server = create_mcp_server("shop", tools=[toolset, tool, (tool, options)], options={"add": options})
+    served: FastMCP[Any] = server.disable(keys={"tool:add"}).enable(tags={"sums"}, only=True)
+    served.add_provider(HaystackProvider(tools=[tool], on_duplicate="error"))
+    server.add_tool(tool, ServeOptions(name="other"))
+    ClientConfirmationStrategy(reject_template="No.").to_dict()
+    create_mcp_server("bank", pipelines={"ask": "ask.yaml"}, agents={}, request_state_keys=["a" * 32])
+    async with Client(server) as client:
+        await client.call_tool("add", {"a": 1})
+    http_app(server, path="/tools", stateless=True, allowed_hosts=["mcp.example.com"])
+    assert_type(run_server(server, transport="http", auth=BearerToken("token", scopes=["sums"])), None)
+    run_server("package.module:server", transport="http", workers=2)
 
 
 def run() -> None:

@@ -11,6 +11,7 @@ import os
 import re
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -219,3 +220,14 @@ class TestLogs:
 def test_nothing_here_imports_plain_httpx() -> None:
     for module in Path(options.__file__).parent.glob("*.py"):
         assert not re.search(r"(?m)^\s*(import|from) httpx\b", module.read_text("utf-8")), module
+
+
+def test_many_sessions_that_are_opened_at_once_leave_few_threads_behind():
+    before = set(threading.enumerate())
+    infos = [StreamableHttpServerInfo("https://mcp.test/mcp") for _ in range(30)]
+
+    async def find_all() -> int:
+        await asyncio.gather(*(find_route(info) for info in infos))
+        return len(set(threading.enumerate()) - before)
+
+    assert asyncio.run(find_all()) <= 8

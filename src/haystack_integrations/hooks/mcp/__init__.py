@@ -22,8 +22,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .call_budget import MCPCallBudgetHook
-    from .confirmation import MCPAnnotationPolicy, MCPConfirmationStrategy, confirmation_strategies_for
+    from .confirmation import MCPAnnotationPolicy, confirmation_strategies_for
     from .confirmation_hook import MCPConfirmationHook
+    from .confirmation_strategies import MCPConfirmationStrategy
     from .instructions import MCPInstructionsHook
 else:
     import importlib
@@ -34,7 +35,7 @@ else:
         "MCPAnnotationPolicy": "confirmation",
         "MCPCallBudgetHook": "call_budget",
         "MCPConfirmationHook": "confirmation_hook",
-        "MCPConfirmationStrategy": "confirmation",
+        "MCPConfirmationStrategy": "confirmation_strategies",
         "MCPInstructionsHook": "instructions",
         "confirmation_strategies_for": "confirmation",
     }

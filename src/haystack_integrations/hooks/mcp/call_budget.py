@@ -16,7 +16,6 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp import MCPConfigurationError, MCPTool
 from haystack_integrations.tools.mcp.budgets import (
     CONTINUED,
     REFUSAL_MESSAGE,
@@ -25,7 +24,8 @@ from haystack_integrations.tools.mcp.budgets import (
     check_tools,
     note_refusal,
 )
-from haystack_integrations.tools.mcp.registry.aliases import mark_limited
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -134,11 +134,13 @@ class MCPCallBudgetHook:
         :param state: The State of the run.
         """
         tools: list[Tool] = state.data.get("tools") or []
-        mark_limited(tools)
+        servers_tools = [tool for tool in tools if isinstance(tool, MCPTool)]
+        for tool in servers_tools:
+            tool._note_limited()
         messages: list[ChatMessage] = state.data.get("messages") or []
         if not messages or not messages[-1].tool_calls:
             return
-        counted = set(self.tools) if self.tools is not None else {t.name for t in tools if isinstance(t, MCPTool)}
+        counted = {tool.name for tool in servers_tools} if self.tools is None else set(self.tools)
         run = self._runs.setdefault(state, _Run())
         kept, refused = self._divide(messages[-1].tool_calls, counted, state, run)
         is_turn = any(call.tool_name in counted for call in kept)

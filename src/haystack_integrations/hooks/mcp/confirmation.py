@@ -8,40 +8,37 @@ Confirmation of tool calls by the annotations of MCP tools, on Haystack 2.31 and
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from haystack import logging
 from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.tools import (
     ToolsType,
     deserialize_tools_or_toolset_inplace,
-    flatten_tools_or_toolsets,
     serialize_tools_or_toolset,
 )
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
-from haystack.tracing.tracer import tracer
 
-from haystack_integrations.tools.mcp import MCPConfigurationError, MCPError, MCPServerInfo, MCPTool, MCPToolset
+from haystack_integrations.hooks.mcp.confirmation_strategies import MCPConfirmationStrategy
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 
 if TYPE_CHECKING or HAS_HOOKS:
-    from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy, NeverAskPolicy
-    from haystack.hooks.human_in_the_loop.dataclasses import ToolExecutionDecision
+    from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, NeverAskPolicy
     from haystack.hooks.human_in_the_loop.types import ConfirmationPolicy, ConfirmationStrategy, ConfirmationUI
 else:
-    from haystack.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy, NeverAskPolicy
-    from haystack.human_in_the_loop.dataclasses import ToolExecutionDecision
+    from haystack.human_in_the_loop import AlwaysAskPolicy, NeverAskPolicy
     from haystack.human_in_the_loop.types import ConfirmationPolicy, ConfirmationStrategy, ConfirmationUI
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 Ask: TypeAlias = Literal["unless_read_only", "always"]
 Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
-
-SPAN_CONFIRMATION: Final = "haystack.mcp.tool_call.confirmation"
 
 
 class AnnotationRules:
@@ -169,6 +166,14 @@ def _parts(tools: Any) -> list[Any]:
     return [tools] if isinstance(tools, (Toolset, Tool)) else list(tools)
 
 
+def _selectable(part: Tool | Toolset) -> list[Tool]:
+    # Also those that a toolset does not show yet, because the model has to find them first.
+    if isinstance(part, Tool):
+        return [part]
+    selectable = getattr(part, "get_selectable_tools", None)
+    return list(part) if selectable is None else selectable()
+
+
 class MCPAnnotationPolicy(ConfirmationPolicy):
     """
     A ConfirmationPolicy that asks unless a trusted server says that a tool only reads. Haystack 2.31 and 3.
@@ -232,9 +237,8 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
             for each in _parts(self.tools):
                 if hasattr(each, "warm_up"):
                     each.warm_up()
-            return next(
-                (tool for tool in flatten_tools_or_toolsets(_parts(self.tools)) if tool.name == tool_name), None
-            )
+            tools = (tool for part in _parts(self.tools) for tool in _selectable(part))
+            return next((tool for tool in tools if tool.name == tool_name), None)
         except (MCPError, ValueError) as error:
             logger.warning(
                 "The annotations of tool '{tool}' are not known, so its call is to be confirmed: {error}",
@@ -264,71 +268,6 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
         return default_from_dict(cls, {**data, "init_parameters": parameters})
 
 
-class MCPConfirmationStrategy(BlockingConfirmationStrategy):
-    """
-    Haystack's BlockingConfirmationStrategy, but `run_async` does not block the event loop while the user thinks.
-
-    Each question leaves a span in the trace, with the name of the tool and the decision.
-    """
-
-    def run(
-        self,
-        *,
-        tool_name: str,
-        tool_description: str,
-        tool_params: dict[str, Any],
-        tool_call_id: str | None = None,
-        confirmation_strategy_context: dict[str, Any] | None = None,
-    ) -> ToolExecutionDecision:
-        """
-        Ask the user if the policy says so.
-
-        :param tool_name: Name of the tool.
-        :param tool_description: Its description.
-        :param tool_params: The arguments.
-        :param tool_call_id: Identifies the call.
-        :param confirmation_strategy_context: Resources of the run.
-        :returns: The decision.
-        """
-        if not self.confirmation_policy.should_ask(tool_name, tool_description, tool_params):
-            return ToolExecutionDecision(
-                tool_name=tool_name, execute=True, tool_call_id=tool_call_id, final_tool_params=tool_params
-            )
-        with tracer.trace(SPAN_CONFIRMATION, tags={"haystack.mcp.tool_call.name": tool_name}) as span:
-            decision = super().run(
-                tool_name=tool_name,
-                tool_description=tool_description,
-                tool_params=tool_params,
-                tool_call_id=tool_call_id,
-                confirmation_strategy_context=confirmation_strategy_context,
-            )
-            edited = decision.final_tool_params != tool_params
-            outcome = "declined" if not decision.execute else "edited" if edited else "accepted"
-            span.set_tag("haystack.mcp.tool_call.decision", outcome)
-        return decision
-
-    async def run_async(
-        self,
-        *,
-        tool_name: str,
-        tool_description: str,
-        tool_params: dict[str, Any],
-        tool_call_id: str | None = None,
-        confirmation_strategy_context: dict[str, Any] | None = None,
-    ) -> ToolExecutionDecision:
-        """
-        Ask the user like `run`, in a thread.
-        """
-        return await asyncio.to_thread(
-            self.run,
-            tool_name=tool_name,
-            tool_description=tool_description,
-            tool_params=tool_params,
-            tool_call_id=tool_call_id,
-            confirmation_strategy_context=confirmation_strategy_context,
-        )
-
-
 def confirmation_strategies_for(
     tools: ToolsType,
     confirmation_ui: ConfirmationUI,
@@ -353,9 +292,11 @@ def confirmation_strategies_for(
     :raises MCPConfigurationError: If a toolset is not warm and has no `tool_names`, or a parameter is invalid.
     """
     policy = MCPAnnotationPolicy(tools, ask=ask, trusted=trusted, overrides=overrides)
-    names = [tool.name for tool in flatten_tools_or_toolsets(_parts(tools)) if isinstance(tool, MCPTool)]
+    names = []
     for each in _parts(tools):
-        if isinstance(each, Toolset) and not list(each):
+        selectable = _selectable(each)
+        names += [tool.name for tool in selectable if isinstance(tool, MCPTool)]
+        if not selectable:
             msg = (
                 "confirmation_strategies_for: a toolset has no tools yet, so they would run unasked. Call its "
                 "warm_up() first, or give it `tool_names`"

@@ -9,19 +9,21 @@ from typing import Any, ClassVar, Self
 
 from haystack.components.agents.state.state import State
 from haystack.core.serialization import default_from_dict, default_to_dict
-from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, ConfirmationHook
+from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, ConfirmationHook, NeverAskPolicy
 from haystack.hooks.human_in_the_loop.types import ConfirmationStrategy, ConfirmationUI
 from haystack.tools.tool import Tool
 
 from haystack_integrations.hooks.mcp.confirmation import (
     AnnotationRules,
     Ask,
-    MCPConfirmationStrategy,
     Override,
     load_rules,
 )
-from haystack_integrations.tools.mcp import MCPServerInfo, MCPTool, MCPToolset
+from haystack_integrations.hooks.mcp.confirmation_strategies import MCPConfirmationStrategy, TracedStrategy
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 
 
 class MCPConfirmationHook:
@@ -97,11 +99,13 @@ class MCPConfirmationHook:
         if not messages or not messages[-1].tool_calls:
             return None
         tools: dict[str, Tool] = {tool.name: tool for tool in state.data.get("tools") or []}
-        strategies: dict[str | tuple[str, ...], ConfirmationStrategy] = {}
+        strategies: dict[str | tuple[str, ...], Any] = {}
         for name in {call.tool_name for call in messages[-1].tool_calls}:
             tool = tools.get(name)
             policy = self._rules.override(name)
             if policy is None and not (isinstance(tool, MCPTool) and self._rules.asks(tool)):
+                continue
+            if type(policy) is NeverAskPolicy:
                 continue
             if self.strategy is None:
                 assert self.confirmation_ui is not None  # noqa: S101 - by the check at construction
@@ -109,7 +113,9 @@ class MCPConfirmationHook:
                     confirmation_policy=policy or AlwaysAskPolicy(), confirmation_ui=self.confirmation_ui
                 )
             elif policy is None or _asks_for_any(policy, name, messages[-1].tool_calls, tool):
-                strategies[name] = self.strategy
+                # Ours leaves a span itself, only where it asks.
+                own = isinstance(self.strategy, MCPConfirmationStrategy)
+                strategies[name] = self.strategy if own else TracedStrategy(self.strategy)
         return ConfirmationHook(confirmation_strategies=strategies) if strategies else None
 
     def to_dict(self) -> dict[str, Any]:

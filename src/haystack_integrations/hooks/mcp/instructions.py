@@ -12,13 +12,14 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.hooks.mcp.confirmation import given_name
-from haystack_integrations.tools.mcp import MCPServerInfo, MCPTool
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.convert.instructions import (
     MAX_CHARS,
     TEMPLATE,
     check_template,
     fenced_instructions,
 )
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 
 
 class MCPInstructionsHook:

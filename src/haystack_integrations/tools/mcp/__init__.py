@@ -30,6 +30,7 @@ __all__ = [
     "MCPAuthorizationError",
     "MCPBudgetExceededError",
     "MCPCallBudget",
+    "MCPCallPendingError",
     "MCPCallRefusedError",
     "MCPCallTimeoutError",
     "MCPClient",
@@ -38,6 +39,9 @@ __all__ = [
     "MCPConnectionError",
     "MCPConnectionStatus",
     "MCPConnectionTimeoutError",
+    "MCPDriftError",
+    "MCPDriftReport",
+    "MCPDriftedCallError",
     "MCPError",
     "MCPFacade",
     "MCPHandlers",
@@ -45,13 +49,16 @@ __all__ = [
     "MCPInvocationError",
     "MCPLoginRequest",
     "MCPOutcomeUnknownError",
+    "MCPPendingCall",
     "MCPProgress",
     "MCPProvider",
     "MCPProviderHealth",
+    "MCPQuestion",
     "MCPRegistry",
     "MCPRequestContext",
     "MCPResourceToolset",
     "MCPSampling",
+    "MCPSearchableToolset",
     "MCPServerInfo",
     "MCPSkill",
     "MCPSkillError",
@@ -61,8 +68,10 @@ __all__ = [
     "MCPTokenStorage",
     "MCPTool",
     "MCPToolCall",
+    "MCPToolDrift",
     "MCPToolNotFoundError",
     "MCPToolResult",
+    "MCPToolSnapshot",
     "MCPToolUsage",
     "MCPToolsChange",
     "MCPToolset",
@@ -77,12 +86,15 @@ __all__ = [
     "ToolConfig",
     "ToolOverride",
     "accept_defaults",
+    "answer_later",
     "call_budget",
     "conversation_trace",
     "decline",
     "load_mcp_toolsets",
     "login",
     "login_async",
+    "logout",
+    "logout_async",
     "mcp_request_context",
     "preload",
     "prompt_messages",
@@ -117,11 +129,14 @@ if TYPE_CHECKING:
     from .errors import (
         MCPAuthorizationError,
         MCPBudgetExceededError,
+        MCPCallPendingError,
         MCPCallRefusedError,
         MCPCallTimeoutError,
         MCPConfigurationError,
         MCPConnectionError,
         MCPConnectionTimeoutError,
+        MCPDriftedCallError,
+        MCPDriftError,
         MCPError,
         MCPInvocationError,
         MCPOutcomeUnknownError,
@@ -132,10 +147,11 @@ if TYPE_CHECKING:
     from .executor import AsyncExecutor
     from .fresh_tools import MCPToolsChange
     from .handlers import MCPHandlers, MCPSampling
-    from .handlers.elicitation import AskUser, accept_defaults, decline
+    from .handlers.elicitation import AskUser, accept_defaults, answer_later, decline
     from .handlers.progress import MCPProgress
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .pending_calls import MCPPendingCall, MCPQuestion
     from .registry.aliases import MCPAliasToolset
     from .registry.facade import MCPFacade
     from .registry.health import MCPAliasHealth, MCPHealthReport, MCPProviderHealth
@@ -145,11 +161,14 @@ if TYPE_CHECKING:
     from .registry.traces import MCPToolUsage, conversation_trace, tool_usage
     from .request_context import MCPRequestContext, mcp_request_context
     from .resource_tools import MCPResourceToolset
+    from .searchable_toolset import MCPSearchableToolset
     from .secret_template import SecretTemplate
     from .shaping import FromState, ToolOverride
     from .skill_store import MCPSkillStore
+    from .snapshot.drift import MCPDriftReport, MCPToolDrift
+    from .snapshot.snapshot import MCPToolSnapshot
     from .transports.http.client import SSEClient, StreamableHttpClient
-    from .transports.http.login import login, login_async
+    from .transports.http.login import login, login_async, logout, logout_async
     from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
     from .transports.in_process.client import InProcessClient
     from .transports.in_process.server_info import InProcessServerInfo
@@ -181,11 +200,14 @@ else:
         "errors": [
             "MCPAuthorizationError",
             "MCPBudgetExceededError",
+            "MCPCallPendingError",
             "MCPCallRefusedError",
             "MCPCallTimeoutError",
             "MCPConfigurationError",
             "MCPConnectionError",
             "MCPConnectionTimeoutError",
+            "MCPDriftError",
+            "MCPDriftedCallError",
             "MCPError",
             "MCPInvocationError",
             "MCPOutcomeUnknownError",
@@ -196,10 +218,11 @@ else:
         "executor": ["AsyncExecutor"],
         "fresh_tools": ["MCPToolsChange"],
         "handlers": ["MCPHandlers", "MCPSampling"],
-        "handlers.elicitation": ["AskUser", "accept_defaults", "decline"],
+        "handlers.elicitation": ["AskUser", "accept_defaults", "answer_later", "decline"],
         "handlers.progress": ["MCPProgress"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "pending_calls": ["MCPPendingCall", "MCPQuestion"],
         "registry.aliases": ["MCPAliasToolset"],
         "registry.facade": ["MCPFacade"],
         "registry.health": ["MCPAliasHealth", "MCPHealthReport", "MCPProviderHealth"],
@@ -209,11 +232,14 @@ else:
         "registry.traces": ["MCPToolUsage", "conversation_trace", "tool_usage"],
         "request_context": ["MCPRequestContext", "mcp_request_context"],
         "resource_tools": ["MCPResourceToolset"],
+        "searchable_toolset": ["MCPSearchableToolset"],
         "secret_template": ["SecretTemplate"],
         "shaping": ["FromState", "ToolOverride"],
         "skill_store": ["MCPSkillStore"],
+        "snapshot.drift": ["MCPDriftReport", "MCPToolDrift"],
+        "snapshot.snapshot": ["MCPToolSnapshot"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
-        "transports.http.login": ["login", "login_async"],
+        "transports.http.login": ["login", "login_async", "logout", "logout_async"],
         "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
         "transports.in_process.client": ["InProcessClient"],
         "transports.in_process.server_info": ["InProcessServerInfo"],

@@ -191,9 +191,10 @@ class MCPCallBudget:
         """
         return {name: count for name, count in self._made.items() if count}
 
+    def _counts_tool(self, tool_name: str, *, is_servers: bool) -> bool:
+        return is_servers if self._tools is None else tool_name in self._tools
+
     def _admit(self, tool_name: str) -> None:
-        if self._tools is not None and tool_name not in self._tools:
-            return
         with self._lock:
             limit = self._counts.reason_against(tool_name, self._made)
             if limit is None:
@@ -209,9 +210,8 @@ class MCPCallBudget:
 
     def _take_back(self, tool_name: str) -> None:
         # Another budget has refused the call.
-        if self._tools is None or tool_name in self._tools:
-            with self._lock:
-                self._made[tool_name] -= 1
+        with self._lock:
+            self._made[tool_name] -= 1
 
 
 _current: ContextVar[tuple[MCPCallBudget, ...]] = ContextVar("haystack_mcp_call_budgets", default=())
@@ -226,14 +226,15 @@ def is_in_budget() -> bool:
     return bool(_current.get())
 
 
-def admit_call(tool_name: str) -> None:
+def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
     """
     Ask the budgets in which this code runs for a call.
 
     :param tool_name: Name of the tool.
+    :param is_servers: Whether it is a tool of a server. Others are counted by budgets that name them.
     :raises MCPCallRefusedError: If one is used up.
     """
-    budgets = _current.get()
+    budgets = [each for each in _current.get() if each._counts_tool(tool_name, is_servers=is_servers)]
     for number, budget in enumerate(budgets):
         try:
             budget._admit(tool_name)

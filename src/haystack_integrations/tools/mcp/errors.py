@@ -14,11 +14,14 @@ The exceptions of this package.
     │   ├── MCPConnectionError             a session could not be opened, or was lost
     │   │   ├── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
     │   │   └── MCPAuthorizationError      … because no access token could be had
+    │   ├── MCPDriftError                  the server's tools are not those of the snapshot
     │   ├── MCPSkillError                  a skill has no such file, or another one than the server said
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
         └── MCPInvocationError             a tool call failed
+            ├── MCPCallPendingError        … that is left open: its server wants input, or runs it as a task
             ├── MCPCallRefusedError        … that was not made, because a budget is used up
+            ├── MCPDriftedCallError        … that was not made, because the server's tools are not those of the snapshot
             ├── MCPOutcomeUnknownError     … and the tool may have run: the call was sent and not answered
             └── MCPTimeoutError            … for lack of time; also a TimeoutError
                 └── MCPCallTimeoutError    … after it was sent; also an MCPOutcomeUnknownError
@@ -33,6 +36,8 @@ import errno
 from typing import Any
 
 from haystack.tools.errors import ToolInvocationError
+
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 
 class MCPError(Exception):
@@ -120,6 +125,28 @@ class MCPBudgetExceededError(MCPError):
         return type(self), (self.message, self.messages)
 
 
+class MCPDriftError(MCPError):
+    """
+    Raised when what a server says of its tools is not what the snapshot has.
+    """
+
+    def __init__(self, message: str, report: Any = None) -> None:
+        """
+        Initialize the MCPDriftError.
+
+        :param message: Descriptive error message.
+        :param report: The differences, as an MCPDriftReport.
+        """
+        super().__init__(message)
+        self.report = report
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        return type(self), (self.message, self.report)
+
+
 class MCPSkillError(MCPError):
     """
     Raised when a skill cannot be used: it has no such file, or the server sent another one than it said before.
@@ -176,6 +203,9 @@ class MCPInvocationError(ToolInvocationError):
     kept, and `data` that is too large to be searched for credentials is replaced by a remark.
     """
 
+    # Whether the tool itself reported it, in an answer with `isError`.
+    is_tool_error: bool = False
+
     def __init__(
         self,
         message: str,
@@ -213,6 +243,51 @@ class MCPCallRefusedError(MCPInvocationError):
     """
 
 
+class MCPCallPendingError(MCPInvocationError):
+    """
+    Raised when a tool call is left open: its server wants input that nobody can give now, or runs it as a task.
+
+    `MCPConnection.continue_call`, or that of the tool or toolset, goes on with `pending_call`, in any process.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        tool_name: str,
+        tool_args: dict[str, Any] | None = None,
+        *,
+        pending_call: MCPPendingCall,
+    ) -> None:
+        """
+        Initialize the MCPCallPendingError.
+
+        :param message: Descriptive error message.
+        :param tool_name: Name of the called tool.
+        :param tool_args: Arguments of the call.
+        :param pending_call: The call.
+        """
+        super().__init__(message, tool_name, tool_args)
+        self.pending_call = pending_call
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        return _rebuild_pending, (self.message, self.tool_name, self.tool_args, self.pending_call)
+
+
+def _rebuild_pending(
+    message: str, tool_name: str, tool_args: dict[str, Any], pending_call: MCPPendingCall
+) -> MCPCallPendingError:
+    return MCPCallPendingError(message, tool_name, tool_args, pending_call=pending_call)
+
+
+class MCPDriftedCallError(MCPInvocationError):
+    """
+    Raised when a tool call was not sent, because what the server says of its tools is not what the snapshot has.
+    """
+
+
 class MCPOutcomeUnknownError(MCPInvocationError):
     """
     Raised when a tool call was sent and not answered: the tool may have run.
@@ -221,8 +296,21 @@ class MCPOutcomeUnknownError(MCPInvocationError):
     tool, or a refusal. Before such a call is repeated, somebody should look whether its effect is there.
     """
 
+    # If the server runs the call as a task: what `continue_call` goes on with, and `cancel_call` ends.
+    pending_call: MCPPendingCall | None = None
+
+    # What happened, without the rest of the message.
+    reason: str | None = None
+
     # Why the session in which it was sent has ended, if it has.
     lost_because: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        kind, arguments, state = super().__reduce__()
+        return kind, arguments, {**state, "pending_call": self.pending_call}
 
 
 class MCPTimeoutError(MCPInvocationError, TimeoutError):

@@ -39,10 +39,11 @@ from haystack_integrations.tools.mcp.connection.watching import (
     check_callback,
     next_moment,
 )
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.haystack_compat import current_run, model_was_asked
+from haystack_integrations.tools.mcp.run_toolset import RunToolset
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.session import ToolListing
@@ -160,6 +161,13 @@ class FreshTools:
         has_expired = self._expires_at is not None and monotonic() >= self._expires_at
         return not self._cache_tools or has_expired or self._listed_at < self._changed_at
 
+    @property
+    def has_news(self) -> bool:
+        """
+        Whether the server was asked for its tools, and the toolset does not have the answer yet.
+        """
+        return self._fetched is not None
+
     def is_older(self, listing: ToolListing) -> bool:
         """
         Tell whether a later listing is in use already.
@@ -229,7 +237,9 @@ class FreshTools:
         except (MCPConnectionError, TimeoutError) as error:
             logger.info("The tools changed, but could not be listed: {error}", error=str(error))
             return False
-        except (MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
+        except MCPDriftError:  # which was said already, and the next `warm_up` raises it
+            return False
+        except (MCPToolNotFoundError, ValueError) as error:  # likewise
             logger.warning("The tools changed and cannot be used as they are now: {error}", error=str(error))
             return False
         finally:
@@ -358,7 +368,7 @@ async def _keep_fetching(reference: weakref.ref[FreshTools]) -> None:
             return
 
 
-class ToolsOfRun(Toolset):
+class ToolsOfRun(RunToolset):
     """
     The tools of a toolset as they are at the start of an Agent's run.
     """
@@ -371,9 +381,8 @@ class ToolsOfRun(Toolset):
         :param names: Names of the tools that the run may use; None for all.
         :param live: Whether it sees new tools of the server, too.
         """
-        super().__init__(tools=[])
+        super().__init__(toolset, names)
         self._toolset = toolset
-        self._names = names
         self._live = live
         self.own: list[Tool] = [] if toolset._is_absent() else toolset._own_tools()
 
@@ -382,45 +391,4 @@ class ToolsOfRun(Toolset):
         Iterate over the tools of the run. Those that are added to the toolset meanwhile are among them.
         """
         tools = list(self._toolset) if self._live else [*self.own, *self._toolset._added_tools()]
-        return iter([tool for tool in tools if self._names is None or tool.name in self._names])
-
-    def __hash__(self) -> int:
-        """
-        Hash this object by its identity.
-        """
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        """
-        Tell whether it is this object: each run has its own.
-        """
-        return self is other
-
-    def __bool__(self) -> bool:
-        """
-        Return True, as the toolset does.
-        """
-        return True
-
-    def get_selectable_tools(self) -> list[Tool]:
-        """
-        Return the tools of the run.
-        """
-        return list(self)
-
-    def add(self, tool: Any) -> None:
-        """
-        Add a tool to the toolset.
-
-        :param tool: The tool.
-        """
-        self._toolset.add(tool)
-
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the toolset.
-        """
-        return self._toolset.to_dict()
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        return self._toolset._to_trace_dict()  # type: ignore[attr-defined,no-any-return]
+        return iter([tool for tool in tools if self._is_selected(tool)])

@@ -10,12 +10,20 @@ Features are detected; versions are never compared.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
+import inspect
 import sys
+import threading
 import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, get_type_hints
+from dataclasses import dataclass
+from itertools import chain
+from types import FrameType
+from typing import Any, get_args, get_type_hints
 
 from haystack import dataclasses as haystack_dataclasses
 from haystack.core.errors import DeserializationError, SerializationError
@@ -25,7 +33,7 @@ from haystack.core.serialization import (
     generate_qualified_class_name,
     import_class_by_name,
 )
-from haystack.dataclasses import FileContent
+from haystack.dataclasses import ChatMessage, FileContent
 from haystack.dataclasses.chat_message import ToolCallResult
 from haystack.tools import toolset as haystack_toolset
 from haystack.tools.serde_utils import deserialize_tools_or_toolset_inplace
@@ -58,8 +66,10 @@ _STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCom
 SkillInfo: Any = getattr(haystack_dataclasses, "SkillInfo", None)
 
 _SERIALIZERS = {"outputs_to_state": _serialize_outputs_to_state, "outputs_to_string": _serialize_outputs_to_string}
-# Imported at its first use, because it imports much.
+# Imported at their first use, because they import much.
 _STATE = "haystack.components.agents.state.state"
+_PARAMETERS = "haystack.tools.parameters_schema_utils"
+_VALUES = "haystack.utils.base_serialization"
 
 _DESERIALIZERS = {
     "outputs_to_state": _deserialize_outputs_to_state,
@@ -67,6 +77,16 @@ _DESERIALIZERS = {
 }
 # The parameters of tools that may contain handlers (functions, stored by their import path).
 HANDLER_PARAMETERS = tuple(_SERIALIZERS)
+
+
+def parts_of(message: ChatMessage) -> list[Any]:
+    """
+    Give the parts of a message in their order, in which texts and images may take turns.
+
+    :param message: The message.
+    :returns: Its texts, images, files, tool calls and so on.
+    """
+    return list(message._content)
 
 
 def serialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, Any]:
@@ -123,6 +143,106 @@ def deserialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return loaded
 
 
+def contains_callable(declared: Any) -> bool:
+    """
+    Tell whether values of a type are functions.
+
+    :param declared: The type of an input.
+    :returns: True for `Callable`, and for unions with it.
+    """
+    found: bool = importlib.import_module(_PARAMETERS)._contains_callable_type(declared)
+    return found
+
+
+def is_state_type(declared: Any) -> bool:
+    """
+    Tell whether an input takes the State of an Agent.
+
+    :param declared: The type of the input.
+    :returns: True for `State` and for `State | None`.
+    """
+    arms = get_args(declared) or (declared,)
+    return importlib.import_module(_STATE).State in arms
+
+
+def parameter_descriptions(component: Any) -> dict[str, str]:
+    """
+    Read what the docstrings say of a component's inputs; those of a SuperComponent come from its pipeline.
+
+    :param component: The component.
+    :returns: The descriptions by the names of the inputs.
+    """
+    found = importlib.import_module(_PARAMETERS)._get_component_param_descriptions(component)
+    # Haystack 2 returns what the component does, too.
+    described: dict[str, str] = found[1] if isinstance(found, tuple) else found
+    return described
+
+
+def input_sockets(component: Any) -> dict[str, Any]:
+    """
+    Read the inputs of a component.
+
+    :param component: The component.
+    :returns: Its input sockets by name, each with `type`, `is_mandatory` and `default_value`.
+    """
+    sockets: dict[str, Any] = component.__haystack_input__._sockets_dict
+    return sockets
+
+
+def component_of(tool: Any) -> Any:
+    """
+    Give the component of a ComponentTool or PipelineTool.
+
+    :param tool: The tool.
+    :returns: The component.
+    """
+    return tool._component
+
+
+def has_input_mapping(tool: Any) -> bool:
+    """
+    Tell whether the user said which inputs of a pipeline a PipelineTool has.
+
+    :param tool: The tool.
+    :returns: False if it has all of them.
+    """
+    return tool._input_mapping is not None
+
+
+def output_sockets(component: Any) -> dict[str, Any]:
+    """
+    Read the outputs of a component.
+
+    :param component: The component.
+    :returns: Its output sockets by name, each with `type`.
+    """
+    sockets: dict[str, Any] = component.__haystack_output__._sockets_dict
+    return sockets
+
+
+def serialize_values(values: dict[str, Any]) -> dict[str, Any]:
+    """
+    Serialize values together with their types, as Haystack serializes the State of an Agent.
+
+    :param values: Values of Haystack's classes, and others with `to_dict`.
+    :returns: What JSON can hold.
+    :raises Exception: Whatever Haystack raises if there is a value that it cannot serialize.
+    """
+    stored: dict[str, Any] = importlib.import_module(_VALUES)._serialize_value_with_schema(values)
+    return stored
+
+
+def deserialize_values(stored: dict[str, Any]) -> dict[str, Any]:
+    """
+    Deserialize what `serialize_values` returned. Haystack 3 imports only classes of modules on its allowlist.
+
+    :param stored: The dictionary.
+    :returns: The values.
+    """
+    values: dict[str, Any] = importlib.import_module(_VALUES)._deserialize_value_with_schema(stored)
+    return values
+
+
 def check_module_may_be_imported(module: str) -> None:
     """
     Check a module that serialized data names against Haystack 3's allowlist. Haystack 2 has no such check.
@@ -169,12 +289,127 @@ def deserialize_object(data: dict[str, Any]) -> Any:
     return component_from_dict(found, data, data["type"])
 
 
+def private_document_store() -> Any:
+    """
+    Make a document store in memory that is freed with its last user.
+
+    :returns: An InMemoryDocumentStore in which a document without any word that is searched for has no score.
+    """
+    module = importlib.import_module("haystack.document_stores.in_memory.document_store")
+    if "shared" in inspect.signature(module.InMemoryDocumentStore).parameters:
+        return module.InMemoryDocumentStore(bm25_algorithm="BM25Okapi", shared=False)
+    store = module.InMemoryDocumentStore(bm25_algorithm="BM25Okapi")
+    # Haystack 2 keeps the documents in the module.
+    weakref.finalize(store, _forget, module, store.index)
+    return store
+
+
+def _forget(module: Any, index: str) -> None:
+    for name in ("", "_BM25_STATS", "_AVERAGE_DOC_LEN", "_FREQ_VOCAB_FOR_IDF"):
+        getattr(module, f"{name}_STORAGES").pop(index, None)
+
+
+def is_async_agent(agent: Any) -> bool:
+    """
+    Tell whether an Agent should run in an event loop.
+
+    An Agent of Haystack 2 would stop the whole loop until its tools end when it is cancelled.
+
+    :param agent: An Agent.
+    :returns: True if it can wait for its model and its tools without holding up others.
+    """
+    return HAS_ASYNC_FUNCTION and hasattr(agent.chat_generator, "run_async")
+
+
+def is_async_pipeline(pipeline: Any) -> bool:
+    """
+    Tell whether a pipeline should run in an event loop.
+
+    :param pipeline: A pipeline.
+    :returns: True if it can, and if there is a component in it that does not need a thread.
+    """
+    return hasattr(pipeline, "run_async") and any(
+        getattr(component, "__haystack_supports_async__", False) for _, component in pipeline.walk()
+    )
+
+
+def super_component_class() -> Any:
+    """
+    Find what all SuperComponents inherit from.
+
+    :returns: The class.
+    """
+    return importlib.import_module("haystack.core.super_component.super_component")._SuperComponent
+
+
+def has_chosen_inputs(super_component: Any) -> bool:
+    """
+    Tell whether the author of a SuperComponent chose its inputs.
+
+    :param super_component: The SuperComponent.
+    :returns: False if it simply has all inputs of its pipeline.
+    """
+    return getattr(super_component, "_original_input_mapping", None) is not None
+
+
 # Where an Agent of Haystack 2 keeps what belongs to one run.
 _AGENT_MODULE = "haystack.components.agents.agent"
 _STATE_OF_RUN = "exe_context"
 
-# The run that the code is part of, also in threads that Haystack starts with a copy of the context.
-_run_of_context: ContextVar[weakref.ref[Any] | None] = ContextVar("mcp_haystack_run", default=None)
+_is_outside_of_runs: ContextVar[bool] = ContextVar("mcp_haystack_outside_of_runs", default=False)
+
+
+@dataclass(frozen=True)
+class _KnownRun:
+    """
+    A run, and who runs it.
+    """
+
+    run: weakref.ref[Any]
+    thread: int
+    task: weakref.ref[asyncio.Task[Any]] | None
+
+    def if_going_on(self) -> Any:
+        """
+        Give the run, or None if it is over. An error that somebody holds keeps it alive.
+        """
+        run = self.run()
+        if run is None:
+            return None
+        task = self.task() if self.task is not None else None
+        # It waits for the code that asks: in its thread, or, if it is asynchronous, as a task that is suspended.
+        frames = chain(_frames_of(sys._current_frames().get(self.thread)), _awaiting(task))
+        of_agents = filter(_is_of_agent, frames)
+        return run if any(frame.f_locals.get(_STATE_OF_RUN) is run for frame in of_agents) else None
+
+
+# The run that the code is part of, also in threads and tasks that Haystack starts with a copy of the context.
+_run_of_context: ContextVar[_KnownRun | None] = ContextVar("mcp_haystack_run", default=None)
+
+
+def _frames_of(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _awaiting(task: asyncio.Task[Any] | None) -> Iterator[FrameType]:
+    waiting: Any = task.get_coro() if task is not None else None
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        yield frame
+        waiting = waiting.cr_await
+
+
+def _is_of_agent(frame: FrameType) -> bool:
+    return _STATE_OF_RUN in frame.f_code.co_varnames and frame.f_globals.get("__name__") == _AGENT_MODULE
+
+
+def _current_task() -> weakref.ref[asyncio.Task[Any]] | None:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return None
+    return weakref.ref(task) if task is not None else None
 
 
 def current_run() -> Any:
@@ -187,18 +422,59 @@ def current_run() -> Any:
 
     :returns: What Haystack keeps for the run and nothing else; None on Haystack 3, and outside of a run.
     """
-    if HAS_SPAWN:
+    if HAS_SPAWN or _is_outside_of_runs.get():
         return None
-    frame = sys._getframe(1)
-    while frame is not None:
-        if _STATE_OF_RUN in frame.f_code.co_varnames and frame.f_globals.get("__name__") == _AGENT_MODULE:
+    for frame in _frames_of(sys._getframe(1)):
+        if _is_of_agent(frame):
             run = frame.f_locals.get(_STATE_OF_RUN)
             if run is not None:
-                _run_of_context.set(weakref.ref(run))
+                _run_of_context.set(_KnownRun(weakref.ref(run), threading.get_ident(), _current_task()))
             return run
-        frame = frame.f_back  # type: ignore[assignment]
     known = _run_of_context.get()
-    return known() if known is not None else None
+    return known.if_going_on() if known is not None else None
+
+
+def arguments_of_model(tool_name: str, tool_call_id: str | None, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Choose those arguments of a call that the model gave it. Haystack 2 adds those from State before it asks anybody.
+
+    :param tool_name: The tool.
+    :param tool_call_id: Identifies the call, if the model gave it an id.
+    :param arguments: What a confirmation strategy is told.
+    :returns: The arguments; all of them on Haystack 3, and for a call that the model did not ask for.
+    """
+    run = current_run()
+    messages = [] if run is None else run.state.data.get("messages") or []
+    reply = next((message for message in reversed(messages) if message.tool_calls), None)
+    calls = [call for call in (reply.tool_calls if reply else []) if call.tool_name == tool_name]
+    calls = [call for call in calls if call.id == tool_call_id] or calls
+    names = {name for call in calls for name in call.arguments} if calls else set(arguments)
+    return {name: value for name, value in arguments.items() if name in names}
+
+
+def was_declined(result: ToolCallResult) -> bool:
+    """
+    Tell whether a user declined a tool call, by the text that Haystack's confirmation strategies give the model.
+
+    :param result: What the model was told of the call.
+    :returns: False for a strategy with a `reject_template` of its own.
+    """
+    module = f"haystack.{'hooks.' if HAS_HOOKS else ''}human_in_the_loop.strategies"
+    template: str = importlib.import_module(module).REJECTION_FEEDBACK_TEMPLATE
+    text = result.result if isinstance(result.result, str) else ""
+    return result.error and text.startswith(template.format(tool_name=result.origin.tool_name))
+
+
+@contextmanager
+def outside_of_runs() -> Iterator[None]:
+    """
+    Have the code in this block be part of no run, so that toolsets yield what they have now.
+    """
+    reset = _is_outside_of_runs.set(True)
+    try:
+        yield
+    finally:
+        _is_outside_of_runs.reset(reset)
 
 
 def model_was_asked(run: Any) -> bool:
@@ -235,13 +511,19 @@ def _as_toolset(tools: Any) -> Toolset | None:
     return Toolset(tools=tools) if is_list else None
 
 
-def _trace_dict(part: Tool | Toolset) -> dict[str, Any]:
+def trace_dict(part: Tool | Toolset) -> dict[str, Any]:
+    """
+    Describe a tool or toolset for a trace, without what must not be in one.
+
+    :param part: The tool or toolset.
+    :returns: The description.
+    """
     to_trace_dict = getattr(part, "_to_trace_dict", None)
     if to_trace_dict is not None:
         traced: dict[str, Any] = to_trace_dict()
         return traced
     if type(part) is Toolset:
-        return {"type": generate_qualified_class_name(Toolset), "data": {"tools": [_trace_dict(tool) for tool in part]}}
+        return {"type": generate_qualified_class_name(Toolset), "data": {"tools": [trace_dict(tool) for tool in part]}}
     return part.to_dict()
 
 
@@ -265,7 +547,7 @@ if _Wrapper is not None:
             return self._as_dict([toolset.to_dict() for toolset in self.toolsets])
 
         def _to_trace_dict(self) -> dict[str, Any]:
-            return self._as_dict([_trace_dict(toolset) for toolset in self.toolsets])
+            return self._as_dict([trace_dict(toolset) for toolset in self.toolsets])
 
         def _as_dict(self, toolsets: list[dict[str, Any]]) -> dict[str, Any]:
             return {"type": _STORED_COMBINATION, "data": {"toolsets": toolsets}}

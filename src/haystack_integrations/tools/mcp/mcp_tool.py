@@ -7,20 +7,27 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from haystack import logging
 from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.budgets import admit_call
+from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
-from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, check_timeout
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
+from haystack_integrations.tools.mcp.connection.watching import Watcher
+from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
+from haystack_integrations.tools.mcp.convert.schema_texts import map_texts
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
+from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import (
     check_exposed_name,
     describe_choices,
@@ -38,17 +45,18 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_values
 from haystack_integrations.tools.mcp.shaping import (
-    NEEDS_TASKS,
     BoundArguments,
     Sent,
     limit_outputs,
     load_bound_arguments,
-    needs_tasks,
     unusable_by_model,
     with_output_schema,
 )
+from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice
+from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
@@ -170,6 +178,9 @@ class MCPTool(ToolBase, Tool):
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
         interceptors: Sequence[Any] | None = None,
+        task_timeout: float | None = DEFAULT_TASK_TIMEOUT,
+        snapshot: MCPToolSnapshot | str | os.PathLike[str] | None = None,
+        on_drift: OnDrift | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -223,6 +234,12 @@ class MCPTool(ToolBase, Tool):
         :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
             which sends it on and gives the result. Or objects that can be called like them, or import paths
             `"package.module:name"`.
+        :param task_timeout: How long to wait for a call that the server runs as a task, in seconds. After it, the call
+            fails, and the task goes on; the error says how to take it up again. Default: an hour. None for no limit.
+        :param snapshot: What the server should say of the tool: an MCPToolSnapshot, or the path of its file; see
+            MCPToolset. The tool has its schema without connecting.
+        :param on_drift: What is done if the server says something else of it: "error" (default), "quarantine" or
+            "warn"; see MCPToolset. With "quarantine", warm-up raises no error, but no call is sent.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -244,6 +261,9 @@ class MCPTool(ToolBase, Tool):
             read_timeout=read_timeout,
             ping_interval=ping_interval,
             interceptors=interceptors,
+            task_timeout=task_timeout,
+            snapshot=cast("MCPToolSnapshot | str | None", snapshot),  # it makes a string of a path
+            on_drift=on_drift,
         )
         if exposed_name is not None:
             check_exposed_name("MCPTool: `exposed_name`", exposed_name)
@@ -269,8 +289,22 @@ class MCPTool(ToolBase, Tool):
             exposed_name=exposed_name,
             bound_arguments=bound_arguments,
         )
+        guard = self._pin(ToolChoice(lambda tool: tool == name, lambda tool: tool.name == name))
+        if guard is not None:
+            self._show_pinned(guard)
         if eager_connect:
             self._enter_or_leave()
+
+    def _show_pinned(self, guard: SnapshotGuard) -> None:
+        known = guard.snapshot.tool_names
+        if self.remote_name not in known:
+            choices = describe_choices([self.remote_name], known, "It")
+            msg = f"The `snapshot` has no tool '{self.remote_name}'. {choices}"
+            raise ValueError(msg)
+        definition = guard.pinned(self.remote_name)
+        self._use_definition(0, definition, self._usable_parameters(definition))
+        # In some revisions, servers tell of changes only those who ask.
+        self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _ignore))
 
     @classmethod
     def _for_toolset(cls, toolset: ToolBase, remote_name: str, name: str, **parameters: Any) -> Self:
@@ -279,6 +313,7 @@ class MCPTool(ToolBase, Tool):
         """
         tool = cls.__new__(cls)
         tool._set_up(remote_name, name, toolset._connection, toolset=toolset, **parameters)
+        tool._guard = toolset._guard
         return tool
 
     def _set_up(
@@ -411,8 +446,22 @@ class MCPTool(ToolBase, Tool):
         else:
             await super().warm_up_async()
 
+    def _selects(self, definition: types.Tool) -> bool:
+        """
+        Tell whether it is the definition of this tool.
+        """
+        return definition.name == self.remote_name
+
     def _load_listing(self, listing: ToolListing) -> None:
-        self._load(listing.generation, listing.tools)
+        guard = self._guard
+        if guard is None:
+            self._load(listing.generation, listing.tools)
+            return
+        definitions = guard.definitions(listing)
+        if guard.verdict(listing).quarantined:
+            self._generation = listing.generation  # it remains as in the snapshot, and is not called
+        else:
+            self._load(listing.generation, definitions)
 
     def _load(self, generation: int, definitions: list[types.Tool]) -> None:
         available = [definition.name for definition in definitions]
@@ -433,12 +482,14 @@ class MCPTool(ToolBase, Tool):
                 tool=self.remote_name,
                 reason=reason,
             )
+        self._use_definition(generation, definition, self._usable_parameters(definition))
+
+    def _usable_parameters(self, definition: types.Tool) -> dict[str, Any]:
         try:
-            parameters = normalize_parameters(definition.input_schema)
+            return normalize_parameters(definition.input_schema)
         except ValueError as error:
             msg = f"The schema of tool '{self.remote_name}' is unusable: {error}"
             raise ValueError(msg) from error
-        self._use_definition(generation, definition, parameters)
 
     def _use_definition(self, generation: int, definition: types.Tool, parameters: dict[str, Any]) -> None:
         """
@@ -461,12 +512,27 @@ class MCPTool(ToolBase, Tool):
         if self._bound:
             self._bound.check(definition.input_schema, self._valid_inputs)
             parameters = without_properties(parameters, self._bound.values)
-        self.parameters = parameters
-        description = self._custom_description or definition.description or ""
+        hidden: Counter[str] = Counter()
+
+        def visible(text: str) -> str:
+            shown = visible_text(text)
+            if shown is not text:
+                hidden.update(invisible_characters(text))
+            return shown
+
+        self.parameters = map_texts(parameters, visible)
+        description = self._custom_description or visible(definition.description or "")
         if self.options.include_output_schema:
-            description = with_output_schema(description, definition.output_schema)
+            description = with_output_schema(description, map_texts(definition.output_schema, visible))
         self.description = description
-        self.title = definition.title
+        self.title = visible(definition.title) if definition.title else definition.title
+        if hidden and definition != self._definition:
+            logger.warning(
+                "Invisible characters were taken out of the texts of tool '{tool}': {characters}. A server can hide "
+                "instructions for a model in them",
+                tool=self.remote_name,
+                characters=", ".join(f"{character} ({count}x)" for character, count in hidden.items()),
+            )
         self.annotations = hints = definition.annotations
         self._may_repeat = self.options.retry_idempotent and bool(
             hints and (hints.read_only_hint or hints.idempotent_hint)
@@ -532,6 +598,60 @@ class MCPTool(ToolBase, Tool):
         """
         return await self._call_async(mcp_arguments, MCPToolResult.from_result)
 
+    def continue_call(self, call: MCPPendingCall, answers: Mapping[str, Any] | None = None) -> MCPToolResult:
+        """
+        Go on with a call of this tool that was left open, here or in another process.
+
+        The values of its Secrets, which are not kept with a call, are taken from `bound_arguments` again.
+
+        :param call: The call, e.g. the `pending_call` of an MCPCallPendingError.
+        :param answers: The answers to `call.questions` by their keys, as in `MCPConnection.continue_call`.
+        :returns: The result.
+        :raises MCPCallPendingError: If the server has further questions.
+        :raises MCPInvocationError: If the call fails.
+        :raises ValueError: If an answer is missing, unknown, or does not fit its form.
+        """
+        sent = self._resent(call)
+        try:
+            result = self._connection.continue_call(
+                call,
+                answers,
+                withheld=sent.arguments,
+                display_name=self.name,
+                invocation_timeout=self._own_invocation_timeout,
+            )
+        except MCPInvocationError as error:
+            failure = self._failure(error, sent)
+            raise failure from failure.__cause__
+        return MCPToolResult.from_result(result)
+
+    async def continue_call_async(
+        self, call: MCPPendingCall, answers: Mapping[str, Any] | None = None
+    ) -> MCPToolResult:
+        """
+        Do the same as `continue_call` without blocking the event loop.
+        """
+        sent = self._resent(call)
+        try:
+            result = await self._connection.continue_call_async(
+                call,
+                answers,
+                withheld=sent.arguments,
+                display_name=self.name,
+                invocation_timeout=self._own_invocation_timeout,
+            )
+        except MCPInvocationError as error:
+            failure = self._failure(error, sent)
+            raise failure from failure.__cause__
+        return MCPToolResult.from_result(result)
+
+    def _resent(self, call: MCPPendingCall) -> Sent:
+        if not isinstance(call, MCPPendingCall) or call.tool_name != self.remote_name:
+            what = f"a call of '{call.tool_name}'" if isinstance(call, MCPPendingCall) else type(call).__name__
+            msg = f"`call` must be an MCPPendingCall of the tool '{self.remote_name}', got {what}"
+            raise ValueError(msg)
+        return self._bound.reapply(call.arguments, call.withheld, self._custom_inputs_from_state or {})
+
     def _call(
         self,
         arguments: dict[str, Any],
@@ -541,7 +661,7 @@ class MCPTool(ToolBase, Tool):
         self._admit_call()
         sent = Sent(arguments=arguments, given=arguments)
         try:
-            if not self._generation:
+            if self._definition is None:
                 self.warm_up()
             sent = self._complete(arguments)
             result = self._connection.call_tool(
@@ -553,6 +673,7 @@ class MCPTool(ToolBase, Tool):
                 secrets=sent.secrets,
                 on_progress=on_progress,
             )
+            self._note_links(result)
             return convert(result)
         except Exception as error:
             failure = self._failure(error, sent)
@@ -567,7 +688,7 @@ class MCPTool(ToolBase, Tool):
         self._admit_call()
         sent = Sent(arguments=arguments, given=arguments)
         try:
-            if not self._generation:
+            if self._definition is None:
                 await self.warm_up_async()
             sent = self._complete(arguments)
             result = await self._connection.call_tool_async(
@@ -579,15 +700,27 @@ class MCPTool(ToolBase, Tool):
                 secrets=sent.secrets,
                 on_progress=on_progress,
             )
+            self._note_links(result)
             return convert(result)
         except Exception as error:
             failure = self._failure(error, sent)
             raise failure from failure.__cause__
 
+    def _note_limited(self) -> None:
+        """
+        Tell the toolset that something, e.g. a hook, limits the calls.
+        """
+        if self._toolset is not None and self._toolset._on_limited is not None:
+            self._toolset._on_limited()
+
     def _admit_call(self) -> None:
         admit_call(self.name)
         if self._toolset is not None and self._toolset._on_call is not None:
             self._toolset._on_call()
+
+    def _note_links(self, result: types.CallToolResult) -> None:
+        # What a model may follow: after interceptors, which may have taken links out.
+        self._connection._note_links([block.uri for block in result.content if block.type == "resource_link"])
 
     def _complete(self, arguments: dict[str, Any]) -> Sent:
         for name in self._bound.overridden(arguments):
@@ -703,6 +836,11 @@ class MCPTool(ToolBase, Tool):
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
 for _function in (MCPTool.invoke, MCPTool.invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
+
+
+def _ignore(_change: ServerChange) -> None:
+    # Whoever calls the tool looks whether it changed.
+    pass
 
 
 @cache

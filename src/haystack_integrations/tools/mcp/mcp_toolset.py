@@ -9,6 +9,7 @@ import dataclasses
 import os
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
@@ -19,7 +20,7 @@ from haystack.tools.toolset import Toolset
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.connection.background_retry import BackgroundRetry
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
-from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT
 from haystack_integrations.tools.mcp.connection.reading import Read, Reading
 from haystack_integrations.tools.mcp.connection.watching import Unsubscribe, Watcher, Watching
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
@@ -28,6 +29,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPConnectionError,
+    MCPDriftError,
     MCPToolNotFoundError,
     lacks_descriptors,
 )
@@ -36,6 +38,7 @@ from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChan
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.shaping import (
     BoundArguments,
     ToolOverride,
@@ -45,6 +48,8 @@ from haystack_integrations.tools.mcp.shaping import (
     load_filter,
     store_filter,
 )
+from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice
+from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
@@ -53,6 +58,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.client.base import ServerDetails
     from haystack_integrations.tools.mcp.connection.session import ToolListing
+    from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
@@ -142,8 +148,11 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
         interceptors: Sequence[Any] | None = None,
+        task_timeout: float | None = DEFAULT_TASK_TIMEOUT,
         cache_tools: bool = True,
         update_between_steps: bool = False,
+        snapshot: MCPToolSnapshot | str | os.PathLike[str] | None = None,
+        on_drift: OnDrift | None = None,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -206,12 +215,21 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
             which sends it on and gives the result. Or objects that can be called like them, or import paths
             `"package.module:name"`.
+        :param task_timeout: How long to wait for a call that the server runs as a task, in seconds. After it, the call
+            fails, and the task goes on; the error says how to take it up again. Default: an hour. None for no limit.
         :param cache_tools: Whether the tools are listed again only when the server says that they changed, or that they
             may be kept no longer. False for servers that change them without saying so: `warm_up` lists them each time,
             and so does every run of an Agent. (With Haystack 2, runs of `run_async` do not; call `warm_up_async` before
             them.)
         :param update_between_steps: Whether an Agent sees new tools at the next step of a run. By default, a run goes
             on with the tools that it began with.
+        :param snapshot: The tools that the server should have: an MCPToolSnapshot, or the path of its file, a relative
+            one from the current directory. They are shown without connecting, and compared with what the server says
+            whenever a session is opened or the server says that they changed. Default: whatever it says is used.
+        :param on_drift: What is done if the server says something else of its tools than the `snapshot`. "error"
+            (default): warm-up raises an MCPDriftError, and no call is sent. "quarantine": tools that are new or others
+            are hidden, and no call of them is sent; the rest works. "warn": the tools are used as the server has them.
+            Annotations that say that a tool is more harmless than before are always an error.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -230,6 +248,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             read_timeout=read_timeout,
             ping_interval=ping_interval,
             interceptors=interceptors,
+            task_timeout=task_timeout,
+            snapshot=cast("MCPToolSnapshot | str | None", snapshot),  # it makes a string of a path
+            on_drift=on_drift,
         )
         server_info = server_info_from(server_info)
         self._connection = MCPConnection(
@@ -287,8 +308,13 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
-        for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
-            self._children[remote_name] = self._make_child(remote_name, name)
+        guard = self._pin(self._choice())
+        if guard is not None:
+            guard.take_over = self._weak_take_over()
+            self._show_pinned(guard)
+        else:
+            for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
+                self._children[remote_name] = self._make_child(remote_name, name)
         # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
         self._placeholder = Tool(
             name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
@@ -300,6 +326,78 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         self._fresh = FreshTools(self, cache_tools=cache_tools, update_between_steps=update_between_steps)
         if eager_connect:
             self._enter_or_leave()
+
+    def _choice(self) -> ToolChoice:
+        selection = self._selection
+
+        def selects(definition: types.Tool) -> bool:
+            return (
+                selection.may_have(definition.name)
+                and selection.reason_against(definition) is None
+                and _is_usable(definition)
+            )
+
+        return ToolChoice(selection.may_have, selects)
+
+    def _selects(self, definition: types.Tool) -> bool:
+        """
+        Tell whether the toolset has a tool of the server.
+        """
+        return self._choice().selects(definition)
+
+    def _weak_take_over(self) -> Callable[[ToolListing], None]:
+        # Held by the connection, which must not keep the toolset alive.
+        reference = weakref.ref(self)
+
+        def take_over(listing: ToolListing) -> None:
+            toolset = reference()
+            if toolset is not None:
+                toolset._take_over(listing)
+
+        return take_over
+
+    def _take_over(self, listing: ToolListing) -> None:
+        try:
+            self._load_listing(listing, publish=False)
+        except (MCPDriftError, MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
+            logger.debug("The tools cannot be used as they are now: {error}", error=str(error))
+
+    def _show_pinned(self, guard: SnapshotGuard) -> None:
+        """
+        Have the tools of the snapshot, before the server is asked.
+        """
+        known = guard.snapshot.tool_names
+        if missing := [name for name in self.tool_names or [] if name not in known]:
+            choices = describe_choices(missing, known, "It")
+            msg = f"The `snapshot` lacks tools of `tool_names`: {', '.join(map(repr, missing))}. {choices}"
+            raise ValueError(msg)
+        self._warn_about_unknown_exclusions(known)
+        self._check_bound(known)
+        definitions = {tool.name: guard.pinned(tool.name) for tool in guard.snapshot.tools if tool.is_for_models}
+        pinned = {name: tool for name, tool in definitions.items() if self._selection.has_pinned(tool)}
+        by_name = {name: pinned[name] for name in self.tool_names or sorted(pinned) if name in pinned}
+        self._warn_about_unknown_tools(by_name)
+        schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
+        usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
+        for remote_name, name in self._assign_names(usable).items():
+            self._children[remote_name] = child = self._make_child(remote_name, name)
+            child._use_definition(0, by_name[remote_name], usable[remote_name])
+
+    @property
+    def instructions(self) -> str | None:
+        """
+        What the server says of its use, for a model's system prompt.
+
+        That of the snapshot if it has it, unless the server says something else and `on_drift` is "warn". Otherwise
+        None without an open session, or if the server says nothing.
+        """
+        guard = self._guard
+        if guard is None or guard.snapshot.instructions is None:
+            return super().instructions
+        has_drifted = guard.latest is not None and "instructions" in guard.latest.report.kinds
+        if has_drifted and self.on_drift == "warn":
+            return super().instructions
+        return guard.snapshot.instructions or None
 
     def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
         return self._connection._read(operation, read, may_repeat=may_repeat)
@@ -372,9 +470,10 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         Connect and load the tool definitions.
 
         Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
-        it was closed or lost.
+        it was closed or lost. With a `snapshot` and without `eager_connect` it does not connect: the first call does.
 
         :raises MCPConnectionError: If connecting fails and `required` is True.
+        :raises MCPDriftError: If the server is connected to, and its tools are not those of the `snapshot`.
         :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
         :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` a tool
             or a parameter that is not there, two tools get the same name, or the schema of a tool that was requested by
@@ -384,6 +483,8 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             return
         try:
             self._fresh.publish()
+            if self._absence is None and self._stays_cold():
+                return
             if super()._is_warm() and self._fresh.is_due:
                 self._load_or_leave(self._connection._list())
             else:
@@ -407,6 +508,8 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             return
         try:
             self._fresh.publish()
+            if self._absence is None and self._stays_cold():
+                return
             if super()._is_warm() and self._fresh.is_due:
                 await self._load_or_leave_async(await self._connection._list_async())
             else:
@@ -417,6 +520,10 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             self._note_absence(error)
         else:
             self._note_presence()
+
+    def _is_outdated(self) -> bool:
+        # While a session is open: whether the server is to be asked for its tools, or has told of others.
+        return self._connection.is_ready and (not self._is_warm() or self._fresh.is_due or self._fresh.has_news)
 
     def refresh(self) -> None:
         """
@@ -501,7 +608,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             if self._absence is not None:
                 self._absence = error.with_traceback(None)
             return self._absence is None
-        except (MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
+        except (MCPDriftError, MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
             logger.warning(
                 "The tools of {server} cannot be used: {error}", server=self.server_info.describe(), error=str(error)
             )
@@ -537,6 +644,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     def _load_listing(self, listing: ToolListing, *, publish: bool = True) -> None:
         # Without the lock, because `tool_filter` is the user's.
         reasons = {each.name: reason for each in listing.tools if (reason := self._selection.reason_against(each))}
+        guard = self._guard
+        if guard is not None:
+            guard.verdict(listing).raise_error()
         with self._lock():
             # Listings may arrive out of order; the newest one wins.
             if self._fresh.is_older(listing):
@@ -544,26 +654,33 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
                     self._fresh.publish_now()
                 return
             generation, definitions = max(listing.generation, self._generation), listing.tools
+            quarantined: list[str] = []
+            if guard is not None:
+                definitions, quarantined = guard.definitions(listing), guard.verdict(listing).quarantined
+                reasons |= dict.fromkeys(quarantined, "it is not as in the snapshot")
             by_name: dict[str, types.Tool] = {}
             for definition in definitions:
                 if by_name.setdefault(definition.name, definition) is not definition:
                     logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
-            if not self._generation:  # said once, not after each reconnect
+            if not self._generation and guard is None:  # said once, not after each reconnect
                 self._warn_about_unknown_exclusions(list(by_name))
                 self._check_bound(list(by_name))
             if self.tool_names is not None:
-                self._check_found(by_name)
-                self._check_not_left_out(reasons)
+                wanted = [name for name in self.tool_names if name not in quarantined]
+                self._check_found(wanted, by_name)
+                self._check_not_left_out(wanted, reasons)
                 # The order of `tool_names`, as before warm-up.
-                by_name = {name: by_name[name] for name in self.tool_names}
+                by_name = {name: by_name[name] for name in wanted}
             else:
                 # Providers cache prompts by their beginning, and servers may list their tools in any order.
                 by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
                 self._say_what_is_left_out(reasons)
-            if not self._generation:
+            if not self._generation and guard is None:
                 self._warn_about_unknown_tools(by_name)
             schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
             usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
+            unusable = dict.fromkeys(schemas.keys() - usable.keys(), "its schema is unusable")
+            self._left_out = {**self._left_out, **unusable}
             children: dict[str, MCPTool] = {}
             for remote_name, name in self._assign_names(usable).items():
                 child = self._children.get(remote_name)
@@ -614,8 +731,8 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     def _is_child(self, tool: Tool) -> bool:
         return isinstance(tool, MCPTool) and tool._toolset is self
 
-    def _check_found(self, by_name: dict[str, types.Tool]) -> None:
-        missing = [name for name in self.tool_names or [] if name not in by_name]
+    def _check_found(self, wanted: list[str], by_name: dict[str, types.Tool]) -> None:
+        missing = [name for name in wanted if name not in by_name]
         if missing:
             self._check_usable(missing)
             choices = describe_choices(missing, list(by_name), "The server")
@@ -623,8 +740,8 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             msg = f"`tool_names` has {names}, not found on {self.server_info.describe()}. {choices}"
             raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))
 
-    def _check_not_left_out(self, reasons: dict[str, str]) -> None:
-        for name in self.tool_names or []:
+    def _check_not_left_out(self, wanted: list[str], reasons: dict[str, str]) -> None:
+        for name in wanted:
             if name in reasons:
                 msg = (
                     f"Tool '{name}' of {self.server_info.describe()} is in `tool_names`, but cannot be loaded: "
@@ -732,10 +849,45 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         except IndexError:
             raise IndexError(self._say_what_is_there(f"no tool at position {index}", [])) from None
 
+    def continue_call(self, call: MCPPendingCall, answers: Mapping[str, Any] | None = None) -> MCPToolResult:
+        """
+        Go on with a call of one of the tools that was left open, here or in another process.
+
+        :param call: The call, e.g. the `pending_call` of an MCPCallPendingError.
+        :param answers: The answers to `call.questions` by their keys, as in `MCPConnection.continue_call`.
+        :returns: The result.
+        :raises MCPCallPendingError: If the server has further questions.
+        :raises MCPInvocationError: If the call fails.
+        :raises MCPToolNotFoundError: If the toolset does not have the tool.
+        :raises ValueError: If an answer is missing, unknown, or does not fit its form.
+        """
+        self.warm_up()
+        return self._tool_of(call).continue_call(call, answers)
+
+    async def continue_call_async(
+        self, call: MCPPendingCall, answers: Mapping[str, Any] | None = None
+    ) -> MCPToolResult:
+        """
+        Do the same as `continue_call` without blocking the event loop.
+        """
+        await self.warm_up_async()
+        return await self._tool_of(call).continue_call_async(call, answers)
+
+    def _tool_of(self, call: MCPPendingCall) -> MCPTool:
+        if not isinstance(call, MCPPendingCall):
+            msg = f"`call` must be an MCPPendingCall, e.g. of `MCPPendingCall.from_dict`, got {type(call).__name__}"
+            raise ValueError(msg)
+        for tool in self:
+            if isinstance(tool, MCPTool) and tool.remote_name == call.tool_name:
+                return tool
+        available = [tool.remote_name for tool in self if isinstance(tool, MCPTool)]
+        msg = f"This MCPToolset does not have the tool '{call.tool_name}' of the pending call."
+        raise MCPToolNotFoundError(msg, call.tool_name, available)
+
     def _say_what_is_there(self, missing: str, wanted: list[str]) -> str:
         if self._absence is not None:
             return f"This MCPToolset has {missing}: its server cannot be reached. {self._absence}"
-        if not self._generation:
+        if not self._generation and self._guard is None:
             return (
                 f"This MCPToolset has {missing}: it is not warmed up. Call warm_up(), which loads the server's tools."
             )
@@ -886,15 +1038,19 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         return html_table(self, self._caption())
 
     def _caption(self) -> str:
-        cold = "" if self._generation else ", not warmed up"
-        return f"{type(self).__name__} of {self.server_info.describe()}{cold}"
+        return f"{type(self).__name__} of {self.server_info.describe()}{self._coldness()}"
+
+    def _coldness(self) -> str:
+        if self._generation:
+            return ""
+        return ", not warmed up" if self._guard is None else ", from a snapshot"
 
     def __repr__(self) -> str:
         """
         Describe the toolset without secrets.
         """
         names = [tool.name for tool in self]
-        cold = "" if self._generation else ", not warmed up"
+        cold = self._coldness()
         if self._absence is not None:
             cold = ", not reachable"
         return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r}{cold})"
@@ -902,6 +1058,14 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
 
 def _is_config(value: Any) -> bool:
     return value is None or isinstance(value, dict)
+
+
+def _is_usable(definition: types.Tool) -> bool:
+    try:
+        normalize_parameters(definition.input_schema)
+    except ValueError:
+        return False
+    return True
 
 
 def _checked_toolsets(toolsets: Any) -> list[MCPToolset | MCPTool]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self, TypeVar
 
+from haystack import logging
+
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
@@ -14,6 +16,8 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -36,6 +40,7 @@ class ReaderBase(ContextManaged):
         invocation_timeout: float | None,
         share: bool,
         handlers: MCPHandlers | None,
+        required: bool = True,
     ) -> None:
         """
         Set the connection. Nothing is opened yet.
@@ -45,8 +50,14 @@ class ReaderBase(ContextManaged):
         :param invocation_timeout: Timeout in seconds for each reading.
         :param share: Whether to share the connection.
         :param handlers: What to do for a server that asks for something.
+        :param required: Whether it is an error if the server cannot be reached.
         :raises ValueError: If a parameter is invalid.
         """
+        if not isinstance(required, bool):
+            msg = f"`required` must be True or False, got {required!r}"
+            raise ValueError(msg)
+        self.required: bool = required
+        self._is_absent = False
         self._handlers = handlers
         self._connection = MCPConnection(
             server_info_from(server_info),
@@ -74,19 +85,49 @@ class ReaderBase(ContextManaged):
         """
         Connect to the server. Cheap while the connection is open; reopens it if it was closed or lost.
 
-        :raises MCPConnectionError: If connecting fails.
+        :raises MCPConnectionError: If connecting fails and `required` is True.
         """
-        if not self._connection.is_ready:
+        if self._connection.is_ready:
+            self._is_absent = False
+            return
+        try:
             self._connection.open()
+        except MCPConnectionError as error:
+            self._note_absence(error)
+        else:
+            self._is_absent = False
 
     async def warm_up_async(self) -> None:
         """
         Connect to the server like `warm_up`, without blocking the event loop.
 
-        :raises MCPConnectionError: If connecting fails.
+        :raises MCPConnectionError: If connecting fails and `required` is True.
         """
-        if not self._connection.is_ready:
+        if self._connection.is_ready:
+            self._is_absent = False
+            return
+        try:
             await self._connection.open_async()
+        except MCPConnectionError as error:
+            self._note_absence(error)
+        else:
+            self._is_absent = False
+
+    def _note_absence(self, error: MCPConnectionError) -> None:
+        """
+        Go on without the server, or raise the error if the server is required. Said once until it is back.
+
+        :param error: Why it could not be reached.
+        """
+        if self.required:
+            raise error
+        if not self._is_absent:
+            logger.warning(
+                "Nothing is read of {server} until it can be reached: {error}",
+                server=self.server_info.describe(),
+                error=str(error),
+            )
+        self._is_absent = True
 
     def close(self) -> None:
         """
@@ -146,13 +187,27 @@ class ReaderBase(ContextManaged):
         :param method: Which method stores the server info and the handlers.
         :returns: The parameters.
         """
-        return {
+        stored = {
             "server_info": getattr(self.server_info, method)(),
             "connection_timeout": self._connection.connection_timeout,
             "invocation_timeout": self._connection.invocation_timeout,
             "share": self._connection.share,
             "handlers": None if self._handlers is None else getattr(self._handlers, method)(),
         }
+        return stored if self.required else {**stored, "required": False}
+
+
+def is_out_of_reach(error: Exception, operation: str) -> bool:
+    """
+    Tell whether an error means that the server cannot be reached, rather than what it answered.
+
+    :param error: The error of a reading.
+    :param operation: The reading: a timeout of the reading itself is no such error.
+    :returns: True if every other reading would fail, too.
+    """
+    if not isinstance(error, MCPConnectionError) or error.code is not None:
+        return False
+    return not (isinstance(error, TimeoutError) and error.operation == operation)
 
 
 def loaded_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -285,6 +285,137 @@ _MAX_VALUES = 2_000
 _CUT_MARGIN = 1_000
 
 
+class SharedSecrets:
+    """
+    Secrets that come and go, for all redactors that look for them. To be used in one thread.
+
+    A server info has a few secrets, but calls may have thousands, each its own. So they are not looked for one after
+    the other: an index tells which of them begin at a place of a text.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the SharedSecrets, without any.
+        """
+        # How each may be written; None until there is a text to search.
+        self._forms: dict[str, tuple[str, ...] | None] = {}
+        self._not_indexed: list[str] = []
+        # By their first characters, with the number of secrets that may be written so.
+        self._starting: dict[str, dict[str, int]] = {}
+        # What their abbreviations begin or end with, likewise.
+        self._ends: dict[str, int] = {}
+        self._longest = 0
+
+    def __len__(self) -> int:
+        """
+        Count the secrets.
+
+        :returns: How many there are.
+        """
+        return len(self._forms)
+
+    def __iter__(self) -> Iterator[str]:
+        """
+        Give the secrets.
+
+        :returns: The values, as they were given.
+        """
+        return iter(self._forms)
+
+    def add(self, value: str) -> None:
+        """
+        Look for a secret from now on.
+
+        :param value: The value.
+        """
+        if value not in self._forms:
+            self._forms[value] = None
+            self._not_indexed.append(value)
+
+    def discard(self, value: str) -> None:
+        """
+        Look for a secret no more.
+
+        :param value: The value.
+        """
+        forms = self._forms.pop(value, None)
+        for form in forms or ():
+            start = form[:SHORTEST_SECRET]
+            if _count(self._starting[start], form, -1):
+                del self._starting[start]
+        for part in _parts(value) if forms is not None else ():
+            for end in (part[:SHORTEST_SECRET], part[-SHORTEST_SECRET:]):
+                _count(self._ends, end, -1)
+
+    def _index(self) -> None:
+        for value in self._not_indexed:
+            if self._forms.get(value, ()) is not None:
+                continue  # it is gone, or is here for the second time
+            parts = _parts(value)
+            forms = self._forms[value] = tuple(_forms_of(parts))
+            for form in forms:
+                _count(self._starting.setdefault(form[:SHORTEST_SECRET], {}), form, 1)
+            for part in parts:
+                for end in (part[:SHORTEST_SECRET], part[-SHORTEST_SECRET:]):
+                    _count(self._ends, end, 1)
+            self._longest = max(self._longest, *map(len, forms), 0)
+        self._not_indexed.clear()
+
+    @property
+    def longest(self) -> int:
+        """
+        How many characters the longest form has that was ever known.
+        """
+        self._index()
+        return self._longest
+
+    def forms_in(self, text: str) -> set[str]:
+        """
+        Find out how a text quotes the secrets.
+
+        :param text: The text.
+        :returns: Parts of the text.
+        """
+        self._index()
+        starting, found = self._starting, set()
+        if starting:
+            for place in range(len(text) - SHORTEST_SECRET + 1):
+                for form in starting.get(text[place : place + SHORTEST_SECRET], ()):
+                    if text.startswith(form, place):
+                        found.add(form)
+        return found
+
+    def ends_in(self, text: str) -> bool:
+        """
+        Tell whether a text has the beginning or the end of a secret.
+
+        :param text: The text.
+        :returns: True if it has.
+        """
+        self._index()
+        ends = self._ends
+        return bool(ends) and any(
+            text[place : place + SHORTEST_SECRET] in ends for place in range(len(text) - SHORTEST_SECRET + 1)
+        )
+
+
+def _count(counts: dict[str, int], key: str, change: int) -> bool:
+    # Whether nothing is left.
+    counts[key] = counts.get(key, 0) + change
+    if not counts[key]:
+        del counts[key]
+    return not counts
+
+
+def _parts(value: str) -> set[str]:
+    # A value of several lines may be quoted line by line.
+    return {stripped for part in (value, *value.splitlines()) if len(stripped := part.strip()) >= SHORTEST_SECRET}
+
+
+def _forms_of(values: Iterable[str]) -> set[str]:
+    return {form for value in values for form in _sent_forms(value) if len(form) >= SHORTEST_SECRET}
+
+
 class Redactor:
     """
     Redacts, in all that comes back from one server, the secrets that it was given.
@@ -294,38 +425,39 @@ class Redactor:
     redacted, too.
     """
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), shared: SharedSecrets | None = None) -> None:
         """
         Initialize the Redactor.
 
         :param secrets: The values.
+        :param shared: More of them, as they are whenever there is a text to redact.
         """
         self._given = frozenset(secrets)
+        self._shared = shared
 
     # Each call on behalf of somebody has a redactor of its own, and few have a text to redact: what they search for is
     # made out when there is one.
     @cached_property
+    def _secrets(self) -> frozenset[str]:
+        return frozenset(part for value in self._given for part in _parts(value))
+
+    @property
     def secrets(self) -> frozenset[str]:
         """
         What is searched for.
 
         :returns: The values that are long enough.
         """
-        # A value of several lines may be quoted line by line.
-        values = {part.strip() for value in self._given for part in (value, *value.splitlines())}
-        return frozenset(value for value in values if len(value) >= SHORTEST_SECRET)
+        return self._secrets.union(*map(_parts, self._shared or ()))
 
     @cached_property
     def forms(self) -> list[str]:
         """
-        How the secrets may be written.
+        How the secrets may be written, without the shared ones.
 
         :returns: The texts, the longest first: one may contain another.
         """
-        return sorted(
-            {form for value in self.secrets for form in _sent_forms(value) if len(form) >= SHORTEST_SECRET},
-            key=lambda form: (-len(form), form),
-        )
+        return sorted(_forms_of(self._secrets), key=_longest_first)
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
         """
@@ -334,7 +466,16 @@ class Redactor:
         :param secrets: More values.
         :returns: A redactor of all.
         """
-        return Redactor((*self._given, *secrets))
+        return Redactor((*self._given, *secrets), self._shared)
+
+    def sharing(self, secrets: SharedSecrets) -> Redactor:
+        """
+        Add secrets that come and go, in place of those that do so far.
+
+        :param secrets: The secrets.
+        :returns: A redactor of all.
+        """
+        return Redactor(self._given, secrets)
 
     def text(self, text: str) -> str:
         """
@@ -345,21 +486,28 @@ class Redactor:
         """
         if len(text) <= LONGEST_TEXT:
             return self._searched(text)
-        margin = max(_CUT_MARGIN, *map(len, self.forms[:1]), 0)
+        margin = max(_CUT_MARGIN, *map(len, self.forms[:1]), self._shared.longest if self._shared else 0)
         beginning = self._searched(text[: _LONGEST_END + margin])[:-margin][:_LONGEST_END]
         end = self._searched(text[-_LONGEST_END - margin :])[margin:][-_LONGEST_END:]
         return f"{beginning} [... {len(text):,} characters in all ...] {end}"
 
     def _searched(self, text: str) -> str:
-        for form in self.forms:
+        forms = self.forms
+        if self._shared:
+            found = self._shared.forms_in(text)
+            if found:
+                forms = sorted(found.union(forms), key=_longest_first)
+        for form in forms:
             text = text.replace(form, REDACTED)
-        if self.secrets and "input_value=" in text:
+        if "input_value=" in text:
             text = _REFUSED_VALUE.sub(self._without_abbreviated, text)
         return redact_text(text)
 
     def _without_abbreviated(self, quoted: re.Match[str]) -> str:
-        ends = (end for secret in self.secrets for end in (secret[:SHORTEST_SECRET], secret[-SHORTEST_SECRET:]))
-        return f"input_value={REDACTED}" if any(end in quoted[0] for end in ends) else quoted[0]
+        ends = (end for secret in self._secrets for end in (secret[:SHORTEST_SECRET], secret[-SHORTEST_SECRET:]))
+        shared = self._shared
+        is_quoted = any(end in quoted[0] for end in ends) or (shared is not None and shared.ends_in(quoted[0]))
+        return f"input_value={REDACTED}" if is_quoted else quoted[0]
 
     def value(self, value: Any) -> Any:
         """
@@ -427,6 +575,10 @@ class Redactor:
         is_clean = all([is_clean, *(self._clean(member, known) for member in members)])
         known[id(error)] = is_clean
         return is_clean
+
+
+def _longest_first(form: str) -> tuple[int, str]:
+    return -len(form), form
 
 
 class _TooLargeError(Exception):

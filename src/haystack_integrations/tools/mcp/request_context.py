@@ -12,7 +12,7 @@ copies of their caller's context.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -147,6 +147,20 @@ def mcp_request_context(
         yield context
     finally:
         current_context.reset(reset)
+
+
+def current_caller() -> Hashable:
+    """
+    Tell callers apart that are to see nothing of each other.
+
+    :returns: Equal values for calls on behalf of the same; None outside of every `mcp_request_context`.
+    """
+    context = current_context.get()
+    if context is None:
+        return None
+    # The hash of a token, so that it is not kept.
+    headers = frozenset((name, hash(value)) for name, value in (context.headers or {}).items())
+    return context.user, None if context.token is None else hash(context.token), headers
 
 
 def meta_of_call(meta: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from haystack.dataclasses import TextContent
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
+from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.convert.results import ContentPart, model_content, model_text
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix, provider_safe_name
@@ -38,7 +39,8 @@ class MCPResourceToolset(ReaderBase, Toolset):
     the server's tools may have links to resources, which the model sees with their URIs: beside the MCPToolset of the
     same server, this toolset lets it follow them, over the same session.
 
-    A model reads what it likes, perhaps told so by a text that it has read. `uris` restricts that.
+    A model reads what it likes, perhaps told so by a text that it has read. `uris` restricts that, and so does
+    `given_only`: to what the server has given it a URI of.
 
     ### Usage example
 
@@ -58,6 +60,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
         server_info: MCPServerInfo | Any,
         *,
         uris: list[str] | None = None,
+        given_only: bool = False,
         max_size: int = 20_000,
         max_listed: int = 50,
         tool_name_prefix: str | None = None,
@@ -66,6 +69,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
         invocation_timeout: float | None = 30.0,
         share: bool = True,
         handlers: MCPHandlers | None = None,
+        required: bool = True,
     ) -> None:
         """
         Initialize the toolset. Nothing is connected yet.
@@ -74,6 +78,9 @@ class MCPResourceToolset(ReaderBase, Toolset):
             command line as a list or a server object.
         :param uris: What the model may list and read: URIs, or patterns such as `"notes://public/*"`. Default:
             everything that the server gives.
+        :param given_only: Whether the model may read only resources whose URI it got from the server before: in a list
+            of resources, or by a link in a result of the server's tools. It cannot make up URIs then, and templates are
+            not listed. The tools have to use the same connection: an equal `server_info` and equal `handlers`.
         :param max_size: How many characters of a resource the model gets at a time, at least 200. It can ask for the
             next ones.
         :param max_listed: How many resources and templates the model gets at a time. It can ask for the next ones.
@@ -85,6 +92,8 @@ class MCPResourceToolset(ReaderBase, Toolset):
         :param invocation_timeout: Timeout in seconds for each reading. None for 300.
         :param share: Whether to share the connection with every other user of an equal `server_info`.
         :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param required: Whether it is an error if the server cannot be reached at warm-up. If False, a warning is
+            logged, and the model is told when it uses the tools, until the server is back.
         :raises ValueError: If a parameter is invalid.
         """
         self._connect_to(
@@ -93,7 +102,14 @@ class MCPResourceToolset(ReaderBase, Toolset):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            required=required,
         )
+        if not isinstance(given_only, bool):
+            msg = f"MCPResourceToolset: `given_only` must be True or False, got {given_only!r}"
+            raise ValueError(msg)
+        if given_only and not share:
+            msg = "MCPResourceToolset: `given_only` needs `share=True`: the links are those of the tools' connection"
+            raise ValueError(msg)
         if uris is not None and (
             not isinstance(uris, list | tuple) or not all(isinstance(uri, str) and uri for uri in uris)
         ):
@@ -109,6 +125,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
             msg = f"MCPResourceToolset: `result_format` must be 'text' or 'content', got {result_format!r}"
             raise ValueError(msg)
         self.uris: list[str] | None = None if uris is None else list(uris)
+        self.given_only = given_only
         self.max_size = max_size
         self.max_listed = max_listed
         self.tool_name_prefix = tool_name_prefix
@@ -153,22 +170,27 @@ class MCPResourceToolset(ReaderBase, Toolset):
         )
 
     def _list(self, query: str = "", offset: int = 0) -> str:
-        return self._listing(
-            self._connection.list_resources(), self._connection.list_resource_templates(), query, offset
-        )
+        self._admit("list_resources")
+        resources = self._connection.list_resources()
+        templates = [] if self.given_only else self._connection.list_resource_templates()
+        return self._listing(resources, templates, query, offset)
 
     async def _list_async(self, query: str = "", offset: int = 0) -> str:
-        return self._listing(
-            await self._connection.list_resources_async(),
-            await self._connection.list_resource_templates_async(),
-            query,
-            offset,
-        )
+        self._admit("list_resources")
+        resources = await self._connection.list_resources_async()
+        templates = [] if self.given_only else await self._connection.list_resource_templates_async()
+        return self._listing(resources, templates, query, offset)
+
+    def _admit(self, name: str) -> None:
+        admit_call(provider_safe_name(name, self.tool_name_prefix), is_servers=False)
 
     def _read_text(self, uri: str, offset: int = 0) -> str | list[ContentPart]:
+        self._admit("read_resource")
         return self._contents(self._connection.read_resource(self._checked(uri)), offset)
 
     async def _read_text_async(self, uri: str, offset: int = 0) -> str | list[ContentPart]:
+        self._admit("read_resource")
+        await self._connection._start_async()  # the check needs it, and must not import the SDK in this loop
         return self._contents(await self._connection.read_resource_async(self._checked(uri)), offset)
 
     def _may_read(self, uri: str) -> bool:
@@ -183,6 +205,10 @@ class MCPResourceToolset(ReaderBase, Toolset):
         if climbs or not self._may_read(uri):
             msg = f"This resource may not be read. Those that may be: {', '.join(self.uris or [])}"
             raise ValueError(msg)
+        if self.given_only and not self._connection._was_given(uri):
+            listing = provider_safe_name("list_resources", self.tool_name_prefix)
+            msg = f"This URI was not given. Read what a tool has linked to, or what {listing} has listed."
+            raise ValueError(msg)
         return uri
 
     def _listing(
@@ -192,15 +218,19 @@ class MCPResourceToolset(ReaderBase, Toolset):
         query: str,
         offset: int,
     ) -> str:
-        lines = [_line("", each.uri, each) for each in resources if self._may_read(each.uri)]
+        readable = [each for each in resources if self._may_read(each.uri)]
+        lines = [_line("", each.uri, each) for each in readable]
         lines += [
             _line("template: ", each.uri_template, each) for each in templates if self._may_read(each.uri_template)
         ]
         words = query.casefold().split()
-        found = [line for line in lines if all(word in line.casefold() for word in words)]
+        found = [number for number, line in enumerate(lines) if all(word in line.casefold() for word in words)]
         if not found:
             return f"None of {len(lines)} resources has these words." if lines else "There are no resources."
-        shown = found[offset : offset + self.max_listed]
+        numbers = found[offset : offset + self.max_listed]
+        if self.given_only:
+            self._connection._note_links([readable[number].uri for number in numbers])
+        shown = [lines[number] for number in numbers]
         if left := len(found) - offset - len(shown):
             following = offset + len(shown)
             more = f"[{left} more of {len(found)}: use offset={following}, or words to search for]"
@@ -257,6 +287,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
     def _as_dict(self, method: str) -> dict[str, Any]:
         parameters = {
             "uris": self.uris,
+            **({"given_only": True} if self.given_only else {}),
             "max_size": self.max_size,
             "max_listed": self.max_listed,
             "tool_name_prefix": self.tool_name_prefix,

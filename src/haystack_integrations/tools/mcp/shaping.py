@@ -23,6 +23,7 @@ from haystack.utils import Secret, deserialize_callable, serialize_callable
 
 from haystack_integrations.tools.mcp.connection.limits import check_timeout
 from haystack_integrations.tools.mcp.convert.results import model_text, result_handler
+from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import check_exposed_name
 
 if TYPE_CHECKING:
@@ -214,6 +215,25 @@ class ToolSelection:
     def _is_excluded(self, name: str) -> bool:
         return any(name == pattern or fnmatchcase(name, pattern) for pattern in self.exclude_tools or ())
 
+    def may_have(self, name: str) -> bool:
+        """
+        Tell by its name whether a tool may be loaded.
+
+        :param name: The server's name of the tool.
+        :returns: Whether it is in `tool_names`, if there are any, and `exclude_tools` does not leave it out.
+        """
+        return (self.tool_names is None or name in self.tool_names) and not self._is_excluded(name)
+
+    def has_pinned(self, definition: types.Tool) -> bool:
+        """
+        Tell whether a tool of a snapshot is shown. `tool_filter` was asked when it was captured.
+
+        :param definition: What the snapshot has of it.
+        :returns: Whether its name and its annotations are as they must be.
+        """
+        hints, wanted = effective_hints(definition.annotations), self.required_hints or {}
+        return self.may_have(definition.name) and all(hints[name] is value for name, value in wanted.items())
+
     def unknown_exclusions(self, listed: Iterable[str]) -> list[str]:
         """
         Tell which names in `exclude_tools` the server does not have. A pattern need not match anything.
@@ -266,19 +286,6 @@ def unusable_by_model(definition: types.Tool) -> str | None:
     if isinstance(visibility, list) and "model" not in visibility:
         return "the server says that only an app may use it, not a model (_meta.ui.visibility)"
     return None
-
-
-NEEDS_TASKS: Final = "it can only be called as a task (execution.taskSupport), which this client does not support"
-
-
-def needs_tasks(definition: types.Tool) -> bool:
-    """
-    Tell whether a tool can be called only as a task.
-
-    :param definition: What the server says of it.
-    :returns: Whether it says so.
-    """
-    return definition.execution is not None and definition.execution.task_support == "required"
 
 
 def effective_hints(annotations: types.ToolAnnotations | None) -> dict[str, bool]:
@@ -406,6 +413,28 @@ class BoundArguments:
             else:
                 sent[name] = value
         return Sent(arguments=sent, given=given, hidden=hidden, secrets=secrets)
+
+    def reapply(self, kept: Mapping[str, Any], withheld: Iterable[str], inputs_from_state: Mapping[str, str]) -> Sent:
+        """
+        Complete the arguments of a call that is continued.
+
+        :param kept: What was kept of its arguments.
+        :param withheld: Names of those that were not kept, because they are Secrets.
+        :param inputs_from_state: The tool's own mapping from State keys to parameters.
+        :returns: What is sent in addition, and what is to be redacted.
+        :raises ValueError: If a Secret has no value.
+        """
+        bound = {name: self.values.get(name) for name in withheld}
+        secrets = {name: self._resolve(name, value) for name, value in bound.items() if isinstance(value, Secret)}
+        from_state = {*inputs_from_state.values()} | {
+            name for name, value in self.values.items() if isinstance(value, FromState)
+        }
+        return Sent(
+            arguments=secrets,
+            given={name: value for name, value in kept.items() if name not in self.values},
+            hidden={name: value for name, value in kept.items() if name in from_state},
+            secrets=list(secrets.values()),
+        )
 
     @staticmethod
     def _resolve(name: str, secret: Secret) -> Any:

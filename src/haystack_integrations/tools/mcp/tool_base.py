@@ -16,10 +16,10 @@ from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, se
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.interceptors import check_interceptors, load_interceptors
-from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, check_timeout
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.convert.results import result_handler
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
-from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
+from haystack_integrations.tools.mcp.errors import MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import in_thread
@@ -29,6 +29,8 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_handlers,
 )
 from haystack_integrations.tools.mcp.shaping import check_max_result_size
+from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice, check_snapshot
+from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.session import ToolListing
@@ -59,6 +61,9 @@ class ToolOptions:
     read_timeout: float | None = DEFAULT_READ_TIMEOUT
     ping_interval: float | None = None
     interceptors: Sequence[Any] | None = None
+    task_timeout: float | None = DEFAULT_TASK_TIMEOUT
+    snapshot: MCPToolSnapshot | str | None = None
+    on_drift: OnDrift | None = None
 
     def __post_init__(self) -> None:
         """
@@ -77,6 +82,7 @@ class ToolOptions:
             msg = f"`include_output_schema` must be True or False, got {self.include_output_schema!r}"
             raise ValueError(msg)
         object.__setattr__(self, "interceptors", check_interceptors(self.interceptors) or None)
+        object.__setattr__(self, "snapshot", check_snapshot(self.snapshot, self.on_drift))
 
     def limits(self) -> dict[str, Any]:
         """
@@ -89,6 +95,7 @@ class ToolOptions:
             "max_total_timeout": self.max_total_timeout,
             "read_timeout": self.read_timeout,
             "ping_interval": self.ping_interval,
+            "task_timeout": self.task_timeout,
         }
 
     def changed(self) -> dict[str, Any]:
@@ -128,8 +135,53 @@ class ToolBase(ContextManaged):
     _generation: int
     # The name of its server in a registry.
     _provider_name: str | None = None
+    # Compares what the server says of its tools with the snapshot, if there is one.
+    _guard: SnapshotGuard | None = None
     # Called before each call of a tool of a toolset.
     _on_call: Callable[[], None] | None = None
+    # Called when something limits the calls.
+    _on_limited: Callable[[], None] | None = None
+
+    def _pin(self, choice: ToolChoice) -> SnapshotGuard | None:
+        """
+        Use the snapshot, if there is one.
+
+        :param choice: Which tools of the server there are here. It must not refer to this object.
+        :returns: What compares the server's tools with it.
+        :raises FileNotFoundError: If its file does not exist.
+        :raises ValueError: If its file cannot be used.
+        """
+        pinned = self.options.snapshot
+        if pinned is None:
+            return None
+        snapshot = MCPToolSnapshot.load(pinned) if isinstance(pinned, str) else pinned
+        self._guard = SnapshotGuard(snapshot, self.options.on_drift or "error", choice, self.server_info.describe())
+        self._connection._admission = self._guard
+        return self._guard
+
+    def _stays_cold(self) -> bool:
+        """
+        Tell whether warm-up has nothing to do: the tools are known, and the first call opens the session.
+        """
+        guard = self._guard
+        if guard is None or self.eager_connect or self._connection.is_ready:
+            return False
+        # What has drifted is looked at again.
+        return guard.latest is None or not guard.latest.is_error
+
+    @property
+    def snapshot(self) -> MCPToolSnapshot | None:
+        """
+        The tools that the server should have.
+        """
+        return self._guard.snapshot if self._guard is not None else None
+
+    @property
+    def on_drift(self) -> OnDrift | None:
+        """
+        What is done if the server says something else of its tools than the snapshot; None without a snapshot.
+        """
+        return None if self.options.snapshot is None else self.options.on_drift or "error"
 
     def _check_usable(self, missing: Iterable[str]) -> None:
         """
@@ -231,14 +283,15 @@ class ToolBase(ContextManaged):
         Connect and load the tool definitions.
 
         Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
-        it was closed or lost.
+        it was closed or lost. With a `snapshot` it does not connect: the first call does.
 
         :raises MCPConnectionError: If connecting fails.
+        :raises MCPDriftError: If the server is connected to, and its tools are not those of the `snapshot`.
         :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
         :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
             name, or the schema of a tool that was requested by name is unusable.
         """
-        if not self._is_warm():
+        if not self._is_warm() and not self._stays_cold():
             self._load_or_leave(self._connection._open())
 
     async def warm_up_async(self) -> None:
@@ -249,7 +302,7 @@ class ToolBase(ContextManaged):
         :raises MCPToolNotFoundError: As `warm_up`.
         :raises ValueError: As `warm_up`.
         """
-        if not self._is_warm():
+        if not self._is_warm() and not self._stays_cold():
             await self._load_or_leave_async(await self._connection._open_async())
 
     @abstractmethod
@@ -259,7 +312,7 @@ class ToolBase(ContextManaged):
     def _load_or_leave(self, listing: ToolListing) -> None:
         try:
             self._load_listing(listing)
-        except (MCPToolNotFoundError, ValueError):
+        except (MCPDriftError, MCPToolNotFoundError, ValueError):
             # A server whose definitions could never be used need not keep running.
             if not self._generation and not self._connection.status().in_flight:
                 self._leave()
@@ -373,6 +426,8 @@ class ToolBase(ContextManaged):
             parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
         if "interceptors" in parameters:
             parameters["interceptors"] = load_interceptors(parameters["interceptors"])
+        if isinstance(parameters.get("snapshot"), dict):
+            parameters["snapshot"] = MCPToolSnapshot.from_dict(parameters["snapshot"])
         parameters |= cls._load_shaping(parameters)
         loaded: Self = rebuild(cls, parameters)
         return loaded

@@ -13,7 +13,7 @@ from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo, prompt_messages
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
+from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
     from mcp import types
@@ -61,6 +61,7 @@ class MCPPromptBuilder(ReaderBase):
         invocation_timeout: float | None = 30.0,
         share: bool = True,
         handlers: MCPHandlers | None = None,
+        required: bool = True,
     ) -> None:
         """
         Initialize the component. Nothing is connected yet.
@@ -80,6 +81,8 @@ class MCPPromptBuilder(ReaderBase):
         :param invocation_timeout: Timeout in seconds for getting the prompt. None for 300.
         :param share: Whether to share the connection with every other user of an equal `server_info`.
         :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param required: Whether it is an error if the server cannot be reached. If False, a warning is logged, and
+            there are no messages.
         :raises ValueError: If a parameter is invalid.
         """
         self._connect_to(
@@ -88,6 +91,7 @@ class MCPPromptBuilder(ReaderBase):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            required=required,
         )
         if not isinstance(prompt_name, str) or not prompt_name:
             msg = f"`prompt_name` must be a non-empty string, got {prompt_name!r}"
@@ -138,10 +142,10 @@ class MCPPromptBuilder(ReaderBase):
         """
         Connect to the server. Without `variables`, the first time, ask it for the arguments of the prompt.
 
-        :raises MCPConnectionError: If that fails.
+        :raises MCPConnectionError: If that fails and the server is required.
         """
         ReaderBase.warm_up(self)
-        if not self._has_inputs:
+        if not self._has_inputs and not self._is_absent:
             self._take_inputs(self._connection.list_prompts())
 
     async def warm_up_async(self) -> None:
@@ -151,7 +155,7 @@ class MCPPromptBuilder(ReaderBase):
         :raises MCPConnectionError: If that fails.
         """
         await ReaderBase.warm_up_async(self)
-        if not self._has_inputs:
+        if not self._has_inputs and not self._is_absent:
             self._take_inputs(await self._connection.list_prompts_async())
 
     def _take_inputs(self, listed: list[types.Prompt]) -> None:
@@ -173,13 +177,17 @@ class MCPPromptBuilder(ReaderBase):
         :returns: A dictionary with:
             - `prompt`: The messages. In those of the assistant, which are text in Haystack, notes take the place of
               images and files.
-        :raises MCPConnectionError: If the server cannot be reached or refuses, e.g. because an argument is missing.
+        :raises MCPConnectionError: If the server cannot be reached and is required, or refuses, e.g. because an
+            argument is missing.
         :raises ValueError: If an argument has no name.
         """
         sent = self._sent(arguments, variables)
         try:
             result = self._connection.get_prompt(self.prompt_name, sent)
         except MCPConnectionError as error:
+            if is_out_of_reach(error, "get_prompt"):
+                self._note_absence(error)
+                return {"prompt": []}
             if error.code is None:
                 raise
             try:
@@ -206,6 +214,9 @@ class MCPPromptBuilder(ReaderBase):
         try:
             result = await self._connection.get_prompt_async(self.prompt_name, sent)
         except MCPConnectionError as error:
+            if is_out_of_reach(error, "get_prompt"):
+                self._note_absence(error)
+                return {"prompt": []}
             if error.code is None:
                 raise
             try:

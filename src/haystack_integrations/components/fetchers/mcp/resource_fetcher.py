@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency, gather_bounded
 from haystack_integrations.tools.mcp.convert.uri_templates import UriTemplate
-from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
+from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
     from mcp import types
@@ -83,6 +83,7 @@ class MCPResourceFetcher(ReaderBase):
         invocation_timeout: float | None = 30.0,
         share: bool = True,
         handlers: MCPHandlers | None = None,
+        required: bool = True,
     ) -> None:
         """
         Initialize the component. Nothing is connected yet.
@@ -99,7 +100,7 @@ class MCPResourceFetcher(ReaderBase):
         :param server_name: Name of the server in the ids of Documents and in `meta["server"]`. Default: what the
             server calls itself. Set it for two servers that call themselves the same and have the same URIs.
         :param raise_on_failure: Whether it is an error if one of the resources cannot be read. If False (default), it
-            is left out, with a warning, and is in `failures`. A server that cannot be reached is always an error.
+            is left out, with a warning, and is in `failures`.
         :param max_resources: How many of the resources under a prefix are read; the others are left out with a warning.
             None for all.
         :param max_concurrency: How many resources are read at a time.
@@ -107,6 +108,8 @@ class MCPResourceFetcher(ReaderBase):
         :param invocation_timeout: Timeout in seconds for each reading. None for 300.
         :param share: Whether to share the connection with every other user of an equal `server_info`.
         :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param required: Whether it is an error if the server cannot be reached. If False, a warning is logged, there
+            are no documents, and what was to be read is in `failures`.
         :raises ValueError: If a parameter is invalid.
         """
         self._connect_to(
@@ -115,6 +118,7 @@ class MCPResourceFetcher(ReaderBase):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
+            required=required,
         )
         self.uris: list[str] | None = None if uris is None else _checked_uris(uris)
         self.uri_template = uri_template
@@ -150,12 +154,12 @@ class MCPResourceFetcher(ReaderBase):
               resource (`name`, `title`, `size`, `last_modified`, `annotations`) in its `meta`.
             - `streams`: A ByteStream for everything else, with the same in its `meta`.
             - `failures`: For each resource that could not be read, its `uri` and the `error`.
-        :raises MCPConnectionError: If the server cannot be reached, or, with `raise_on_failure`, does not give one of
-            the resources.
+        :raises MCPConnectionError: If the server cannot be reached and is required, or, with `raise_on_failure`, does
+            not give one of the resources.
         :raises ValueError: If nothing says what to read, or a variable of the template has no value.
         """
         wanted, prefix = self._wanted(uris, prefix, variables)
-        return self._run(partial(self._fetch, wanted, prefix))
+        return self._run(partial(self._fetch_if_reachable, wanted, prefix))
 
     @component.output_types(documents=list[Document], streams=list[ByteStream], failures=list[dict[str, str]])
     async def run_async(
@@ -172,7 +176,7 @@ class MCPResourceFetcher(ReaderBase):
         :raises ValueError: As `run`.
         """
         wanted, prefix = self._wanted(uris, prefix, variables)
-        return await self._fetch(wanted, prefix)
+        return await self._fetch_if_reachable(wanted, prefix)
 
     def _wanted(
         self, uris: list[str] | None, prefix: str | None, variables: dict[str, Any]
@@ -206,6 +210,16 @@ class MCPResourceFetcher(ReaderBase):
                 )
                 raise ValueError(msg)
         return template.expand(values)
+
+    async def _fetch_if_reachable(self, uris: list[str], prefix: str | None) -> dict[str, Any]:
+        try:
+            return await self._fetch(uris, prefix)
+        except MCPConnectionError as error:
+            if _concerns_one_resource(error):
+                raise
+            self._note_absence(error)
+            failures = [{"uri": uri, "error": str(error)} for uri in [*uris, *([prefix] if prefix else [])]]
+            return {"documents": [], "streams": [], "failures": failures}
 
     async def _fetch(self, uris: list[str], prefix: str | None) -> dict[str, Any]:
         wanted: dict[str, types.Resource | None] = dict.fromkeys(uris)
@@ -307,9 +321,7 @@ class MCPResourceFetcher(ReaderBase):
 
 def _concerns_one_resource(error: Exception) -> bool:
     # Every other error says that the server cannot be reached, which would befall each of the resources.
-    if not isinstance(error, MCPConnectionError):
-        return True
-    return error.code is not None or (isinstance(error, TimeoutError) and error.operation == "read_resource")
+    return not is_out_of_reach(error, "read_resource")
 
 
 def _described(listed: types.Resource | None) -> dict[str, Any]:

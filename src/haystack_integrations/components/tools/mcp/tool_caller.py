@@ -23,7 +23,6 @@ from haystack.tools import (
     flatten_tools_or_toolsets,
     serialize_tools_or_toolset,
 )
-from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from haystack.utils import deserialize_callable, serialize_callable
@@ -34,21 +33,25 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_state_schema,
     serialize_state_schema,
 )
-
-from .tool_calls import (
+from haystack_integrations.tools.mcp.tool_invocation import (
     Failure,
     ResolvedCall,
-    call_arguments,
-    in_batches,
+    failure_message,
     invoke,
     invoke_async,
-    pending_calls,
     resolve,
     result_message,
-    tools_by_name,
-    update_state,
+    unusable_result,
 )
-from .tool_lifecycle import close_tools, close_tools_async, tool_items, warm_up_tools, warm_up_tools_async
+from haystack_integrations.tools.mcp.tool_lifecycle import (
+    close_tools,
+    close_tools_async,
+    tool_items,
+    warm_up_tools,
+    warm_up_tools_async,
+)
+
+from .tool_calls import call_arguments, in_batches, pending_calls, tools_by_name, update_state
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -221,6 +224,7 @@ class MCPToolCaller:
             - for each key of `state_schema` that the State has, its value.
         :raises MCPToolNotFoundError: With `raise_on_failure`, if there is no such tool.
         :raises ToolInvocationError: With `raise_on_failure`, if a call fails.
+        :raises MCPBudgetExceededError: If a `call_budget` ends the run.
         :raises ValueError: If two tools have the same name.
         """
         callback = select_streaming_callback(self.streaming_callback, streaming_callback, requires_async=False)
@@ -257,6 +261,7 @@ class MCPToolCaller:
         :returns: As `run`.
         :raises MCPToolNotFoundError: As `run`.
         :raises ToolInvocationError: As `run`.
+        :raises MCPBudgetExceededError: As `run`.
         :raises ValueError: As `run`.
         """
         callback = self.streaming_callback if streaming_callback is None else streaming_callback
@@ -327,14 +332,12 @@ class MCPToolCaller:
                 update_state(tool, result, step.state)
                 message = result_message(tool, call, result)
             except Exception as problem:  # of a handler of the user's, or a value that the State refuses
-                text = f"Tool `{tool.name}` was called, but its result cannot be used: {problem}"
-                error = ToolInvocationError(text, tool_name=tool.name)
-                error.__cause__ = problem
+                error = unusable_result(tool, problem)
         if error is not None:
             if self.raise_on_failure:
                 raise error
             logger.warning("A tool call failed, and the model is told: {error}", error=str(error))
-            message = ChatMessage.from_tool(tool_result=str(error), origin=call, error=True)
+            message = failure_message(call, error)
         if message is None:
             raise AssertionError  # a call without a tool has an error
         step.messages[number] = message

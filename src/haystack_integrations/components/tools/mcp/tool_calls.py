@@ -2,32 +2,22 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-The tool calls of a step: which are to be made, in which order, with which arguments, and what comes of them.
+The tool calls of a step: which are to be made, in which order, with which arguments, and what they leave in the State.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from haystack.components.agents import State
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools import ComponentTool
-from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp import MCPTool, MCPToolNotFoundError
-from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
-
-from .json_values import json_text
-
-# What a call comes to if it has no result.
-Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
+from haystack_integrations.tools.mcp import MCPTool
+from haystack_integrations.tools.mcp.tool_invocation import ResolvedCall
 
 
 def pending_calls(messages: Sequence[ChatMessage]) -> list[ToolCall]:
@@ -71,39 +61,6 @@ def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
             msg = f"Two tools are called '{tool.name}'. Pass `tool_name_prefix` to the MCPToolset of one of them."
             raise ValueError(msg)
     return named
-
-
-@dataclass(frozen=True)
-class ResolvedCall:
-    """
-    A call and its tool, or why it cannot be made.
-    """
-
-    call: ToolCall
-    tool: Tool | None
-    error: Failure | None = None
-
-
-def resolve(call: ToolCall, tools: Mapping[str, Tool]) -> ResolvedCall:
-    """
-    Find the tool of a call.
-
-    :param call: The call.
-    :param tools: The tools by name.
-    :returns: The call with its tool, or an error for the model.
-    """
-    tool = tools.get(call.tool_name)
-    if tool is None:
-        choices = describe_choices([call.tool_name], list(tools), "The model")
-        msg = f"Tool '{call.tool_name}' not found. {choices}"
-        return ResolvedCall(call, None, MCPToolNotFoundError(msg, call.tool_name, list(tools)))
-    if not isinstance(call.arguments, Mapping) or not all(isinstance(name, str) for name in call.arguments):
-        msg = (
-            f"Failed to invoke Tool `{call.tool_name}`: its arguments must be a JSON object, got "
-            f"{type(call.arguments).__name__}"
-        )
-        return ResolvedCall(call, None, ToolInvocationError(msg, tool_name=call.tool_name))
-    return ResolvedCall(call, tool)
 
 
 def in_batches(calls: Sequence[ResolvedCall]) -> list[list[int]]:
@@ -206,52 +163,6 @@ def _is_state(annotation: Any) -> bool:
     return annotation is State
 
 
-def invoke(resolved: ResolvedCall, arguments: dict[str, Any]) -> Any:
-    """
-    Make a call.
-
-    :param resolved: The call.
-    :param arguments: Its arguments, completed.
-    :returns: The result of the tool, or a `Failure`, which is not raised, so that the other calls go on.
-    """
-    tool = resolved.tool
-    if tool is None:
-        return resolved.error
-    try:
-        return tool.invoke(**arguments)
-    except Exception as error:
-        return _failure(tool, error)
-
-
-async def invoke_async(resolved: ResolvedCall, arguments: dict[str, Any]) -> Any:
-    """
-    Make a call like `invoke`, without blocking the event loop.
-
-    :param resolved: The call.
-    :param arguments: Its arguments, completed.
-    :returns: As `invoke`.
-    """
-    tool = resolved.tool
-    if tool is None:
-        return resolved.error
-    try:
-        if HAS_ASYNC_FUNCTION or isinstance(tool, MCPTool):
-            native: Any = tool
-            return await native.invoke_async(**arguments)
-        return await asyncio.to_thread(partial(tool.invoke, **arguments))
-    except Exception as error:
-        return _failure(tool, error)
-
-
-def _failure(tool: Tool, error: Exception) -> Failure:
-    if isinstance(error, Failure):
-        return error
-    # Haystack's tools raise nothing else, but tools of the user's own may.
-    failure = ToolInvocationError(f"Failed to invoke Tool `{tool.name}`: {error}", tool_name=tool.name)
-    failure.__cause__ = error
-    return failure
-
-
 def update_state(tool: Tool, result: Any, state: State) -> None:
     """
     Write the outputs of a tool to the State.
@@ -267,28 +178,3 @@ def update_state(tool: Tool, result: Any, state: State) -> None:
         if source and source not in result:
             continue
         state.set(key, result[source] if source else result, handler_override=config.get("handler"))
-
-
-def result_message(tool: Tool, call: ToolCall, result: Any) -> ChatMessage:
-    """
-    Make the message that the model sees of a result.
-
-    :param tool: The tool, whose `outputs_to_string` says how.
-    :param call: The call.
-    :param result: The result.
-    :returns: The message.
-    """
-    config = tool.outputs_to_string or {}
-    if not config or any(key in config for key in ("source", "handler", "raw_result")):
-        return ChatMessage.from_tool(tool_result=_shown(config, result), origin=call)
-    shown = {key: _shown({**each, "raw_result": False}, result) for key, each in config.items()}
-    return ChatMessage.from_tool(tool_result=json_text(shown), origin=call)
-
-
-def _shown(config: Mapping[str, Any], result: Any) -> Any:
-    source = config.get("source")
-    value = result.get(source) if source is not None and isinstance(result, dict) else result
-    handler = config.get("handler")
-    if handler is not None:
-        return handler(value)
-    return value if config.get("raw_result") else json_text(value)

@@ -13,9 +13,8 @@ from haystack.tools import deserialize_tools_or_toolset_inplace
 from haystack.utils import deserialize_type, serialize_type
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool, MCPToolResult
+from haystack_integrations.tools.mcp.convert.json_values import json_value
 from haystack_integrations.tools.mcp.haystack_compat import check_state_schema
-
-from .json_values import json_value
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -36,9 +35,10 @@ class MCPToolRunner:
     """
     Calls one tool of an MCP server in a pipeline, without a model.
 
-    The parameters of the tool are inputs of the component: those in `inputs`, or, without them, those that the server
-    declares, from warm-up on. Only inputs that are in `inputs` can be connected to other components, because neither
-    creating the component, nor loading it from YAML, nor connecting it asks the server.
+    The parameters of the tool are inputs of the component: those in `inputs`, or, without them, all that the tool has.
+    These are known at once if the tool has a `snapshot`, and from warm-up on otherwise. Only inputs that are known at
+    once can be connected to other components, because neither creating the component, nor loading it from YAML, nor
+    connecting it asks the server.
 
     Documents and other objects of Haystack are passed to the tool as JSON.
 
@@ -70,7 +70,8 @@ class MCPToolRunner:
 
         :param tool: The tool.
         :param inputs: The parameters of the tool that become inputs of the component: a list of names, or a dictionary
-            from names to types. Default: all that the server declares, from warm-up on.
+            from names to types. Default: all that the tool's `snapshot` has, or that the server declares, from warm-up
+            on.
         :param optional_inputs: Those of the `inputs` that need not be provided. Those in `arguments` are optional, too.
         :param outputs: Keys of the tool's structured content that become outputs of the component, with their types:
             `{"total": float}`. The types are for connecting components; they are not checked.
@@ -98,6 +99,8 @@ class MCPToolRunner:
         self._is_checked = False
         for name, kind in (self.inputs or {}).items():
             self._add_input(name, kind, is_required=name not in self.optional_inputs)
+        if tool.snapshot is not None:
+            self._take_inputs()
         component.set_output_types(self, **_OUTPUTS, **(self.outputs or {}))
 
     def _add_input(self, name: str, kind: Any, *, is_required: bool) -> None:
@@ -108,7 +111,10 @@ class MCPToolRunner:
         """
         Connect to the server. Cheap while the connection is open; reopens it if it was closed or lost.
 
+        If the tool has a `snapshot`, `run` connects instead.
+
         :raises MCPConnectionError: If connecting fails.
+        :raises MCPDriftError: If the server is connected to, and its tool is not that of the `snapshot`.
         :raises MCPToolNotFoundError: If the server does not have the tool.
         :raises ValueError: If the tool has no parameter of the name of an input.
         """

@@ -32,6 +32,7 @@ import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth
 
 from haystack_integrations.tools.mcp.auth.flows.dpop import Proofs
+from haystack_integrations.tools.mcp.auth.flows.revocation import Revocation
 from haystack_integrations.tools.mcp.auth.flows.run import Flow
 from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, plain_client
 from haystack_integrations.tools.mcp.auth.records import has_expired, has_token, is_same
@@ -179,6 +180,24 @@ class OAuth(httpx2.Auth):
         holder.record = await holder.storage.load(holder.key)
         request = httpx2.Request("POST", self.server_url)
         await self._renew(holder, holder.record, challenge, request, may_refresh=False)
+
+    async def log_out(self, user: str | None) -> bool:
+        """
+        Forget the tokens of a user, and have the authorization server revoke them if it can.
+
+        :param user: The user, or None.
+        :returns: Whether there were tokens.
+        :raises MCPAuthorizationError: If the storage cannot delete them.
+        """
+        holder = self.holder_of(user)
+        async with holder.storage.lock(holder.key):
+            record = await holder.storage.load(holder.key)
+            await holder.storage.delete(holder.key)
+            holder.record = None
+        if not has_token(record):
+            return False
+        await Revocation(self, record).run()
+        return True
 
     def _error(self, text: str, step: str) -> MCPAuthorizationError:
         return MCPAuthorizationError(f"authorization failed{f' while {step}' if step else ''}: {text}")

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
@@ -100,9 +101,22 @@ class MCPClient(ABC):
     # For how many seconds the server allows the listing of its tools to be kept, if it says so.
     tools_ttl: float | None = None
 
+    # Tells how many seconds the task of a call has left. Set before `connect` by whoever opens the session.
+    time_left: Callable[[asyncio.Task[Any]], float | None] = staticmethod(lambda _task: None)
+
     # Called in the loop with each change of the server; must not block. Set before `connect` by whoever opens the
     # session.
     on_change: Callable[[ServerChange], None] | None = None
+
+    # Makes what a handler runs in that the server wants something of. Set likewise.
+    on_question: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
+
+    @property
+    def rest_until(self) -> float:
+        """
+        Until when the server wants to get no requests, in the seconds of `time.monotonic`; in the past if it does not.
+        """
+        return 0.0
 
     @property
     def _is_stateless(self) -> bool:
@@ -156,7 +170,13 @@ class MCPClient(ABC):
         return result.model_dump_json(by_alias=True)
 
     async def request_tool(
-        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None = None, on_progress: Any = None
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        *,
+        meta: dict[str, Any] | None = None,
+        on_progress: Any = None,
+        continuation: Any = None,
     ) -> types.CallToolResult:
         """
         Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
@@ -166,11 +186,16 @@ class MCPClient(ABC):
         :param meta: The `_meta` of the request. A client with its own `call_tool` cannot send it.
         :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
             progress. A client with its own `call_tool` does not ask.
+        :param continuation: What to continue a call with that was left open, as a Continuation. A custom client cannot.
         :returns: The result.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
             session, and becomes an MCPOutcomeUnknownError.
         """
+        if continuation is not None:
+            what = f"{type(self).__name__} cannot continue calls. The tool did not run."
+            msg = f"Failed to invoke Tool `{tool_name}`: {what}"
+            raise MCPInvocationError(msg, tool_name, tool_args)
         try:
             if type(self).call_tool is MCPClient.call_tool:
                 extras = call_extras(meta, on_progress)
@@ -362,6 +387,15 @@ class MCPClient(ABC):
         """
         self._cannot_read("request")
 
+    async def cancel_task(self, task_id: str) -> None:  # noqa: ARG002
+        """
+        Ask the server to end a task.
+
+        :param task_id: The server's name of the task.
+        :raises MCPConnectionError: If that fails.
+        """
+        self._cannot_read("cancel_task")
+
     @property
     def listens(self) -> bool:
         """
@@ -400,6 +434,14 @@ class MCPClient(ABC):
         :raises MCPConnectionError: If that fails.
         """
         self._cannot_read("unsubscribe_resource")
+
+    def unusable_tools(self) -> dict[str, str]:
+        """
+        Tell which tools were left out of the listing, although the server has them.
+
+        :returns: The reasons, by the names of the tools.
+        """
+        return {}
 
     def why_unusable(self, tool_name: str) -> str | None:  # noqa: ARG002 - for subclasses
         """

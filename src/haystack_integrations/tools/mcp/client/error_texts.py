@@ -39,8 +39,12 @@ def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: di
     """
     if result.is_error:
         text = error_text(result.model_dump(by_alias=True, mode="json"))
-        msg = f"Failed to invoke Tool `{tool_name}`: {text}"
-        raise MCPInvocationError(msg, tool_name, tool_args)
+        error = MCPInvocationError(f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args)
+        error.is_tool_error = True
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame
 
 
 def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.CallToolResult:
@@ -113,7 +117,9 @@ def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> M
         f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run, so the call was "
         "not repeated; the next call reconnects if necessary."
     )
-    return MCPOutcomeUnknownError(msg, tool_name, tool_args)
+    error = MCPOutcomeUnknownError(msg, tool_name, tool_args)
+    error.reason = reason
+    return error
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -207,6 +213,7 @@ def invocation_error(
             return error
         message = error.message.replace(f"`{error.tool_name}`", f"`{display_name}`", 1)
         failure = type(error)(message, display_name, error.tool_args, code=error.code, data=error.data)
+        failure.is_tool_error = error.is_tool_error
         failure.__cause__ = error.__cause__
         return failure
     code = data = None

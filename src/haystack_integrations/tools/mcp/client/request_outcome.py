@@ -13,6 +13,7 @@ context of its caller.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -42,6 +43,8 @@ class RequestOutcome:
     :param denied: Whether the server would refuse the same request again.
     :param unauthorized: Whether no access token could be had.
     :param redactor: Redacts what is logged of the requests.
+    :param owner: The task of the call, which has a deadline; None for other requests.
+    :param leaves_questions: Whether the call is left open if the server has questions for the user.
     """
 
     sent: int = 0
@@ -52,7 +55,10 @@ class RequestOutcome:
     denied: bool = False
     unauthorized: bool = False
     redactor: Redactor | None = None
+    leaves_questions: bool = False
+    owner: asyncio.Task[object] | None = None
     _given_up: bool = field(default=False, init=False)
+    _ended_by_refusal: bool = field(default=False, init=False)
     # None until there is one: most requests have none, and each call in flight has an outcome.
     _waits: set[anyio.CancelScope] | None = field(default=None, init=False)
 
@@ -83,6 +89,28 @@ class RequestOutcome:
         self._given_up = True
         for wait in list(self._waits or ()):
             wait.cancel()
+
+    def end_call(self) -> bool:
+        """
+        End the wait for the answer to a call that was refused, where answers come another way than refusals.
+
+        :returns: Whether there is a call.
+        """
+        if self.owner is None:
+            return False
+        if not self._ended_by_refusal:
+            self._ended_by_refusal = True
+            self.owner.cancel()
+        return True
+
+    def is_end_of_call(self, cancelling: int) -> bool:
+        """
+        Tell whether the call was cancelled because it was refused, and take that back. To be asked in its task.
+
+        :param cancelling: How often its task was being cancelled when it began.
+        :returns: False if somebody else has cancelled it, too.
+        """
+        return self._ended_by_refusal and self.owner is not None and self.owner.uncancel() <= cancelling
 
     def broken_by(self, error_code: int) -> str | None:
         """

@@ -36,9 +36,15 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
-from haystack_integrations.tools.mcp.client.listening import ListeningClient, cache_config
+from haystack_integrations.tools.mcp.client.listening import cache_config
 from haystack_integrations.tools.mcp.client.messages import is_unusable_answer, too_large
+from haystack_integrations.tools.mcp.client.pending import (
+    CallLeftOpenError,
+    Continuation,
+    leave_questions_open,
+)
 from haystack_integrations.tools.mcp.client.request_outcome import (
+    CALL_METHOD,
     CallDidNotRunError,
     ReadInterruptedError,
     RequestOutcome,
@@ -49,13 +55,14 @@ from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     advertised_extensions,
     answer_missing,
     is_http_placeholder,
-    mend_listings,
+    mend_results,
     replace_validation,
     says_event_too_large,
     says_no_answer,
     says_transport_ended,
 )
 from haystack_integrations.tools.mcp.client.taps import tapped
+from haystack_integrations.tools.mcp.client.tasks import TaskClient
 from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
@@ -65,6 +72,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
+from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 
@@ -96,7 +104,7 @@ def client_info() -> types.Implementation:
     return types.Implementation(name="mcp-haystack", version=version)
 
 
-class SDKClient(ListeningClient):
+class SDKClient(TaskClient):
     """
     A client on top of the MCP SDK.
 
@@ -201,6 +209,7 @@ class SDKClient(ListeningClient):
         try:
             self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
             self._callbacks.redactor = self._redactor_of_all
+            self._callbacks.on_question = self.on_question
             await self._callbacks.load()
             sdk = await self._open_transport()
             stack: AsyncExitStack[bool | None] = AsyncExitStack()
@@ -209,7 +218,7 @@ class SDKClient(ListeningClient):
             self._handshake = None
             self._negotiated = self._sdk.protocol_version
             replace_validation(self._sdk.session, self._validation.validate)
-            mend_listings(self._sdk.session, self._mend_page)
+            mend_results(self._sdk.session, self._mend_page, _leave_open)
             await self._use_handlers(self._sdk, self._callbacks)
             tools = await self._list_all()
             if not self.life.has_owner:
@@ -357,7 +366,7 @@ class SDKClient(ListeningClient):
         pages = await self._pages(
             "list_tools", "tools", lambda cursor: sdk.list_tools(cursor=cursor, cache_mode="refresh")
         )
-        self.tools_ttl = self._shortest_ttl(pages)
+        self.tools_ttl: float | None = self._shortest_ttl(pages)
         tools = [tool for page in pages for tool in page.tools]
         for tool in tools:
             self._validation.note(tool.name, tool.output_schema)
@@ -388,6 +397,15 @@ class SDKClient(ListeningClient):
                 fields="; ".join(f"{tool}: {', '.join(fields)}" for tool, fields in read.dropped.items()),
             )
         return read.result
+
+    def unusable_tools(self) -> dict[str, str]:
+        """
+        Tell which tools were left out of the listing, although the server has them.
+
+        :returns: The reasons, by the names of the tools; by their numbers for those without a valid name.
+        """
+        named = self._unusable_tools.items()
+        return {tool if isinstance(tool, str) else f"number {tool}": reason for tool, reason in named}
 
     def why_unusable(self, tool_name: str) -> str | None:
         """
@@ -457,7 +475,8 @@ class SDKClient(ListeningClient):
                     return MCPAuthorizationError(f"{what}: {reason}", self._server_info(), operation)
                 return ReadInterruptedError(f"{what}: {reason}", self._server_info(), operation)
         code = data = None
-        if protocol is not None and not is_unusable_answer(protocol):
+        # What stands for an HTTP status, as of a proxy, is no answer of the server's own.
+        if protocol is not None and not is_unusable_answer(protocol) and not is_http_placeholder(protocol):
             code, data = protocol.code, protocol.data
         if isinstance(error, (PydanticSerializationError, UnicodeError)):
             text = "a parameter cannot be sent as JSON"
@@ -467,7 +486,13 @@ class SDKClient(ListeningClient):
         return MCPConnectionError(f"{what}: {text}", self._server_info(), operation, code=code, data=data)
 
     async def request_tool(
-        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None = None, on_progress: Any = None
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        *,
+        meta: dict[str, Any] | None = None,
+        on_progress: Any = None,
+        continuation: Continuation | None = None,
     ) -> types.CallToolResult:
         """
         Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
@@ -477,7 +502,9 @@ class SDKClient(ListeningClient):
         :param meta: The `_meta` of the request.
         :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
             progress.
+        :param continuation: What to continue a call with that was left open.
         :returns: The result.
+        :raises CallLeftOpenError: If the server does not answer, but has questions for the user, or makes a task of it.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         :raises MCPInvocationError: If the tool invocation fails otherwise.
@@ -489,13 +516,17 @@ class SDKClient(ListeningClient):
             # What is not written to a dead server's pipe has not run for sure.
             raise await self._session_ended()
         redactor = self._redactor_now()
-        outcome = RequestOutcome(redactor=redactor)
+        outcome = RequestOutcome(redactor=redactor, leaves_questions=self.handlers.elicitation is answer_later)
+        outcome.owner = asyncio.current_task()
+        cancelling = outcome.owner.cancelling() if outcome.owner is not None else 0
         token = current_outcome.set(outcome)
         caller = current_identity.get()
         self._callers.append(caller)
         wanted = callbacks.wanted() if callbacks is not None else {}
         extras = call_extras(meta, on_progress)
         try:
+            if continuation is not None:
+                extras |= await continuation.extras(sdk)
             try:
                 result = await sdk.call_tool(tool_name, tool_args, **extras)
             except ProtocolError as error:
@@ -507,7 +538,11 @@ class SDKClient(ListeningClient):
                 return result
             return redacted_result(_with_advice(result, callbacks, wanted), outcome.redactor or redactor)
         except asyncio.CancelledError:
-            outcome.give_up()
+            if not outcome.is_end_of_call(cancelling):
+                outcome.give_up()
+                raise
+            failure: Exception = CallDidNotRunError(outcome.fault or "the server refused it", denied=outcome.denied)
+        except CallLeftOpenError:
             raise
         except Exception as error:
             failure = await self._call_error(
@@ -518,6 +553,7 @@ class SDKClient(ListeningClient):
                 failure.__cause__ = None if is_unsendable else error  # it quotes an argument
             failure = redactor.error(failure)
         finally:
+            outcome.owner = None  # it holds this frame
             current_outcome.reset(token)
             self._callers.remove(caller)
         try:
@@ -667,7 +703,7 @@ class SDKClient(ListeningClient):
 
     def _client_options(self) -> dict[str, Any]:
         callbacks = self._callbacks or self.handlers.callbacks(self._describe(), self.redactor)
-        options = callbacks.options()
+        options = self._with_tasks(callbacks.options())
         following = options.pop("message_handler", None)
         handler = self._message_handler(following)
         return {"client_info": client_info(), "message_handler": handler, "cache": cache_config(), **options}
@@ -683,6 +719,12 @@ class SDKClient(ListeningClient):
             info = self._sdk.server_info if self._sdk is not None else None
             if info is not None:
                 span.set_attribute("mcp.server.name", info.name)
+
+
+def _leave_open(method: str, result: dict[str, Any]) -> None:
+    outcome = current_outcome.get()
+    if method == CALL_METHOD and outcome is not None and outcome.leaves_questions:
+        leave_questions_open(result)
 
 
 def _invocation_error(

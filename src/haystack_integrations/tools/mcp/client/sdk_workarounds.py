@@ -21,6 +21,7 @@ from mcp import types
 from mcp.client import streamable_http
 from mcp.shared import _httpx_utils
 from mcp.types import jsonrpc_message_adapter
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.client.messages import read_damaged, unusable_answer
@@ -135,23 +136,41 @@ def replace_validation(
     session.validate_tool_result = validate  # type: ignore[method-assign, assignment]
 
 
-def mend_listings(session: mcp.ClientSession, mend: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def mend_results(
+    session: mcp.ClientSession,
+    mend_page: Callable[[dict[str, Any]], dict[str, Any]],
+    check_result: Callable[[str, dict[str, Any]], None],
+) -> None:
     """
-    Let a function mend each page of `tools/list` before the SDK validates it, which it does for all tools at once.
+    Let functions see results before the SDK validates them.
 
-    The SDK then does with the page what it does with any other, e.g. for its cache and for the headers of calls.
+    In a page of `tools/list` the SDK validates all tools at once, so one that is invalid would make the page useless.
+    Since revision 2026-07-28 results have a `resultType`; the specification reads one that is missing as "complete",
+    and the SDK refuses it.
 
-    :param session: The session; the method of its dispatcher that sends requests is replaced.
-    :param mend: Takes the result of the request and returns the one that the SDK gets.
+    :param session: An open session; the method of its dispatcher that sends requests is replaced.
+    :param mend_page: Takes a page of `tools/list` and returns the one that the SDK gets. The SDK then does with it what
+        it does with any other, e.g. for its cache and for the headers of calls.
+    :param check_result: Takes the method of another request and its result, since revision 2026-07-28. What it raises
+        is the outcome of the request.
     """
     dispatcher = session._dispatcher
     send = dispatcher.send_raw_request
+    is_modern = session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def list_page(*arguments: Any) -> dict[str, Any]:
-        return mend(await send(*arguments))
+        return mend_page(await send(*arguments))
+
+    async def send_modern(method: str, *arguments: Any) -> dict[str, Any]:
+        result = await send(method, *arguments)
+        result.setdefault("resultType", "complete")
+        check_result(method, result)
+        return result
 
     def send_raw_request(method: str, *arguments: Any) -> Coroutine[Any, Any, dict[str, Any]]:
-        return list_page(method, *arguments) if method == LIST_METHOD else send(method, *arguments)
+        if method == LIST_METHOD:
+            return list_page(method, *arguments)
+        return send_modern(method, *arguments) if is_modern else send(method, *arguments)
 
     dispatcher.send_raw_request = send_raw_request  # type: ignore[method-assign, assignment]
 

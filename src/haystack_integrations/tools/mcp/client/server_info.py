@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 InfoT = TypeVar("InfoT", bound="MCPServerInfo")
 
+# For how long a server that fails again and again is left alone first, in seconds.
+DEFAULT_FAILURE_PAUSE = 5.0
+
 # Stored pipelines know the built-in kinds by this module, wherever they are defined.
 STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from haystack import logging
 from haystack.utils import Secret
@@ -133,29 +133,76 @@ def named_toolsets(
     :returns: The toolsets by the names of their servers.
     :raises ValueError: If it cannot be used.
     """
-    entries, asked = _servers(content, where)
+    entries, asked, passed_over = config_entries(content, where)
+    if passed_over:
+        logger.warning("{where}: passed over {keys}", where=where, keys=", ".join(passed_over))
     variables = Variables(file, asked, inputs or {}, where)
     if servers is not None:
         entries = _chosen(entries, servers, where)
-    toolsets: dict[str, MCPToolset] = {}
-    prefixes: set[str] = set()
-    for name, entry in entries.items():
-        place = f"{where}: server '{name}'"
+    options = {"required": required, **parameters}
+    loader = EntryLoader(variables, file, where, prefix_tool_names=prefix_tool_names, parameters=options)
+    made = {name: loader.toolset(name, entry) for name, entry in entries.items()}
+    return {name: toolset for name, toolset in made.items() if toolset is not None}
+
+
+class EntryLoader:
+    """
+    Makes the toolsets of the entries of one configuration.
+    """
+
+    def __init__(
+        self,
+        variables: Variables,
+        file: Path | None,
+        where: str,
+        *,
+        prefix_tool_names: bool = True,
+        parameters: Mapping[str, Any] | None = None,
+        is_checked: bool = True,
+    ) -> None:
+        """
+        Initialize the EntryLoader.
+
+        :param variables: What the entries may name in `${…}`.
+        :param file: The file, if it is one. Paths in it are relative to its folder.
+        :param where: How messages call the configuration.
+        :param prefix_tool_names: As of `load_mcp_toolsets`.
+        :param parameters: Parameters of every toolset, unless its entry has them.
+        :param is_checked: Whether something is said of variables that are not set, and of keys that mean nothing here.
+        """
+        self._variables = variables
+        self._file = file
+        self._where = where
+        self._prefix_tool_names = prefix_tool_names
+        self._parameters = dict(parameters or {})
+        self._is_checked = is_checked
+        self._prefixes: set[str] = set()
+
+    def toolset(self, name: str, entry: Any) -> MCPToolset | None:
+        """
+        Make the toolset of an entry.
+
+        :param name: The name of the server.
+        :param entry: The entry.
+        :returns: The toolset; None if the server is disabled.
+        :raises ValueError: If the entry cannot be used.
+        """
+        place = f"{self._where}: server '{name}'"
         settings = settings_of(entry, place)
         if settings.disabled:
             logger.info("{place} is disabled", place=place)
-            continue
-        if ignored := foreign_keys(entry):
+            return None
+        if self._is_checked and (ignored := foreign_keys(entry)):
             logger.warning("{place}: passed over {keys}", place=place, keys=", ".join(ignored))
-        server_info = server_info_of(variables.expand(entry, place), place)
-        options: dict[str, Any] = {"required": required, **parameters}
-        if prefix_tool_names:
-            options["tool_name_prefix"] = prefix_of(name, prefixes)
+        server_info = server_info_of(self._variables.expand(entry, place), place)
+        options = dict(self._parameters)
+        if self._prefix_tool_names:
+            options["tool_name_prefix"] = prefix_of(name, self._prefixes)
         options |= settings.parameters
-        prefixes.add(str(options.get("tool_name_prefix")))
-        if missing := missing_variables(server_info):
+        self._prefixes.add(str(options.get("tool_name_prefix")))
+        if self._is_checked and (missing := missing_variables(server_info)):
             msg = f"{place}: these environment variables are not set: {', '.join(missing)}"
-            if options["required"]:
+            if options.get("required", True):
                 msg += "; set them, write `${NAME:-default}`, or disable the server"
                 raise ValueError(msg)
             logger.warning("{reason}", reason=msg)
@@ -163,12 +210,13 @@ def named_toolsets(
             options["tool_names"] = [tool for tool in settings.only_tools if tool not in settings.not_tools]
         elif settings.not_tools:
             options["exclude_tools"] = settings.not_tools
+        if self._file is not None and isinstance(snapshot := settings.parameters.get("snapshot"), str):
+            options["snapshot"] = self._file.parent / snapshot
         try:
-            toolsets[name] = MCPToolset(server_info, **options)
-        except ValueError as error:
+            return MCPToolset(server_info, **options)
+        except (FileNotFoundError, ValueError) as error:
             msg = f"{place}: {error}"
             raise ValueError(msg) from None
-    return toolsets
 
 
 def _read(file: Path, where: str) -> Any:
@@ -200,7 +248,29 @@ def _read(file: Path, where: str) -> Any:
         raise ValueError(msg) from None
 
 
-def _servers(content: Any, where: str) -> tuple[dict[str, Any], Any]:
+class ConfigEntries(NamedTuple):
+    """
+    What is in a configuration.
+
+    :param servers: The entries of the servers, by name.
+    :param inputs: What VS Code asks its user for.
+    :param passed_over: The keys that mean nothing here.
+    """
+
+    servers: dict[str, Any]
+    inputs: Any
+    passed_over: list[str]
+
+
+def config_entries(content: Any, where: str) -> ConfigEntries:
+    """
+    Find the entries of the servers in a configuration.
+
+    :param content: The content.
+    :param where: How messages call it.
+    :returns: The entries, which are not checked yet.
+    :raises ValueError: If it has no place for servers.
+    """
     if not isinstance(content, Mapping):
         msg = (
             f"{where} must be an object with `mcpServers` (or `servers`, as in VS Code), not a {type(content).__name__}"
@@ -217,12 +287,10 @@ def _servers(content: Any, where: str) -> tuple[dict[str, Any], Any]:
             msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
             raise ValueError(msg)
         others = [key for key in content if key not in (section[0], "inputs", "$schema", TOOL_CONFIGS)]
-        if others:
-            logger.warning("{where}: passed over {keys}", where=where, keys=", ".join(others))
-        return dict(found), holder.get("inputs") or content.get("inputs") or []
+        return ConfigEntries(dict(found), holder.get("inputs") or content.get("inputs") or [], others)
     # The files of Claude Code's plugins have the servers at the top.
     if content and all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in content.values()):
-        return dict(content), []
+        return ConfigEntries(dict(content), [], [])
     closest = [close for key in content for close in difflib.get_close_matches(str(key), _NAMES, 1)]
     hint = f" Did you mean `{closest[0]}`?" if closest else ""
     wanted = " or ".join(f"`{name}`" for name in _NAMES)

@@ -8,7 +8,8 @@ One call of a tool, over all its attempts.
 .. code-block:: text
 
     waiting for a session ──> under way ──answered──> the result, or the tool's own error
-      ^                          │ not answered, but it did not run, or may run twice
+      ^                          │ left open: the server wants input first, or made a task of it
+      │                          │ not answered, but it did not run, or may run twice
       └──────── pause ───────────┤
                                  └ otherwise, and at the deadline: an error that says whether the tool may have run
 """
@@ -17,24 +18,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.error_texts import invocation_error, raise_tool_error
-from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
+from haystack_integrations.tools.mcp.client.error_texts import failed_to, invocation_error, raise_tool_error
+from haystack_integrations.tools.mcp.client.pending import CallLeftOpenError
+from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError, ReadInterruptedError
+from haystack_integrations.tools.mcp.connection.gate import Passage
+from haystack_integrations.tools.mcp.connection.given_up import cancel_in_background, cancel_task, holding_task
 from haystack_integrations.tools.mcp.connection.identities import NotForCallerError
 from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
+from haystack_integrations.tools.mcp.connection.pending import keep, pending_call, pending_error
 from haystack_integrations.tools.mcp.connection.replay import may_be_sent_again
-from haystack_integrations.tools.mcp.errors import MCPCallTimeoutError, MCPInvocationError, MCPOutcomeUnknownError
+from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS
+from haystack_integrations.tools.mcp.errors import (
+    MCPAuthorizationError,
+    MCPCallTimeoutError,
+    MCPConnectionError,
+    MCPConnectionTimeoutError,
+    MCPDriftedCallError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+)
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 
 if TYPE_CHECKING:
     from mcp import types
 
-    from haystack_integrations.tools.mcp.connection.calling import CallRequest
+    from haystack_integrations.tools.mcp.client.pending import Continuation
+    from haystack_integrations.tools.mcp.connection.calling import Admission, CallRequest
     from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+    from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -51,6 +68,7 @@ class ToolCall:
     # Few objects on purpose: 256 calls in flight with 60 objects more each make the garbage collector look through the
     # whole process twice as often.
     __slots__ = (
+        "_admission",
         "_attempt_began",
         "_began",
         "_clock",
@@ -62,7 +80,9 @@ class ToolCall:
         "_session",
         "_supervisor",
         "_task",
+        "_unclaimed",
         "connection_timeout",
+        "continuation",
         "limits",
         "meta",
         "request",
@@ -76,6 +96,8 @@ class ToolCall:
         limits: CallLimits,
         meta: dict[str, Any] | None,
         on_progress: Callable[[MCPProgress], None] | None,
+        continuation: Continuation | None = None,
+        admission: Admission | None = None,
     ) -> None:
         """
         Initialize the ToolCall.
@@ -85,14 +107,38 @@ class ToolCall:
         :param limits: How long the call may take, and how long the server may be silent.
         :param meta: The `_meta` of the request, with that of the block in which the caller is.
         :param on_progress: Called with each report of progress; must not block.
+        :param continuation: What to continue a call with that was left open.
+        :param admission: Asked before each attempt whether the call may be sent.
         """
-        self.request = request
-        self.connection_timeout = connection_timeout
-        self.limits = limits
-        self.meta = meta
+        self.continuation: Continuation | None = continuation
+        self.request: CallRequest = request
+        self._admission = admission
+        self.connection_timeout: float = connection_timeout
+        self.limits: CallLimits = limits
+        self.meta: dict[str, Any] | None = meta
         self._on_progress = on_progress
         self._is_under_way = False
         self._may_have_run = False
+        # The server's name of the task that it became, if that is now for the caller to wait for.
+        self._unclaimed: str | None = None
+
+    def leave_behind(self, supervisor: Supervisor) -> None:
+        """
+        Take note that the caller has given up, and waits neither for the call nor for a task that it has become.
+
+        :param supervisor: Has the sessions of all identities.
+        """
+        if self._unclaimed is not None:
+            cancel_in_background(self._unclaimed, supervisor)
+
+    def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
+        """
+        Make the error of a call that had no session to run in.
+
+        :param error: Why.
+        :returns: The error.
+        """
+        return invocation_error(error, self.request.display_name, self.request.tool_args, may_have_run=False)
 
     async def run(self, supervisor: Supervisor) -> types.CallToolResult:
         """
@@ -100,29 +146,57 @@ class ToolCall:
 
         :param supervisor: Has the sessions.
         :returns: The result.
-        :raises MCPInvocationError: If there is none.
+        :raises MCPCallPendingError: If the server wants something first, or made a task of it.
+        :raises MCPInvocationError: If there is no result otherwise.
         """
         self._supervisor = supervisor
         self._clock = CallClock(self.limits)
         self._began = asyncio.get_running_loop().time()
         self._pause = 0.0
-        supervisor.call_begins(self.request.secrets)
+        supervisor.call_begins()
+        secrets = self.request.secrets
+        if secrets:
+            supervisor.call_secrets.begin(secrets)
+        # Before what runs functions of the user, which may call the server, too.
+        passage = None if supervisor.gate.is_free else Passage(supervisor.gate)
         progress = supervisor.handlers.progress
         self._reports = HandlerReports(progress) if progress is not None else None
         try:
             for attempt in range(supervisor.max_retries + 1):
                 if self._pause:
                     await asyncio.sleep(self._pause)
-                session = supervisor.open_session() or await supervisor.ready_session(self._patience())
+                if not supervisor.gate.is_free:
+                    passage = passage or Passage(supervisor.gate)
+                    await self._enter(passage)
+                entered_at = monotonic()
                 try:
-                    return await self._attempt(session)
+                    session = supervisor.open_session() or await supervisor.ready_session(self._patience())
+                    if self.request.tool_name in session.only_as_tasks:
+                        raise self._only_as_task()
+                    if self._admission is not None:
+                        await self._check(session, self._admission)
+                    result = await self._attempt(session)
                 except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
-                    if not self._may_go_on(attempt, error):
+                    if supervisor.gate.is_probe or not self._may_go_on(attempt, error):
+                        self._note(error, entered_at)
                         raise
+                except Exception as error:
+                    self._note(error, entered_at)
+                    raise
+                else:
+                    supervisor.gate.answered()
+                    return result
+                finally:
+                    if passage is not None:
+                        passage.leave()
             raise AssertionError  # the loop returns or raises
         except NotForCallerError:
             supervisor.call_moves()
             raise
+        except CallLeftOpenError as left:
+            pending = pending_call(left.result, self.request, supervisor.description)
+            await self._keep(pending)
+            raise pending_error(pending, self.request) from None
         except Exception as error:
             failure = self._failure(error)
             supervisor.call_failed(failure)
@@ -131,8 +205,74 @@ class ToolCall:
             finally:
                 del failure  # its traceback holds this frame
         finally:
+            if secrets:
+                supervisor.call_secrets.end(secrets)
             if self._reports is not None:
                 self._reports.end()
+
+    async def _keep(self, pending: MCPPendingCall) -> None:
+        supervisor, task_id = self._supervisor, pending.task_id
+        if task_id is None:
+            await keep(pending, supervisor)
+            return
+        with holding_task(supervisor):
+            try:
+                await keep(pending, supervisor)
+            except asyncio.CancelledError:
+                await cancel_task(task_id, supervisor)
+                raise
+        self._unclaimed = task_id
+
+    def _only_as_task(self) -> MCPInvocationError:
+        name = self.request.display_name
+        msg = f"Failed to invoke Tool `{name}`: {NEEDS_TASKS}. The tool did not run."
+        return MCPInvocationError(msg, name, self.request.tool_args)
+
+    async def _check(self, session: Session, admission: Admission) -> None:
+        supervisor, timeout = self._supervisor, self._patience()
+        try:
+            listing = await supervisor.tools_now(session, timeout)
+        except ReadInterruptedError as error:  # the next session has a listing of its own
+            raise CallDidNotRunError(str(error)) from error
+        except TimeoutError:
+            msg = f"{failed_to('list_tools', supervisor.description)}: timed out after {timeout:g} seconds"
+            raise MCPConnectionTimeoutError(msg, supervisor.server_info, "list_tools") from None
+        reason = await admission.refusal(self.request.tool_name, listing)
+        if reason is not None:
+            name = self.request.display_name
+            msg = f"Failed to invoke Tool `{name}`: {reason} Nothing was sent."
+            raise MCPDriftedCallError(msg, name, self.request.tool_args)
+
+    async def _enter(self, passage: Passage) -> None:
+        now = asyncio.get_running_loop().time
+        began, left = now(), self._clock.begin()
+        try:
+            await passage.enter(left)
+        finally:
+            waited = now() - began
+            self._clock.end(waited, None if left is None else left - waited)
+
+    def _note(self, error: Exception, entered_at: float) -> None:
+        # See the table of the gate.
+        gate = self._supervisor.gate
+        match error:
+            case (
+                CallDidNotRunError(denied=True) | MCPAuthorizationError() | NotForCallerError() | MCPDriftedCallError()
+            ):
+                pass
+            case MCPOutcomeUnknownError():
+                gate.failed(error.reason or str(error), entered_at)
+            case CallDidNotRunError() | MCPConnectionError():
+                gate.failed(str(error), entered_at)
+            case _DeadlineError():
+                if self._session.was_silent_since(monotonic() - self._clock.taken):
+                    gate.failed("it was silent until a call timed out", entered_at)
+            case CallLeftOpenError():
+                gate.answered()
+            case MCPInvocationError():
+                # Without these, it may have been made here, of what could not be sent.
+                if error.code is not None or error.is_tool_error:
+                    gate.answered()
 
     def _patience(self) -> float:
         # How much longer it waits for sessions, in seconds.
@@ -192,6 +332,9 @@ class ToolCall:
             return
         session = self._session
         session.heard()
+        gate = self._supervisor.gate
+        if gate.state == "half-open":
+            gate.heard(self._task)
         if self.limits.reset_timeout_on_progress:
             left = self._clock.progress(asyncio.get_running_loop().time() - self._attempt_began)
             session.deadlines.set(self._task, None if left is None else self._attempt_began + left)

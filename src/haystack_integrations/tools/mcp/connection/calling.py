@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from haystack.tracing.tracer import is_tracing_enabled
 
 from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors
 from haystack_integrations.tools.mcp.connection.limits import CallLimits
 from haystack_integrations.tools.mcp.connection.preload import preloaded
-from haystack_integrations.tools.mcp.errors import MCPInvocationError
+from haystack_integrations.tools.mcp.connection.tracing import traced_call
+from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.handlers.progress import (
     AwaitedReports,
     MCPProgress,
@@ -32,9 +38,15 @@ from haystack_integrations.tools.mcp.request_context import meta_of_call
 if TYPE_CHECKING:
     from mcp import types
 
+    from haystack_integrations.tools.mcp.client.base import ServerDetails
+    from haystack_integrations.tools.mcp.client.pending import Continuation
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.connection.call import ToolCall
     from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
+    from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+    from haystack_integrations.tools.mcp.connection.tasks import TaskRun
+    from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 # The timeouts of a call run in the executor's loop. The caller's own, longer by this, is for a loop that is blocked,
 # e.g. by an in-process server that never gives way.
@@ -52,9 +64,37 @@ class CallRequest:
     display_name: str
     may_repeat: bool = False
     invocation_timeout: float | None = None
-    secrets: Iterable[str] = ()
+    secrets: Collection[str] = ()
     meta: dict[str, Any] | None = None
     on_progress: ProgressCallback | None = None
+    # The tool and the arguments as the caller gave them, if interceptors may have changed them.
+    original: tuple[str, dict[str, Any]] | None = None
+    # The call to continue, and the answers to its questions.
+    continues: tuple[MCPPendingCall, Mapping[str, Any] | None] | None = None
+    # Whether a call that becomes a task is left open.
+    leaves_tasks: bool = False
+
+    @property
+    def continues_task(self) -> bool:
+        """
+        Whether the call to continue is a task.
+        """
+        return self.continues is not None and self.continues[0].task_id is not None
+
+
+class Admission(Protocol):
+    """
+    Looks at what the server says of its tools before a call is sent.
+    """
+
+    async def refusal(self, tool_name: str, listing: ToolListing) -> str | None:
+        """
+        Say why a call must not be sent. Awaited in the executor's loop, before each attempt.
+
+        :param tool_name: The server's name of the tool.
+        :param listing: The tools of the session in which it would be sent.
+        :returns: A sentence; None if it may be sent.
+        """
 
 
 class Calling:
@@ -64,9 +104,11 @@ class Calling:
 
     server_info: MCPServerInfo
     connection_timeout: float
+    handlers: MCPHandlers
     _limits: CallLimits
     _interceptors: Interceptors
     _supervisor: Supervisor | None
+    _admission: Admission | None = None
 
     @abstractmethod
     def _acquire(self) -> Supervisor:
@@ -103,7 +145,7 @@ class Calling:
             MCPInvocationError, too.
         :raises ValueError: If `tool_name`, `tool_args`, `meta` or `on_progress` is of the wrong type.
         """
-        _check_call(tool_name, tool_args, meta, on_progress)
+        check_call(tool_name, tool_args, meta, on_progress)
         if is_asynchronous(on_progress):
             msg = "`on_progress` of `call_tool` must not be asynchronous; use `call_tool_async`, or a function"
             raise ValueError(msg)
@@ -113,11 +155,11 @@ class Calling:
             display_name=display_name or tool_name,
             may_repeat=may_repeat,
             invocation_timeout=invocation_timeout,
-            secrets=secrets,
+            secrets=tuple(secrets),
             meta=meta,
             on_progress=on_progress,
         )
-        return self._intercepted(request).run() if self._interceptors else self._send(request)
+        return self._deliver(request)
 
     async def call_tool_async(
         self,
@@ -136,45 +178,109 @@ class Calling:
 
         It calls `on_progress`, which may be asynchronous, in that loop.
         """
-        _check_call(tool_name, tool_args, meta, on_progress)
+        check_call(tool_name, tool_args, meta, on_progress)
         request = CallRequest(
             tool_name=tool_name,
             tool_args=tool_args if tool_args is not None else {},
             display_name=display_name or tool_name,
             may_repeat=may_repeat,
             invocation_timeout=invocation_timeout,
-            secrets=secrets,
+            secrets=tuple(secrets),
             meta=meta,
             on_progress=on_progress,
         )
-        return await (self._send_intercepted(request) if self._interceptors else self._send_async(request))
+        return await self._deliver_async(request)
+
+    def _deliver(self, request: CallRequest) -> types.CallToolResult:
+        if not is_tracing_enabled():
+            return self._intercepted(request).run() if self._interceptors else self._send(request)
+        with self._traced(request):
+            return self._intercepted(request).run() if self._interceptors else self._send(request)
+
+    def _deliver_async(self, request: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
+        sending = self._send_intercepted(request) if self._interceptors else self._send_async(request)
+        return self._deliver_traced(request, sending) if is_tracing_enabled() else sending
+
+    async def _deliver_traced(
+        self, request: CallRequest, sending: Coroutine[Any, Any, types.CallToolResult]
+    ) -> types.CallToolResult:
+        with self._traced(request):
+            return await sending
+
+    def _traced(self, request: CallRequest) -> AbstractContextManager[None]:
+        return traced_call(request.tool_name, self.server_info, self._describe_server(), self._details)
+
+    @abstractmethod
+    def _details(self) -> ServerDetails | None:
+        """Give what the server said of itself when the session was opened; None while there is none."""
 
     def _send(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else WaitingReports(request.on_progress)
         note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
+        executor: AsyncExecutor | None = None
+        part: ToolCall | TaskRun | None = None
         try:
             executor = AsyncExecutor.get_instance()
             limits = self._limits_of(request)
-            return executor.run(self._run_call(request, limits, note), self._longest_wait(limits), wait=wait)
+            task: MCPPendingCall | None = None
+            if not request.continues_task:
+                part = self._tool_call(request, limits, note)
+                try:
+                    return executor.run(self._run_part(part), self._longest_wait(limits), wait=wait)
+                except MCPCallPendingError as error:
+                    task = _to_be_finished(error, request)
+            part = self._task_run(request, limits, task, note)
+            return executor.run(self._run_part(part), self._longest_task(limits), wait=wait)
         except MCPInvocationError:
             raise
-        except (OSError, RuntimeError) as error:
-            raise executor_failed(error, request.display_name, request.tool_args) from error
+        except BaseException as error:
+            if executor is not None and part is not None:
+                self._give_up(part, executor)
+            if isinstance(error, (OSError, RuntimeError)):
+                raise executor_failed(error, request.display_name, request.tool_args) from error
+            raise
 
     async def _send_async(self, request: CallRequest) -> types.CallToolResult:
+        executor: AsyncExecutor | None = None
+        part: ToolCall | TaskRun | None = None
         try:
             executor = AsyncExecutor.get_instance()
             if self._supervisor is None:
                 await executor.run_async(preloaded())
-            reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
             limits = self._limits_of(request)
-            call = self._run_call(request, limits, reports.add if reports is not None else None)
-            operation = executor.run_async(call, self._longest_wait(limits))
+            task: MCPPendingCall | None = None
+            if not request.continues_task:
+                reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
+                part = self._tool_call(request, limits, reports.add if reports is not None else None)
+                operation = executor.run_async(self._run_part(part), self._longest_wait(limits))
+                try:
+                    return await (operation if reports is None else reports.wait(operation))
+                except MCPCallPendingError as error:
+                    task = _to_be_finished(error, request)
+            reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
+            part = self._task_run(request, limits, task, reports.add if reports is not None else None)
+            operation = executor.run_async(self._run_part(part), self._longest_task(limits))
             return await (operation if reports is None else reports.wait(operation))
         except MCPInvocationError:
             raise
-        except (OSError, RuntimeError) as error:
-            raise executor_failed(error, request.display_name, request.tool_args) from error
+        except BaseException as error:
+            if executor is not None and part is not None:
+                self._give_up(part, executor)
+            if isinstance(error, (OSError, RuntimeError)):
+                raise executor_failed(error, request.display_name, request.tool_args) from error
+            raise
+
+    def _run_part(self, part: ToolCall | TaskRun) -> Coroutine[Any, Any, types.CallToolResult]:
+        return (self._supervisor or self._acquire()).identities.call(part)
+
+    def _give_up(self, part: ToolCall | TaskRun, executor: AsyncExecutor) -> None:
+        """
+        Have the task cancelled that a call has become, if the caller gives up between its two parts.
+        """
+        supervisor = self._supervisor
+        if supervisor is not None:
+            # The loop takes one after the other: whatever of this part can be cancelled is so by then.
+            executor.post(lambda: part.leave_behind(supervisor))
 
     async def _send_intercepted(self, request: CallRequest) -> types.CallToolResult:
         try:
@@ -215,24 +321,73 @@ class Calling:
         limit = limits.longest_call
         return None if limit is None else self.connection_timeout + limit + self._grace
 
-    def _run_call(
+    def _longest_task(self, limits: CallLimits) -> float | None:
+        limit = limits.task_timeout
+        return None if limit is None else 2 * self.connection_timeout + limit + self._grace
+
+    def _task_run(
+        self,
+        request: CallRequest,
+        limits: CallLimits,
+        task: MCPPendingCall | None,
+        on_progress: Callable[[MCPProgress], None] | None,
+    ) -> TaskRun:
+        from haystack_integrations.tools.mcp.connection.tasks import TaskRun  # noqa: PLC0415 - imports the SDK
+
+        continuation = None
+        if task is None and request.continues is not None:
+            continuation, task = self._continuation(*request.continues), request.continues[0]
+        if task is None:
+            raise AssertionError  # somebody knows the task
+        return TaskRun(
+            request,
+            task,
+            continuation,
+            connection_timeout=self.connection_timeout,
+            request_timeout=limits.invocation_timeout,
+            task_timeout=limits.task_timeout,
+            on_progress=on_progress,
+        )
+
+    def _tool_call(
         self, request: CallRequest, limits: CallLimits, on_progress: Callable[[MCPProgress], None] | None
-    ) -> Coroutine[Any, Any, types.CallToolResult]:
+    ) -> ToolCall:
         from haystack_integrations.tools.mcp.connection.call import ToolCall  # noqa: PLC0415 - imports the SDK
 
-        call = ToolCall(
+        return ToolCall(
             request,
             connection_timeout=self.connection_timeout,
             limits=limits,
             meta=meta_of_call(request.meta),
             on_progress=on_progress,
+            continuation=None if request.continues is None else self._continuation(*request.continues),
+            admission=self._admission,
         )
-        return (self._supervisor or self._acquire()).identities.call(call)
+
+    def _continuation(self, call: MCPPendingCall, answers: Mapping[str, Any] | None) -> Continuation:
+        from haystack_integrations.tools.mcp.client.pending import Continuation  # noqa: PLC0415 - imports the SDK
+
+        return Continuation(call, answers, asks=self.handlers.elicitation not in (None, answer_later))
 
 
-def _check_call(
+def _to_be_finished(error: MCPCallPendingError, request: CallRequest) -> MCPPendingCall:
+    if request.leaves_tasks or error.pending_call.task_id is None:
+        raise error
+    return error.pending_call
+
+
+def check_call(
     tool_name: object, tool_args: object, meta: dict[str, Any] | None, on_progress: ProgressCallback | None
 ) -> None:
+    """
+    Check what a caller passed.
+
+    :param tool_name: Name of the tool.
+    :param tool_args: Its arguments.
+    :param meta: The `_meta` of the request.
+    :param on_progress: The function for progress.
+    :raises ValueError: If one of them is of the wrong type.
+    """
     if not isinstance(tool_name, str):
         msg = f"`tool_name` must be the name of a tool, got {type(tool_name).__name__}"
         raise ValueError(msg)

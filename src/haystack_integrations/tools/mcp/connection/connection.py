@@ -9,18 +9,24 @@ import dataclasses
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.connection.calling import Calling
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.continuing import Continuing
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
-from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, CallLimits, check_timeout
+from haystack_integrations.tools.mcp.connection.limits import (
+    DEFAULT_READ_TIMEOUT,
+    DEFAULT_TASK_TIMEOUT,
+    CallLimits,
+    check_timeout,
+)
 from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.preload import preloaded
-from haystack_integrations.tools.mcp.connection.reading import Read, Reading
+from haystack_integrations.tools.mcp.connection.reading import Read
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.connection.watching import Unsubscribe, Watcher, Watching
@@ -31,6 +37,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.request_context import current_caller
 
 if TYPE_CHECKING:
     from mcp import types
@@ -47,7 +54,7 @@ T = TypeVar("T")
 _CLOSE_TIMEOUT = 20.0
 
 
-class MCPConnection(Calling, Reading, Watching, ContextManaged):
+class MCPConnection(Continuing, Watching, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -90,6 +97,7 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
         read_timeout: float | None = DEFAULT_READ_TIMEOUT,
         ping_interval: float | None = None,
         interceptors: Sequence[Any] | None = None,
+        task_timeout: float | None = DEFAULT_TASK_TIMEOUT,
     ) -> None:
         """
         Initialize the connection. Nothing is opened yet.
@@ -114,6 +122,9 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
             2025-11-25.
         :param interceptors: What wraps each call of a tool, outermost first: functions that take an MCPToolCall and
             `call_next`, objects that can be called like them, or import paths `"package.module:name"`.
+        :param task_timeout: How long to wait for a call that the server runs as a task, in seconds;
+            `invocation_timeout` is for each request about it. After it, the call fails, and the task goes on; the error
+            says how to take it up again. Default: an hour. None for no limit.
         :raises ValueError: If a parameter is invalid, or two exclude each other.
         """
         if not isinstance(server_info, MCPServerInfo):
@@ -131,6 +142,7 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
             max_total_timeout=max_total_timeout,
             read_timeout=read_timeout,
             ping_interval=ping_interval,
+            task_timeout=task_timeout,
         )
         self.share = share
         self.handlers: MCPHandlers = check_handlers(handlers)
@@ -175,6 +187,16 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
             supervisor = self._supervisor
         pool.release(acquired)  # another thread was first, so this is never the last user
         return supervisor
+
+    def _note_links(self, uris: Sequence[str]) -> None:
+        """
+        Remember URIs that the caller got from the server, as long as the connection is used by somebody.
+        """
+        if uris:
+            self._acquire().given_links.note(current_caller(), uris)
+
+    def _was_given(self, uri: str) -> bool:
+        return self._acquire().given_links.has(current_caller(), uri)
 
     def _describe_server(self) -> str:
         supervisor = self._supervisor  # it need not describe the server each time
@@ -389,6 +411,14 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
         session = supervisor.session if supervisor is not None else None
         return session.details if session is not None else None
 
+    def _unusable_tools(self) -> dict[str, str]:
+        """
+        Say which tools the server's listing was read without, each with the reason.
+        """
+        supervisor = self._newest
+        session = supervisor.session if supervisor is not None else None
+        return session.unusable_tools() if session is not None else {}
+
     def _why_unusable(self, tool_name: str) -> str | None:
         """
         Say why the server's listing was read without a tool, if it was.
@@ -439,7 +469,10 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
         newest = self._newest or supervisor
         details = self._details()
-        sessions = (user.session for user in (supervisor, *supervisor.identities.all()))
+        users = (supervisor, *supervisor.identities.all())
+        sessions = [user.session for user in users if user.session is not None]
+        rests = [each.rest_until - monotonic() for each in sessions]
+        retry_in = max([supervisor.gate.retry_in or 0.0, *rests])
         return MCPConnectionStatus(
             state=newest.state,
             protocol_version=details.protocol_version if details else None,
@@ -451,8 +484,12 @@ class MCPConnection(Calling, Reading, Watching, ContextManaged):
             sessions=supervisor.sessions,
             calls=supervisor.calls,
             failed_calls=supervisor.failed_calls,
-            in_flight=sum(session.in_flight for session in sessions if session is not None),
+            in_flight=sum(session.in_flight for session in sessions),
             last_error=supervisor.last_error,
+            circuit=supervisor.gate.state,
+            retry_in=retry_in if retry_in > 0 else None,
+            waiting=supervisor.gate.waiting,
+            last_error_at=supervisor.last_error_at,
         )
 
     def close(self) -> None:

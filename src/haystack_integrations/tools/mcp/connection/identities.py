@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.client.error_texts import invocation_error
 from haystack_integrations.tools.mcp.connection.patience import limited
 from haystack_integrations.tools.mcp.connection.release import close_in_background
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.call import ToolCall
     from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+    from haystack_integrations.tools.mcp.connection.tasks import TaskRun
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ class Identities:
 
         return await self._run(operate, connection_timeout)
 
-    def call(self, call: ToolCall) -> Coroutine[Any, Any, types.CallToolResult]:
+    def call(self, call: ToolCall | TaskRun) -> Coroutine[Any, Any, types.CallToolResult]:
         """
         Call a tool on behalf of the caller. From any thread, in the context of the caller.
 
@@ -162,11 +162,11 @@ class Identities:
             return call.run(self._base)
         return self._call(call)
 
-    async def _call(self, call: ToolCall) -> types.CallToolResult:
+    async def _call(self, call: ToolCall | TaskRun) -> types.CallToolResult:
         try:
             return await self._run(call.run, call.connection_timeout)
         except MCPConnectionError as error:
-            failure = invocation_error(error, call.request.display_name, call.request.tool_args, may_have_run=False)
+            failure = call.failed_before(error)
             self._base.last_error = str(failure)
             raise failure from failure.__cause__
 

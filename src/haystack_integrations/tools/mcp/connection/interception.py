@@ -225,6 +225,7 @@ class InterceptedCall:
             may_repeat=self._first.may_repeat and is_same_tool,  # of another tool, nothing is known
             secrets=self._secrets,
             on_progress=on_progress,
+            original=(self._request.tool_name, self._request.tool_args),
         )
         # What no interceptor has changed is as the innermost block of mcp_request_context says.
         changes: dict[str, Any] = {}

@@ -15,6 +15,9 @@ _LONGEST_TIMEOUT = 10_000_000.0
 
 DEFAULT_READ_TIMEOUT = 300.0
 
+# How long a caller waits for a call that the server runs as a task.
+DEFAULT_TASK_TIMEOUT = 3600.0
+
 
 def check_timeout(parameter: str, value: float) -> float:
     """
@@ -42,6 +45,7 @@ class CallLimits:
     max_total_timeout: float | None = None
     read_timeout: float | None = DEFAULT_READ_TIMEOUT
     ping_interval: float | None = None
+    task_timeout: float | None = DEFAULT_TASK_TIMEOUT
 
     def __post_init__(self) -> None:
         """
@@ -49,7 +53,7 @@ class CallLimits:
 
         :raises ValueError: If one is invalid, or two exclude each other. The message names the parameters.
         """
-        for parameter in ("invocation_timeout", "max_total_timeout", "read_timeout", "ping_interval"):
+        for parameter in ("invocation_timeout", "max_total_timeout", "read_timeout", "ping_interval", "task_timeout"):
             value = getattr(self, parameter)
             if value is not None:
                 try:
@@ -112,6 +116,8 @@ class CallClock:
         self._limits = limits
         # How long the attempts that have ended took, in seconds.
         self.used: float = 0.0
+        # How long the last one took.
+        self.taken: float = 0.0
         self._left = limits.invocation_timeout
         self.has_progressed: bool = False
 
@@ -142,6 +148,7 @@ class CallClock:
         :param left: How much longer it could have taken; None for no limit.
         """
         self.used += taken
+        self.taken = taken
         self._left = left
 
     def _within_total(self, seconds: float | None, used: float) -> float | None:

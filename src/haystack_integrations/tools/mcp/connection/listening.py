@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from haystack import logging
@@ -103,15 +103,16 @@ class Listening:
             if change.kind in watcher.wanted.lists or (change.uri is not None and _is_part(change.uri, watcher.wanted)):
                 watcher.notify(change)
 
-    def attend(self, session: Session, *, is_first: bool) -> Attendant:
+    def attend(self, session: Session, *, is_first: bool, on_gap: Callable[[], None]) -> Attendant:
         """
         Listen as long as a session lasts.
 
         :param session: The session.
         :param is_first: Whether it is the first one; of another, everything may have changed.
+        :param on_gap: Called when changes may have been missed in the middle of the session.
         :returns: What listens.
         """
-        attendant = Attendant(self, session, self._server, is_first=is_first)
+        attendant = Attendant(self, session, self._server, is_first=is_first, on_gap=on_gap)
         self._attendants.add(attendant)
         return attendant
 
@@ -163,7 +164,9 @@ class Attendant:
     Listens to changes in one session.
     """
 
-    def __init__(self, listening: Listening, session: Session, server: str, *, is_first: bool) -> None:
+    def __init__(
+        self, listening: Listening, session: Session, server: str, *, is_first: bool, on_gap: Callable[[], None]
+    ) -> None:
         """
         Initialize the Attendant.
 
@@ -171,7 +174,9 @@ class Attendant:
         :param session: The session.
         :param server: Describes the server.
         :param is_first: Whether it is the first session.
+        :param on_gap: Called when changes may have been missed.
         """
+        self._on_gap = on_gap
         self._listening = listening
         self._session = session
         self._server = server
@@ -311,13 +316,14 @@ class Attendant:
     async def _listen(self) -> None:
         stream: _Stream | None = None
         # Whatever was not sent by the stream before may have been missed.
-        was_served, failures = WantedChanges(), 0
+        was_served, failures, has_gap = WantedChanges(), 0, False
         try:
             while True:
                 self._waking.clear()
                 wanted = self.offered()
                 if stream is not None and stream.task.done():
-                    ended, stream, was_served = stream, None, WantedChanges()
+                    ended, stream, was_served, has_gap = stream, None, WantedChanges(), True
+                    self._on_gap()  # what is looked at from now on must not be what was known before …
                     await self._note(WantedChanges())
                     failures = 0 if ended.lasted > _GOOD_AFTER else failures
                     failures += await self._wait_after(ended, failures)
@@ -344,6 +350,9 @@ class Attendant:
                     if stream is not None:
                         await stream.close()
                     stream = following
+                    if has_gap:
+                        has_gap = False
+                        self._on_gap()  # … nor what was learned while nobody listened
                     await self._opened(stream, was_served, is_first=self._is_first and not failures)
                     was_served = stream.honored or WantedChanges()
                 await self._woken_or_ended(stream)

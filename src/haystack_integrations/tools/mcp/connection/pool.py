@@ -50,7 +50,9 @@ class Pool:
         :returns: The supervisor.
         """
         key = (_identity(server_info), _identity(handlers)) if share else None
-        # The module imports the MCP SDK, which takes 0.6 s, so it waits until a connection is used.
+        # These import the MCP SDK, which takes 0.6 s, so they wait until a connection is used. What only calls use is
+        # among them, so that a fork during calls finds no module that is imported by half.
+        from haystack_integrations.tools.mcp.connection import call, interception, tasks  # noqa: F401, PLC0415
         from haystack_integrations.tools.mcp.connection.supervisor import Supervisor  # noqa: PLC0415
 
         with self.lock:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
 from time import monotonic
@@ -19,10 +19,13 @@ from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.client.error_texts import describe_error, failed_to, outcome_unknown
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.client.pending import CallLeftOpenError
 from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
 from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
+from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
 from haystack_integrations.tools.mcp.connection.watching import next_moment
+from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
@@ -54,12 +57,14 @@ class ToolListing:
     :param tools: The tools.
     :param expires_at: Until when the server allows them to be kept, in the seconds of `time.monotonic`, if it says so.
     :param generation: The number of the session; 0 if that is not known here.
+    :param instructions: What the server said of its use when the session was opened.
     """
 
     number: int
     tools: list[types.Tool]
     expires_at: float | None = None
     generation: int = 0
+    instructions: str | None = None
 
 
 class SessionOwner(Protocol):
@@ -90,6 +95,14 @@ class SessionOwner(Protocol):
 
         :param change: What.
         """
+
+    def server_asks(self) -> AbstractContextManager[None]:
+        """
+        Take note that the server wants something of a handler.
+
+        :returns: What the handler runs in.
+        """
+        ...
 
 
 P = ParamSpec("P")
@@ -145,6 +158,8 @@ class Session:
         # When it was opened, in the seconds of its loop.
         self.opened_at: float | None = None
         self.tools: list[types.Tool] = []
+        # Those of them that can only be called as tasks of revision 2025-11-25.
+        self.only_as_tasks: frozenset[str] = frozenset()
         # The identity whose tools they are.
         self.listed_by: Any = None
         # When they were asked for, among all listings of the process, and until when they may be kept.
@@ -153,6 +168,7 @@ class Session:
         # Listens to changes as long as it is open.
         self._attendant: asyncio.Task[None] | None = None
         client.on_change = owner.server_changed
+        client.on_question = owner.server_asks
         self.details: ServerDetails = ServerDetails()
         # Whether the server keeps nothing for it, so that different identities may share it.
         self.is_stateless: bool = False
@@ -162,6 +178,7 @@ class Session:
         self._life.redact = client.redactor.text
         self._silence = SilenceWatch(self._life, self._ping)
         self.deadlines: Deadlines = Deadlines()
+        client.time_left = self.deadlines.left
 
     @property
     def is_open(self) -> bool:
@@ -203,6 +220,7 @@ class Session:
             self.listed_by = _caller()
             self.listing = next_moment()
             self.tools = await self._client.connect()
+            self.only_as_tasks = _only_as_tasks(self.tools)
             self.tools_expire_at = self._expiry()
             self.details = self._client.details()
             self.is_stateless = self._client._is_stateless
@@ -303,15 +321,6 @@ class Session:
         ttl = self._client.tools_ttl
         return None if ttl is None else monotonic() + ttl
 
-    def learn(self, secrets: Iterable[str]) -> None:
-        """
-        Redact more secrets in what comes back from the server.
-
-        :param secrets: The values.
-        """
-        self._client.redactor = self._client.redactor.knowing(secrets)
-        self._life.redact = self._client.redactor.text
-
     async def _close_client(self) -> None:
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
@@ -377,7 +386,8 @@ class Session:
         if number > self.listing:  # a later one may have been answered earlier
             self.listing, self.tools, self.listed_by = number, tools, _caller()
             self.tools_expire_at = self._expiry()
-        return ToolListing(number, tools, self._expiry())
+            self.only_as_tasks = _only_as_tasks(tools)
+        return ToolListing(number, tools, self._expiry(), instructions=self.details.instructions)
 
     def tool_listing(self) -> ToolListing:
         """
@@ -385,7 +395,15 @@ class Session:
 
         :returns: The tools.
         """
-        return ToolListing(self.listing, self.tools, self.tools_expire_at)
+        return ToolListing(self.listing, self.tools, self.tools_expire_at, instructions=self.details.instructions)
+
+    def unusable_tools(self) -> dict[str, str]:
+        """
+        Tell which tools were left out of the listing, although the server has them.
+
+        :returns: The reasons, by the names of the tools.
+        """
+        return self._client.unusable_tools()
 
     def why_unusable(self, tool_name: str) -> str | None:
         """
@@ -404,13 +422,22 @@ class Session:
         :param on_progress: Awaited with each report of progress; None not to ask for any.
         :returns: The result, a tool's own error included.
         :raises CallDidNotRunError: If the tool provably did not run.
+        :raises CallLeftOpenError: If the server wants something first, or made a task of it.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
         # As `read`, without the objects that a decorator and a context manager make of each call.
         request, limits = call.request, call.limits
         task = self._begin(limits.longest_silence, limits.ping_interval)
         try:
-            if call.meta is None and on_progress is None:  # a custom client may not know more
+            if call.continuation is not None:
+                result = await self._client.request_tool(
+                    request.tool_name,
+                    request.tool_args,
+                    meta=call.meta,
+                    on_progress=on_progress,
+                    continuation=call.continuation,
+                )
+            elif call.meta is None and on_progress is None:  # a custom client may not know more
                 result = await self._client.request_tool(request.tool_name, request.tool_args)
             else:
                 result = await self._client.request_tool(
@@ -418,6 +445,8 @@ class Session:
                 )
             self._life.heard()  # there are no streams in process, and a custom client may have none
             return result
+        except CallLeftOpenError:
+            raise  # the server wants back what it gave to go on with, as it is
         except Exception as error:
             failure = self._client._redactor_now().error(error)
             if failure is error:
@@ -455,6 +484,18 @@ class Session:
 
         with self._under_way(interrupted):
             return await read(self._client)
+
+    @_redacted
+    async def ask_handlers(self, ask: Callable[[MCPClient], Awaitable[T]]) -> T:
+        """
+        Let the handlers answer what the server wants to know for a task.
+
+        That is not counted as a request under way, so that nobody is asked twice because the session ends meanwhile.
+
+        :param ask: Does it.
+        :returns: Its result.
+        """
+        return await ask(self._client)
 
     @contextmanager
     def _under_way(self, unanswered: Callable[[str], Exception]) -> Iterator[None]:
@@ -579,6 +620,22 @@ class Session:
         return self._owner is owner
 
     @property
+    def rest_until(self) -> float:
+        """
+        Until when the server wants to get no requests, in the seconds of `time.monotonic`; in the past if it does not.
+        """
+        return self._client.rest_until
+
+    def was_silent_since(self, moment: float) -> bool:
+        """
+        Tell whether the server has sent nothing since a moment.
+
+        :param moment: In the seconds of `time.monotonic`.
+        :returns: True if it has not.
+        """
+        return self._life.heard_at < moment
+
+    @property
     def in_flight(self) -> int:
         """
         How many calls are under way.
@@ -592,6 +649,10 @@ class Session:
         :returns: A clause, or the empty string.
         """
         return self._client.redactor.text(self._client.progress())
+
+
+def _only_as_tasks(tools: list[types.Tool]) -> frozenset[str]:
+    return frozenset(tool.name for tool in tools if needs_tasks(tool))
 
 
 def _caller() -> Any:
@@ -625,7 +686,8 @@ def _forget_after_fork() -> None:
     Session.live = set()
 
 
-# First: closing a session may leave processes behind, which another hook waits for.
-AsyncExecutor.before_shutdown.insert(0, Session.close_all)
+# First: closing a session may leave processes behind, which another hook waits for. Before that, a server hears of the
+# tasks whose callers were interrupted, most likely with the whole program.
+AsyncExecutor.before_shutdown[:0] = [given_up_tasks_cancelled, Session.close_all]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)

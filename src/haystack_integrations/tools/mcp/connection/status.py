@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 ConnectionState: TypeAlias = Literal["idle", "connecting", "ready", "lost", "closed"]
 
+CircuitState: TypeAlias = Literal["closed", "open", "half-open"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class MCPConnectionStatus:
@@ -28,6 +30,12 @@ class MCPConnectionStatus:
     :param failed_calls: How many of them failed, a tool's own errors included.
     :param in_flight: How many calls and other requests are in flight.
     :param last_error: Text of the last error.
+    :param circuit: "closed" (calls go to the server), "open" (it failed again and again, and is left alone: calls fail
+        at once) or "half-open" (one call finds out whether it is back).
+    :param retry_in: For how many seconds nothing is sent to the server, because it is left alone or asks for it (HTTP
+        429 and 503 with `Retry-After`). None if requests go to it.
+    :param waiting: How many calls wait for others to end (`max_in_flight`).
+    :param last_error_at: When the last error was, in seconds since the epoch.
     """
 
     state: ConnectionState = "idle"
@@ -42,3 +50,18 @@ class MCPConnectionStatus:
     failed_calls: int = 0
     in_flight: int = 0
     last_error: str | None = None
+    circuit: CircuitState = "closed"
+    retry_in: float | None = None
+    waiting: int = 0
+    last_error_at: float | None = None
+
+    @property
+    def is_healthy(self) -> bool:
+        """
+        Whether a call that is made now would go to the server.
+
+        False if the session was lost and not reopened yet, while the server is left alone or asks for it, and after
+        `close`. A connection that was never used is healthy, and so is one whose next call tries whether the server is
+        back: nothing else would find out.
+        """
+        return self.state in ("idle", "connecting", "ready") and self.retry_in is None

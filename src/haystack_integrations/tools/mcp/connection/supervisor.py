@@ -22,8 +22,9 @@ import asyncio
 import dataclasses
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from time import monotonic
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
@@ -35,6 +36,11 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     with_full_stop,
 )
 from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
+from haystack_integrations.tools.mcp.client.server_info import DEFAULT_FAILURE_PAUSE
+from haystack_integrations.tools.mcp.connection.call_secrets import CallSecrets
+from haystack_integrations.tools.mcp.connection.gate import Gate, answering
+from haystack_integrations.tools.mcp.connection.given_links import GivenLinks
+from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
 from haystack_integrations.tools.mcp.connection.identities import (
     Identities,
     NotForCallerError,
@@ -46,6 +52,7 @@ from haystack_integrations.tools.mcp.connection.patience import limited
 from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.connection.session import Session, ToolListing
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
+from haystack_integrations.tools.mcp.connection.tracing import traced_connect
 from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
@@ -65,6 +72,13 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# For how long a server that fails again and again is left alone, at most, in seconds.
+_LONGEST_FAILURE_PAUSE = 60.0
+
+
+# How often the tools are listed before a call, if the server says meanwhile that they changed again. One that says so
+# all the time must not hold up the call for ever.
+_MOST_LISTINGS = 3
 
 # One counter for the whole process, so that the generations of a connection grow even after it was closed.
 _generations = itertools.count(1)
@@ -134,6 +148,8 @@ class Supervisor:
         self.identities: Identities = Identities(self)
         self.handlers: MCPHandlers = handlers
         self.description: str = server_info.describe()
+        # What models may follow.
+        self.given_links: GivenLinks = GivenLinks()
         self.max_retries: int = 3
         self._base_delay: float = 1.0
         self._max_delay: float = 30.0
@@ -155,14 +171,34 @@ class Supervisor:
         self.sessions: int = 0
         self.calls: int = 0
         self.failed_calls: int = 0
-        self.last_error: str | None = None
-        # The Secrets among the arguments of calls, which the server may quote later.
-        self._call_secrets: frozenset[str] = frozenset()
+        self._last_error: str | None = None
+        # In seconds since the epoch.
+        self.last_error_at: float | None = None
+        # Which calls go to the server now, whoever makes them.
+        self.gate: Gate = Gate(
+            self.description,
+            max_in_flight=getattr(server_info, "max_in_flight", None),
+            pause=getattr(server_info, "failure_pause", DEFAULT_FAILURE_PAUSE),
+            longest_pause=_LONGEST_FAILURE_PAUSE,
+        )
+        # The Secrets among the arguments of calls, which the server may quote later, whoever makes them.
+        self.call_secrets: CallSecrets = CallSecrets()
 
     def _set_retries(self, source: object) -> None:
         self.max_retries = getattr(source, "max_retries", self.max_retries)
         self._base_delay = getattr(source, "base_delay", self._base_delay)
         self._max_delay = getattr(source, "max_delay", self._max_delay)
+
+    @property
+    def last_error(self) -> str | None:
+        """
+        The text of the last error. From any thread.
+        """
+        return self._last_error
+
+    @last_error.setter
+    def last_error(self, text: str | None) -> None:
+        self._last_error, self.last_error_at = text, time()
 
     @property
     def state(self) -> ConnectionState:
@@ -229,9 +265,21 @@ class Supervisor:
         :param change: What.
         """
         if change.kind == "tools":
-            self._listings = {}  # who asks from now on does not get the answer to what was asked before
-            self._tools_changed_at = next_moment()
+            self._note_tools_changed()
         self._base.listening.announce(change)
+
+    def server_asks(self) -> AbstractContextManager[None]:
+        """
+        Note that the server wants something of a handler.
+
+        :returns: What the handler runs in.
+        """
+        self.gate.heard()
+        return answering(self.gate)
+
+    def _note_tools_changed(self) -> None:
+        self._listings = {}  # who asks from now on does not get the answer to what was asked before
+        self._tools_changed_at = next_moment()
 
     def knows_tools_of(self, session: Session) -> bool:
         """
@@ -292,6 +340,13 @@ class Supervisor:
         """
         return self._closed
 
+    @property
+    def base(self) -> Supervisor:
+        """
+        The supervisor of the server info's own sessions, which closes those of identities.
+        """
+        return self._base
+
     def for_identity(self, key: Any) -> Supervisor:
         """
         Make a supervisor of sessions for one identity.
@@ -302,6 +357,8 @@ class Supervisor:
         supervisor = Supervisor(self.server_info, self.handlers)
         supervisor.serves = key
         supervisor._base = self
+        supervisor.gate = self.gate
+        supervisor.call_secrets = self.call_secrets
         return supervisor
 
     def _forget(self, ended: _SharedTask[Any]) -> None:
@@ -331,6 +388,12 @@ class Supervisor:
         raise AssertionError  # the loop returns or raises
 
     async def _open_once(self) -> Session:
+        with traced_connect(self.server_info, self.description) as connected:
+            session = await self._open_untraced()
+            connected(session.details)
+            return session
+
+    async def _open_untraced(self) -> Session:
         started = asyncio.get_running_loop().time()
         try:
             client = self.server_info.create_client()
@@ -340,7 +403,7 @@ class Supervisor:
                     "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
                     server=self.description,
                 )
-            client.redactor = client.redactor.knowing([*self.server_info._secrets(), *self._base._call_secrets])
+            client.redactor = client.redactor.knowing(self.server_info._secrets()).sharing(self.call_secrets.known)
             identity = current_identity.get()
             if identity is not None and identity.headers and not client._takes_headers:
                 raise self._connect_error(_NO_HEADERS)
@@ -368,23 +431,13 @@ class Supervisor:
             seconds=asyncio.get_running_loop().time() - started,
         )
         self.session = session
+        self.gate.may_be_back()
         self._base.sessions += 1
         is_first, self.generation = not self.generation, next(_generations)
         if self._base is self:
-            self.attendant = self.listening.attend(session, is_first=is_first)
+            self.attendant = self.listening.attend(session, is_first=is_first, on_gap=self._note_tools_changed)
             session.attend(in_own_context(self.attendant.run()))
         return session
-
-    def _learn(self, secrets: Iterable[str]) -> None:
-        base = self._base
-        new = frozenset(secrets) - base._call_secrets
-        if not new:
-            return
-        base._call_secrets |= new
-        for supervisor in (base, *base.identities.all()):
-            for session in {supervisor.session, supervisor._newest}:
-                if session is not None:
-                    session.learn(new)
 
     async def list_tools(self, timeout: float) -> ToolListing:
         """
@@ -419,6 +472,23 @@ class Supervisor:
         if listing is None or not listing.joinable:
             listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
         return dataclasses.replace(await listing.result(timeout, self.server_info), generation=self.generation)
+
+    async def tools_now(self, session: Session, timeout: float) -> ToolListing:
+        """
+        Give the tools of an open session, and list them before if the server has said that they changed since.
+
+        :param session: The session.
+        :param timeout: How long the listing may take, in seconds.
+        :returns: The tools.
+        :raises MCPConnectionError: If listing them fails.
+        :raises TimeoutError: If it takes longer.
+        """
+        listing = dataclasses.replace(session.tool_listing(), generation=self.generation)
+        for _ in range(_MOST_LISTINGS):
+            if listing.number > self._tools_changed_at:
+                break
+            listing = await self._listed(session, timeout)
+        return listing
 
     async def subscribe(self, uri: str, timeout: float) -> None:
         """
@@ -470,6 +540,27 @@ class Supervisor:
                 return await session.read(operation, read)
 
         return await self._repeat(operation, once, connection_timeout, timeout, may_repeat=may_repeat)
+
+    async def ask_handlers(
+        self, ask: Callable[[MCPClient], Awaitable[T]], *, connection_timeout: float, timeout: float
+    ) -> T:
+        """
+        Let the handlers answer what the server wants to know for a task, even if the session ends meanwhile.
+
+        :param ask: Does it.
+        :param connection_timeout: How long opening a session may take, in seconds.
+        :param timeout: How long the handlers may take, in seconds.
+        :returns: Its result.
+        :raises MCPConnectionError: If there is no session, or the handlers take longer.
+        """
+        operation = "tasks/update"
+        session = await self.ready_session(connection_timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                return await session.ask_handlers(ask)
+        except TimeoutError:
+            msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
+            raise MCPConnectionTimeoutError(msg, self.server_info, operation) from None
 
     async def _repeat(
         self,
@@ -523,15 +614,11 @@ class Supervisor:
         """
         return back_off(attempt, base=self._base_delay, longest=self._max_delay)
 
-    def call_begins(self, secrets: Iterable[str]) -> None:
+    def call_begins(self) -> None:
         """
         Count a call.
-
-        :param secrets: The secrets among its arguments, which the server may quote from now on.
         """
         self._bind()
-        if secrets:
-            self._learn(secrets)
         self._base.calls += 1
 
     def call_moves(self) -> None:
@@ -555,6 +642,7 @@ class Supervisor:
         """
         self._bind()
         self._closed = True
+        await given_up_tasks_cancelled(self)
         self.session = None
         if self._opening is not None:
             self._opening.cancel()

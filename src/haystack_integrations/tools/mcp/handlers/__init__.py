@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
+    from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
     from haystack_integrations.tools.mcp.redaction import Redactor
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -183,7 +184,8 @@ class MCPHandlers:
     :param elicitation: Answers a server that wants something of the user. A function that gets the server's request
         (`ElicitRequestFormParams` or `ElicitRequestURLParams` of the MCP SDK) and returns a dictionary, which fills in
         the form; True to accept (a URL, or a form with its defaults); False to decline; None to cancel; or an
-        `ElicitResult` or `ErrorData` of the MCP SDK. Ready-made: `accept_defaults`, `decline` and `AskUser(ui)`.
+        `ElicitResult` or `ErrorData` of the MCP SDK. Ready-made: `accept_defaults`, `decline`, `AskUser(ui)`, and
+        `answer_later`, with which the call is left open to be continued at any time.
     :param roots: The folders and files that a server may work on: paths or `file://` URIs, or a function without
         parameters that returns those of the moment. When they change, `MCPConnection.notify_roots_changed` has servers
         up to revision 2025-11-25 ask again; newer ones ask in each call.
@@ -198,6 +200,9 @@ class MCPHandlers:
         a thread of the call; what an asynchronous one awaits is awaited in the loop that holds all sessions, so it must
         not block. The call returns after it. If it raises, that is logged, and it gets no more of that call. Without
         it, servers are not asked for progress.
+    :param pending_calls: Called with an `MCPPendingCall` for each call that is left open with `answer_later`, and for
+        each that a server runs as a task, before anything else is done with it: to keep it, so that the call can be
+        continued whatever happens to this process. The call waits for it. If it raises, that is logged.
     :param client_info: What the server is told that this client is: "name", "version" and, if wanted, "title",
         "description", "websiteUrl" and "icons". By default, this package.
     :param extensions: Extensions of the protocol, as `ClientExtension` objects of the MCP SDK, or import paths
@@ -212,6 +217,7 @@ class MCPHandlers:
     log_level: LogLevel | None = None
     messages: Callable[[Any], Any] | None = None
     progress: ProgressCallback | None = None
+    pending_calls: Callable[[MCPPendingCall], Any] | None = None
     client_info: dict[str, Any] | None = None
     extensions: Sequence[Any] | None = None
 
@@ -233,7 +239,7 @@ class MCPHandlers:
                 raise ValueError(msg)
             made = MCPSampling(chat_generator=sampling) if is_generator else MCPSampling(function=sampling)
             object.__setattr__(self, "sampling", made)
-        for name in ("elicitation", "logging", "messages", "progress"):
+        for name in ("elicitation", "logging", "messages", "progress", "pending_calls"):
             _check_callable("MCPHandlers", name, getattr(self, name))
         if self.roots is not None and not callable(self.roots):
             object.__setattr__(self, "roots", _checked_roots(self.roots))
@@ -268,7 +274,7 @@ class MCPHandlers:
         data = _changed(self)
         if "sampling" in data:
             data["sampling"] = data["sampling"].to_dict()
-        for name in ("elicitation", "logging", "messages", "progress", "roots"):
+        for name in ("elicitation", "logging", "messages", "progress", "pending_calls", "roots"):
             value = data.get(name)
             if isinstance(value, AskUser):
                 data[name] = {"ask_user": value.to_dict()}
@@ -303,7 +309,7 @@ class MCPHandlers:
             data["sampling"] = MCPSampling.from_dict(data["sampling"])
         if isinstance(data.get("elicitation"), dict):
             data["elicitation"] = AskUser.from_dict(data["elicitation"]["ask_user"])
-        for name in ("elicitation", "logging", "messages", "progress", "roots"):
+        for name in ("elicitation", "logging", "messages", "progress", "pending_calls", "roots"):
             if isinstance(data.get(name), str):
                 data[name] = deserialize_callable(data[name])
         for extension in data.get("extensions") or ():

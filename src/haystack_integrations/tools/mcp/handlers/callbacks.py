@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from haystack import logging
-from jsonschema import Draft202012Validator, SchemaError
 from mcp import types
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
+from haystack_integrations.tools.mcp.handlers.answers import elicit_result
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
-from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, defaults, missing
+from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, answer_later
 from haystack_integrations.tools.mcp.handlers.logging import log_message
 from haystack_integrations.tools.mcp.handlers.roots import roots_result
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
@@ -31,9 +31,6 @@ T = TypeVar("T")
 
 # What the session calls a request, by the field of MCPHandlers that answers it.
 _REQUESTS = {"sampling": "Sampling", "elicitation": "Elicitation", "roots": "Roots"}
-
-# Keywords of a form's fields that are checked quickly, whatever a server wrote there. Patterns may never end.
-_CHECKED = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
 
 
 class Callbacks:
@@ -56,6 +53,8 @@ class Callbacks:
         self._server_name = server
         # Asked each time: later calls have other secrets.
         self.redactor: Callable[[], Redactor] = lambda: redactor
+        # What a handler runs in that the server wants something of.
+        self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
         self._logged = InOrder(self._deliver_log, lambda: self._overflowed("logging"))
         self._noted = InOrder(self._deliver_message, lambda: self._overflowed("messages"))
@@ -159,6 +158,10 @@ class Callbacks:
             self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is set, too")
         if not is_modern and version < "2025-06-18" and handlers.elicitation is not None:
             self._warn_dead("elicitation", f"the server speaks revision {version}, which has no elicitation")
+        elif not is_modern and handlers.elicitation is answer_later:
+            self._warn_dead(
+                "elicitation", f"revision {version} has no calls that are left open; questions are cancelled"
+            )
         if not is_modern:
             for extension in self._extensions:
                 if extension.claims():
@@ -216,7 +219,8 @@ class Callbacks:
         try:
             required = types.ElicitationRequiredErrorData.model_validate(data)
             for params in required.elicitations:
-                answer = await self.elicit(params)
+                with self.on_question():
+                    answer = await self.elicit(params)
                 if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
                     return False
         except Exception as failure:
@@ -251,7 +255,8 @@ class Callbacks:
 
     async def _guarded(self, field: str, answer: Awaitable[T]) -> T | types.ErrorData:
         try:
-            return await answer
+            with self.on_question():
+                return await answer
         except Exception as error:
             self.failed(field, error)
             return types.ErrorData(code=types.INTERNAL_ERROR, message=f"The client's {field} handler failed")
@@ -276,10 +281,7 @@ class Callbacks:
             answer = await call(handler, params, self._server_name)
         else:
             answer = await call(handler, params)  # type: ignore[arg-type]
-        result = _elicit_result(params, answer)
-        if isinstance(params, types.ElicitRequestFormParams) and isinstance(result, types.ElicitResult):
-            _check_form(params.requested_schema, result)
-        return result
+        return elicit_result(params, answer)
 
     async def _list_roots(self, _context: Any) -> types.ListRootsResult | types.ErrorData:
         return await self._guarded("roots", self._roots())
@@ -327,54 +329,6 @@ def _needs_url(code: int | None, data: Any) -> bool:
 
 def _severity(level: types.LoggingLevel) -> int:
     return get_args(types.LoggingLevel).index(level)
-
-
-def _elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResult | types.ErrorData:
-    if isinstance(answer, (types.ElicitResult, types.ErrorData)):
-        return answer
-    is_form = isinstance(params, types.ElicitRequestFormParams)
-    if answer is None:
-        return types.ElicitResult(action="cancel")
-    if answer is False:
-        return types.ElicitResult(action="decline")
-    if answer is True:
-        content = defaults(params.requested_schema) if isinstance(params, types.ElicitRequestFormParams) else None
-        return types.ElicitResult(action="accept", content=content)
-    if isinstance(answer, dict) and is_form:
-        try:
-            return types.ElicitResult(action="accept", content=answer)
-        except ValidationError:
-            # Its text quotes what was filled in.
-            msg = "the values of a form must be strings, numbers, booleans or lists of strings"
-            raise ValueError(msg) from None
-    msg = (
-        f"it returned {type(answer).__name__} for a {'form' if is_form else 'URL'}; it must return "
-        f"{'a dictionary, ' if is_form else ''}True, False, None, or an ElicitResult or ErrorData of the MCP SDK"
-    )
-    raise TypeError(msg)
-
-
-def _check_form(schema: dict[str, Any], result: types.ElicitResult) -> None:
-    if result.action != "accept":
-        return
-    properties, required = schema.get("properties"), schema.get("required")
-    fields = {
-        name: {key: field[key] for key in _CHECKED if key in field}
-        for name, field in (properties.items() if isinstance(properties, dict) else ())
-        if isinstance(field, dict)
-    }
-    checked = {"type": "object", "properties": fields, "required": required or []}
-    try:
-        Draft202012Validator.check_schema(checked)
-    except SchemaError:
-        return  # the server has to know what it asks for
-    errors = Draft202012Validator(checked).iter_errors(result.content or {})
-    # The texts of the errors quote what was filled in.
-    wrong = sorted({str(error.path[0]) for error in errors if error.path})
-    wrong += [f"{name} is required" for name in missing(schema, result.content or {})]
-    if wrong:
-        msg = f"what it filled in does not fit the form: {', '.join(wrong)}"
-        raise ValueError(msg)
 
 
 def _import(path: str) -> Any:

@@ -39,6 +39,19 @@ def decline(params: Any) -> bool:  # noqa: ARG001 - the signature of a handler
     return False
 
 
+def answer_later(params: Any) -> None:
+    """
+    Leave a tool call open whose server wants something of the user. A handler for `MCPHandlers.elicitation`.
+
+    Where the server speaks revision 2026-07-28, the call fails with an `MCPCallPendingError`, whose `pending_call` can
+    be kept and continued with answers at any time, in any process. Questions that come another way are cancelled: those
+    of earlier revisions, and those of resources and prompts.
+
+    :param params: The request of the server.
+    :returns: None, which cancels.
+    """
+
+
 @dataclass(frozen=True)
 class AskUser:
     """

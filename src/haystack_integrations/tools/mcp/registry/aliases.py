@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToo
 from haystack_integrations.tools.mcp.haystack_compat import combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+from haystack_integrations.tools.mcp.registry.alias_runs import ToolsOfAliasRun
 from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
 from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
 
@@ -61,6 +62,7 @@ class MCPAliasToolset(ContextManaged, Toolset):
         for name, member in self._members.items():
             member._provider_name = name
             member._on_call = self._note_call
+            member._on_limited = self._note_limit
         # Whether something counts turns: a hook, a budget, or a loop of one's own.
         self.is_limited: bool = False
         self._added: list[Tool] = []
@@ -90,6 +92,9 @@ class MCPAliasToolset(ContextManaged, Toolset):
         except ValueError as error:
             msg = f"Alias '{self._config.tool_alias}', provider '{name}': {error}"
             raise MCPConfigurationError(msg) from None
+
+    def _note_limit(self) -> None:
+        self.is_limited = True
 
     def _note_call(self) -> None:
         if self.is_limited:
@@ -140,12 +145,24 @@ class MCPAliasToolset(ContextManaged, Toolset):
         """
         Choose the tools of all servers as they are now, and give them their names.
         """
+        tools = self._arrange(self._members)
+        # In one assignment, so that an Agent in another thread sees either the old tools or the new ones.
+        self.tools: list[Tool] = tools or [self._placeholder]
+        return tools
+
+    def _arrange(self, members: Mapping[str, Iterable[Tool]]) -> list[Tool]:
+        """
+        Choose among the tools of all servers, and give them their names.
+
+        :param members: The tools by provider.
+        :returns: The tools of the alias.
+        """
         chosen: list[tuple[str, MCPTool, str]] = []
-        for provider, member in self._members.items():
-            for tool in member:
+        for provider, offered in members.items():
+            for tool in offered:
                 # What somebody has added to the provider's toolset itself is not the server's.
                 if isinstance(tool, MCPTool) and self._config.allows(provider, tool.remote_name):
-                    chosen.append((provider, tool, self._own_name(member, tool)))
+                    chosen.append((provider, tool, self._own_name(self._members[provider], tool)))
         owners: dict[str, list[str]] = {}
         for provider, _, name in chosen:
             owners.setdefault(name, []).append(provider)
@@ -166,10 +183,17 @@ class MCPAliasToolset(ContextManaged, Toolset):
                 "a tool of the same name"
             )
             raise MCPConfigurationError(msg)
-        tools: list[Tool] = [*(tool for _, tool in arranged.values()), *self._added]
-        # In one assignment, so that an Agent in another thread sees either the old tools or the new ones.
-        self.tools: list[Tool] = tools or [self._placeholder]
-        return tools
+        return [*(tool for _, tool in arranged.values()), *self._added]
+
+    def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
+        """
+        Give a run of an Agent the tools that the alias has now. Haystack 3 calls this at the start of each run.
+
+        :param selected_tool_names: Names of the tools that the run may use. Default: all.
+        :returns: A toolset that keeps these tools, except those of providers with `update_between_steps`.
+        """
+        members = {name: member.spawn() for name, member in self._members.items()}
+        return ToolsOfAliasRun(self, members, selected_tool_names)
 
     def _conflict(self, name: str, providers: list[str]) -> str:
         first, second = providers
@@ -191,7 +215,7 @@ class MCPAliasToolset(ContextManaged, Toolset):
         if not missing:
             return
         reasons = [reason for name in missing if (reason := self._why_left_out(name))]
-        detail = " ".join(reasons) or describe_choices(missing, sorted(known), "They have")
+        detail = " ".join(reasons) or describe_choices(missing, sorted(known), "The alias")
         msg = (
             f"Alias '{self.tool_alias}': `allow_tools` has {', '.join(map(repr, missing))}, which none of its "
             f"providers has ({', '.join(self._members)}). {detail}"
@@ -217,6 +241,14 @@ class MCPAliasToolset(ContextManaged, Toolset):
             raise
         self._was_warm = True
 
+    def _due_members(self) -> list[MCPToolset]:
+        # Those that are cold, unless a snapshot has their tools, and those whose servers have others by now.
+        return [
+            member
+            for member in self._members.values()
+            if member._is_outdated() or not (member._is_warm() or member._stays_cold())
+        ]
+
     def warm_up(self) -> None:
         """
         Connect to all servers concurrently and load their tools.
@@ -227,9 +259,9 @@ class MCPAliasToolset(ContextManaged, Toolset):
         :raises MCPConfigurationError: If two providers have a tool of the same name, and `prefix` is "never".
         :raises MCPToolNotFoundError: If a tool in `allow_tools` is none of any provider.
         """
-        cold = [member for member in self._members.values() if not member._is_warm()]
-        if cold:
-            warm_up_toolsets(cold)
+        due = self._due_members()
+        if due:
+            warm_up_toolsets(due)
         self._settle()
 
     async def warm_up_async(self) -> None:
@@ -240,9 +272,9 @@ class MCPAliasToolset(ContextManaged, Toolset):
         :raises MCPConfigurationError: As `warm_up`.
         :raises MCPToolNotFoundError: As `warm_up`.
         """
-        cold = [member for member in self._members.values() if not member._is_warm()]
-        if cold:
-            await warm_up_toolsets_async(cold)
+        due = self._due_members()
+        if due:
+            await warm_up_toolsets_async(due)
         self._settle()
 
     def close(self) -> None:
@@ -437,19 +469,6 @@ def check_providers_exist(tool_config: ToolConfig, providers: Mapping[str, Any])
             f"Known providers: {', '.join(providers) or 'none'}"
         )
         raise MCPConfigurationError(msg)
-
-
-def mark_limited(tools: Iterable[Tool]) -> None:
-    """
-    Note that something limits the calls of tools.
-
-    :param tools: The tools. Those of no alias are ignored.
-    """
-    for tool in tools:
-        on_call = getattr(getattr(tool, "_toolset", None), "_on_call", None)
-        alias = getattr(on_call, "__self__", None)
-        if isinstance(alias, MCPAliasToolset):
-            alias.is_limited = True
 
 
 def _not_connected(**_arguments: Any) -> str:

@@ -6,21 +6,27 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 from haystack import logging
 from haystack.dataclasses import ChatMessage, ToolCall
-from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, note_refusal
-from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
+from haystack_integrations.tools.mcp.tool_invocation import (
+    Failure,
+    ResolvedCall,
+    failure_message,
+    invoke,
+    invoke_async,
+    resolve,
+    result_message,
+    unusable_result,
+)
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -242,75 +248,21 @@ def first_reply(reply: Reply) -> ChatMessage:
 
 
 def _called(tools: Mapping[str, Tool], call: ToolCall) -> ChatMessage:
-    tool = _tool_of(tools, call)
-    if isinstance(tool, ChatMessage):
-        return tool
-    try:
-        if getattr(tool, "function", None) is None and not isinstance(tool, MCPTool):  # Haystack 3: async only
-            result = asyncio.run(_invoked(tool, dict(call.arguments)))
-        else:
-            result = tool.invoke(**call.arguments)
-    except ToolInvocationError as error:
-        return ChatMessage.from_tool(str(error), origin=call, error=True)
-    return ChatMessage.from_tool(_shown(tool.outputs_to_string, result), origin=call)
+    resolved = resolve(call, tools)
+    return _answer(resolved, invoke(resolved, call.arguments))
 
 
 async def _called_async(tools: Mapping[str, Tool], call: ToolCall) -> ChatMessage:
-    tool = _tool_of(tools, call)
-    if isinstance(tool, ChatMessage):
-        return tool
+    resolved = resolve(call, tools)
+    return _answer(resolved, await invoke_async(resolved, call.arguments))
+
+
+def _answer(resolved: ResolvedCall, result: Any) -> ChatMessage:
+    if resolved.tool is None or isinstance(result, Failure):
+        return failure_message(resolved.call, result)
     try:
-        result = await _invoked(tool, dict(call.arguments))
-    except ToolInvocationError as error:
-        return ChatMessage.from_tool(str(error), origin=call, error=True)
-    return ChatMessage.from_tool(_shown(tool.outputs_to_string, result), origin=call)
-
-
-def _tool_of(tools: Mapping[str, Tool], call: ToolCall) -> Tool | ChatMessage:
-    """
-    Find the tool of a call, or say to the model why there is none.
-    """
-    tool = tools.get(call.tool_name)
-    if tool is None:
-        text = f"Tool '{call.tool_name}' not found. {describe_choices([call.tool_name], list(tools), 'There')}"
-        return ChatMessage.from_tool(text, origin=call, error=True)
-    arguments: Any = call.arguments
-    if not isinstance(arguments, Mapping):
-        text = f"The arguments of '{call.tool_name}' must be a JSON object, got {type(arguments).__name__}"
-        return ChatMessage.from_tool(text, origin=call, error=True)
-    return tool
-
-
-async def _invoked(tool: Tool, arguments: dict[str, Any]) -> Any:
-    if isinstance(tool, MCPTool):
-        return await tool.invoke_async(**arguments)
-    if getattr(tool, "async_function", None) is not None:  # Haystack 3
-        asynchronous: Any = tool
-        return await asynchronous.invoke_async(**arguments)
-    # A tool that somebody has added to the toolset.
-    return await asyncio.to_thread(tool.invoke, **arguments)
-
-
-def _shown(config: dict[str, Any] | None, result: Any) -> Any:
-    """
-    What the model sees of a result, as Haystack says it in `outputs_to_string`.
-    """
-    if config is None or {"source", "handler", "raw_result"} & set(config):
-        return _part(config or {}, result)
-    return json.dumps({name: _part(each, result) for name, each in config.items()}, ensure_ascii=False, default=str)
-
-
-def _part(config: Mapping[str, Any], result: Any) -> Any:
-    source, handler = config.get("source"), config.get("handler")
-    value = result.get(source) if source is not None and isinstance(result, Mapping) else result
-    if handler is not None:
-        try:
-            return handler(value)
-        except Exception as error:
-            logger.warning(
-                "The output handler of a tool failed, so the model sees the result as it is: {error}",
-                error=f"{type(error).__name__}: {error}",
-            )
-    if isinstance(value, str) or (handler is None and config.get("raw_result")):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+        return result_message(resolved.tool, resolved.call, result)
+    except Exception as problem:  # of an output handler of the user's
+        error = unusable_result(resolved.tool, problem)
+        logger.warning("A tool call failed, and the model is told: {error}", error=str(error))
+        return failure_message(resolved.call, error)

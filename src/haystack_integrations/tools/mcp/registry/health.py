@@ -172,6 +172,8 @@ async def _check_provider(name: str, member: MCPToolset, timeout: float) -> MCPP
             if member._is_warm():
                 # An open session says little about a server that may hang.
                 await member.connection.list_tools_async()
+            elif member.snapshot is not None:
+                await member.refresh_async()  # warming up would not connect
             else:
                 await member.warm_up_async()
                 error = None if member._absence is None else str(member._absence)

@@ -276,7 +276,7 @@ class MCPRegistry(ContextManaged):
         :raises MCPConfigurationError: If there is no such alias.
         """
         config = self.tool_config(tool_alias)
-        # Hooks are above this package, and Haystack 2 has none.
+        # Haystack 2 has none.
         from haystack_integrations.hooks.mcp import MCPCallBudgetHook  # noqa: PLC0415
 
         self.toolset(tool_alias).is_limited = True

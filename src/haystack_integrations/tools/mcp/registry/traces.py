@@ -17,6 +17,7 @@ from haystack.dataclasses import ChatMessage, TextContent
 
 from haystack_integrations.tools.mcp.budgets import CONTINUED, REFUSED
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
+from haystack_integrations.tools.mcp.haystack_compat import was_declined
 
 TraceFormat = Literal["openai", "haystack"]
 TraceScope = Literal["all", "last"]
@@ -61,13 +62,16 @@ class MCPToolUsage:
     :param tool_calls: How many calls the model asked for, refused ones included.
     :param tool_call_turns: In how many of its replies.
     :param refused_calls: How many calls were refused, because a budget was used up.
-    :param failed_calls: How many of the others ended with an error, or were declined by the user.
+    :param declined_calls: How many calls the user declined. They are recognized by Haystack's text: with another
+        `reject_template`, they are among those that failed.
+    :param failed_calls: How many of the others ended with an error.
     :param calls_by_tool: How many calls of which tool were asked for.
     """
 
     tool_calls: int = 0
     tool_call_turns: int = 0
     refused_calls: int = 0
+    declined_calls: int = 0
     failed_calls: int = 0
     calls_by_tool: dict[str, int] = field(default_factory=dict)
 
@@ -80,7 +84,7 @@ def tool_usage(conversation: Conversation) -> MCPToolUsage:
     :returns: The numbers.
     """
     by_tool: Counter[str] = Counter()
-    turns = refused = failed = 0
+    turns = refused = declined = failed = 0
     reply: dict[str, Any] | None = None
     for message in messages_of(conversation):
         if message.tool_calls:
@@ -91,11 +95,15 @@ def tool_usage(conversation: Conversation) -> MCPToolUsage:
         elif REFUSED in message.meta:
             refused += len(message.tool_call_results)
         else:
-            failed += sum(result.error for result in message.tool_call_results)
+            errors = [result for result in message.tool_call_results if result.error]
+            declined_here = sum(map(was_declined, errors))
+            declined += declined_here
+            failed += len(errors) - declined_here
     return MCPToolUsage(
         tool_calls=sum(by_tool.values()),
         tool_call_turns=turns,
         refused_calls=refused,
+        declined_calls=declined,
         failed_calls=failed,
         calls_by_tool=dict(by_tool),
     )

@@ -81,6 +81,23 @@ def check_retries(info: Any) -> None:
     check_number(info, "max_delay", minimum=0)
 
 
+def check_gate(info: Any) -> None:
+    """
+    Check `max_in_flight` and `failure_pause`.
+
+    :param info: The server info.
+    :raises ValueError: If a value is invalid. The message names the parameter and its valid values.
+    """
+    most = info.max_in_flight
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
+        msg = (
+            f"{type(info).__name__}: `max_in_flight` must be a whole number from 1, or None for no limit, got {most!r}"
+        )
+        raise ValueError(msg)
+    if info.failure_pause is not None:
+        check_number(info, "failure_pause", minimum=0, exclusive=True)
+
+
 def check_message_size(info: Any) -> None:
     """
     Check `max_message_size`.

@@ -48,7 +48,7 @@ async def make(flow: Flow, *, is_refresh: bool) -> Any:
     if config.redirect_handler is None and not can_open():
         msg = (
             "a person has to log in, and this process has no browser. Log in beforehand, with `login(server_info)` or "
-            "`python -m haystack_integrations.tools.mcp.auth login`, and a `token_storage` that this process shares, "
+            "`mcp-haystack login`, and a `token_storage` that this process shares, "
             "such as FileTokenStorage; or pass a `redirect_handler`"
         )
         raise MCPAuthorizationError(msg)

@@ -87,6 +87,45 @@ async def login_async(server_info: MCPServerInfo, *, user: str | None = None) ->
     :raises ValueError: If the server info uses no OAuth.
     :raises MCPAuthorizationError: If it fails. The message names the step.
     """
+    info, auth, url = _oauth_of(server_info)
+    try:
+        challenge = await _challenge(info, url)
+        await auth.log_in(challenge, user)
+    except MCPConnectionError as error:
+        msg = f"Failed to log in at {server_info.describe()}: {error}"
+        raise MCPAuthorizationError(msg, server_info, "login") from error.__cause__
+
+
+def logout(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
+    """
+    Forget the tokens of a login, and have the authorization server revoke them if it can.
+
+    Sessions that are open keep their token until it is refused. A later use of the server info asks for a new login.
+
+    :param server_info: The server info, as in `login`.
+    :param user: Whose tokens; by default those of the server info itself.
+    :returns: Whether there were tokens.
+    :raises ValueError: If the server info uses no OAuth.
+    :raises MCPAuthorizationError: If the `token_storage` cannot delete them.
+    """
+    return AsyncExecutor.get_instance().run(logout_async(server_info, user=user), timeout=None)
+
+
+async def logout_async(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
+    """
+    Forget the tokens of a login: `logout` for an event loop.
+
+    :param server_info: As in `logout`.
+    :param user: Likewise.
+    :returns: Whether there were tokens.
+    :raises ValueError: If the server info uses no OAuth.
+    :raises MCPAuthorizationError: If the `token_storage` cannot delete them.
+    """
+    _, auth, _ = _oauth_of(server_info)
+    return await auth.log_out(user)
+
+
+def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
     config = server_info._oauth if isinstance(server_info, HttpServerInfo) else None
     if config is None or not isinstance(server_info, HttpServerInfo):
         msg = f"{server_info.describe()} uses no OAuth: give its server info an `oauth_config`, or auth='oauth'"
@@ -98,12 +137,7 @@ async def login_async(server_info: MCPServerInfo, *, user: str | None = None) ->
         msg = f"{type(config).__name__} makes an {type(auth).__name__} of its own, which cannot log in beforehand"
         raise ValueError(msg)
     auth.connected_by(lambda: _client(server_info), lambda _: None, check_host)
-    try:
-        challenge = await _challenge(server_info, url)
-        await auth.log_in(challenge, user)
-    except MCPConnectionError as error:
-        msg = f"Failed to log in at {server_info.describe()}: {error}"
-        raise MCPAuthorizationError(msg, server_info, "login") from error.__cause__
+    return server_info, auth, url
 
 
 async def _challenge(info: HttpServerInfo, url: str) -> httpx2.Response:

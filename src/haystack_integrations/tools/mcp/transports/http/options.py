@@ -20,10 +20,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, TypeGuard
 
+import anyio
 import anyio.to_thread
 import httpx2
+from anyio.lowlevel import RunVar
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.sdk_workarounds import RedactedRecords
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
 _KEEPALIVE_EXPIRY = 2.5
 # Every request looks through the idle connections.
 _MAX_IDLE_CONNECTIONS = 20
+
+# In how many threads certificates are read at once. Hundreds of sessions may be opened together, and the threads stay
+# for the next ones.
+_MOST_READING = 4
+_reading: RunVar[anyio.CapacityLimiter] = RunVar("haystack_mcp_reading")
 
 # The schemes for which httpx2 looks up proxies in the environment.
 _PROXY_SCHEMES = {"http", "https", "all"}
@@ -82,8 +89,15 @@ async def find_route(info: HttpServerInfo) -> Route:
     :returns: The route for one HTTP client.
     :raises ValueError: If one of its parameters does not work. The message names it.
     """
-    # In a thread: it reads files, and runs functions of the user.
-    return await anyio.to_thread.run_sync(_find_route, info, abandon_on_cancel=True)
+    # In a thread: it reads files, and runs functions of the user. Those may wait for something, and get a thread each.
+    limiter = None
+    if info.http_transport is None and (isinstance(info.verify, bool) or _is_bundle(info.verify)):
+        try:
+            limiter = _reading.get()
+        except LookupError:
+            limiter = anyio.CapacityLimiter(_MOST_READING)
+            _reading.set(limiter)
+    return await anyio.to_thread.run_sync(_find_route, info, abandon_on_cancel=True, limiter=limiter)
 
 
 def _find_route(info: HttpServerInfo) -> Route:
@@ -103,10 +117,14 @@ def _find_route(info: HttpServerInfo) -> Route:
     return Route(verify, proxy, transport)
 
 
+def _is_bundle(verify: Any) -> TypeGuard[str]:
+    return isinstance(verify, str) and not is_import_path(verify)
+
+
 def _verify(verify: Any) -> ssl.SSLContext | bool:
     if isinstance(verify, (bool, ssl.SSLContext)):
         return verify
-    if isinstance(verify, str) and not is_import_path(verify):
+    if _is_bundle(verify):
         try:
             is_folder = Path(verify).is_dir()
             return ssl.create_default_context(

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
 import httpx2
@@ -22,6 +24,12 @@ SESSION_HEADER = "mcp-session-id"
 # Over SSE, a message refused with one of these was not processed: the session is gone, or access is denied.
 _SESSION_GONE = frozenset({404, 410})
 _DENIED = frozenset({401, 403, 405})
+
+# What servers ask for at most, in seconds: nobody means years.
+_LONGEST_REST = 86_400.0
+
+# With a `Retry-After`, a server refuses before it processes anything.
+_TOO_BUSY = frozenset({429, 503})
 
 # Known phrasings of "unknown session" in 400 responses; the whole message must match, because a tool's own error may
 # mention sessions too.
@@ -68,6 +76,23 @@ class Verdict:
     never_ran: bool
     denied: bool
     session: SessionFate
+
+
+def retry_after(response: httpx2.Response) -> float | None:
+    """
+    Tell when a server that is too busy wants to get the request again, which it has not processed.
+
+    :param response: A response.
+    :returns: In how many seconds, for the statuses 429 and 503 with `Retry-After`; otherwise None.
+    """
+    if response.status_code not in _TOO_BUSY:
+        return None
+    value = response.headers.get("retry-after", "").strip()
+    try:
+        seconds = float(value) if value.isdecimal() else parsedate_to_datetime(value).timestamp() - time.time()
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return min(max(seconds, 0.0), _LONGEST_REST)
 
 
 def judge_sse(response: httpx2.Response) -> Verdict:

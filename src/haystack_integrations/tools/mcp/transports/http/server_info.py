@@ -17,7 +17,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.requests import login_seconds
-from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
+from haystack_integrations.tools.mcp.client.server_info import DEFAULT_FAILURE_PAUSE, STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
     deserialize_object,
@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
+    check_gate,
     check_message_size,
     check_number,
     check_retries,
@@ -115,6 +116,8 @@ class HttpServerInfo(MCPServerInfo):
     headers_provider: str | HeadersProvider | None
     oauth_config: OAuthConfig | None
     auth: str | httpx2.Auth | None
+    max_in_flight: int | None
+    failure_pause: float | None
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {
         "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
@@ -126,6 +129,8 @@ class HttpServerInfo(MCPServerInfo):
         "headers_provider": None,
         "oauth_config": None,
         "auth": None,
+        "max_in_flight": None,
+        "failure_pause": DEFAULT_FAILURE_PAUSE,
     }
 
     def __post_init__(self) -> None:
@@ -141,6 +146,7 @@ class HttpServerInfo(MCPServerInfo):
         self._check_timeout()
         check_retries(self)
         check_message_size(self)
+        check_gate(self)
         self._check_tls()
         self._check_proxy()
         for parameter in ("http_transport", "token_provider", "headers_provider"):
@@ -459,6 +465,11 @@ class SSEServerInfo(HttpServerInfo):
         `Authorization`. A token of `mcp_request_context` precedes it.
     :param auth: `"oauth"` is short for `oauth_config=OAuthConfig()`. Or any `httpx2.Auth`, or the import path
         (`"package.module:name"`) of one or of a function that makes one; only an import path can be saved to YAML.
+    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
+        others wait, which counts as time of the call. Default: any number.
+    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
+        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
+        twice as long, up to a minute. Default: 5 seconds. None for never.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -482,6 +493,8 @@ class SSEServerInfo(HttpServerInfo):
     headers_provider: str | HeadersProvider | None = None
     oauth_config: OAuthConfig | None = None
     auth: str | httpx2.Auth | None = None
+    max_in_flight: int | None = None
+    failure_pause: float | None = DEFAULT_FAILURE_PAUSE
 
     def __post_init__(self) -> None:
         """
@@ -577,6 +590,11 @@ class StreamableHttpServerInfo(HttpServerInfo):
         `Authorization`. A token of `mcp_request_context` precedes it.
     :param auth: `"oauth"` is short for `oauth_config=OAuthConfig()`. Or any `httpx2.Auth`, or the import path
         (`"package.module:name"`) of one or of a function that makes one; only an import path can be saved to YAML.
+    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
+        others wait, which counts as time of the call. Default: any number.
+    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
+        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
+        twice as long, up to a minute. Default: 5 seconds. None for never.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -600,6 +618,8 @@ class StreamableHttpServerInfo(HttpServerInfo):
     headers_provider: str | HeadersProvider | None = None
     oauth_config: OAuthConfig | None = None
     auth: str | httpx2.Auth | None = None
+    max_in_flight: int | None = None
+    failure_pause: float | None = DEFAULT_FAILURE_PAUSE
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {**HttpServerInfo._optional_fields, "sse_fallback": False}
 

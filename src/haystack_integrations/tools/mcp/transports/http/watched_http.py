@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -32,6 +33,7 @@ from haystack_integrations.tools.mcp.transports.http.refusals import (
     is_tool_call,
     judge_sse,
     judge_streamable_http,
+    retry_after,
 )
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -62,6 +64,12 @@ NO_CONNECTION = "no connection could be made"
 # The pause before an event stream is opened again: a server may end it at once and ask for a retry without delay.
 _REOPEN_PAUSE = 0.1
 
+
+# The first pause if a server that is too busy wants the request again at once, in seconds.
+_SHORTEST_REST = 0.1
+
+# How long what is no call of a tool waits for a server that is too busy, in seconds. It has timeouts of its own.
+_LONGEST_REST_OF_OTHERS = 30.0
 
 # They describe the body before it was decompressed.
 _BODY_HEADERS = {b"content-encoding", b"content-length", b"transfer-encoding"}
@@ -144,6 +152,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         route: Route | None = None,
         auth: httpx2.Auth | None = None,
+        time_left: Callable[[asyncio.Task[Any]], float | None] = lambda _: None,
     ) -> None:
         """
         Initialize the WatchedHttpClient.
@@ -162,6 +171,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             an event stream, whose reader bounds its events.
         :param route: Certificates, proxy and transport.
         :param auth: Authenticates the requests.
+        :param time_left: Tells how many seconds the task of a call has left; None without a limit.
         """
         phases = httpx2.Timeout(**timeout) if isinstance(timeout, Mapping) else httpx2.Timeout(timeout, read=None)
         without_read = httpx2.Timeout(**{**phases.as_dict(), "read": None})
@@ -173,6 +183,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
         self._post_timeout = phases if phases.read is not None else None
         self._lose_session = lose_session
         self._heard = heard
+        self._time_left = time_left
+        self._rest_until = 0.0
         self._cancellations: set[asyncio.Task[None]] = set()
         self._has_streamed = False
 
@@ -297,10 +309,27 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if outcome.unauthorized:  # what failed once in this operation is not tried again, e.g. after another handshake
             _record_never_ran(request, outcome)
             return _error_response(request, outcome.fault or "")
+        attempt = 0
         try:
             with outcome.until_given_up() as given_up:
-                response = await super().send(request, **kwargs)
-                self._heard()
+                while True:
+                    rest = self._rest_until - time.monotonic()
+                    # Over SSE, nothing tells the others that they are refused, and they wait.
+                    can_refuse = not self._over_sse or (outcome.owner is not None and is_tool_call(request))
+                    if can_refuse and not self._is_in_time(rest, outcome):
+                        return self._refuse_to_send(request, outcome, rest)
+                    await self._let_rest()
+                    response = await super().send(request, **kwargs)
+                    self._heard()
+                    wait = retry_after(response)
+                    if wait is None:
+                        break
+                    # For all requests, whether this one may wait or not.
+                    self._rest_until = time.monotonic() + max(wait, min(_SHORTEST_REST * 2**attempt, 1.0))
+                    if not self._may_wait(wait, outcome, response):
+                        break
+                    await response.aclose()
+                    attempt += 1
                 # Read here, because a connection that is cut while the SDK reads the body ends the session.
                 has_result = response.status_code < httpx2.codes.MULTIPLE_CHOICES and not self._over_sse
                 is_json = has_content_type(response, "application/json")
@@ -315,11 +344,49 @@ class WatchedHttpClient(httpx2.AsyncClient):
                 return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
             return _error_response(request, "the caller gave up")
         if response.status_code >= httpx2.codes.BAD_REQUEST:
-            self._handle_refusal(request, outcome, response)
+            if not self._handle_refusal(request, outcome, response):
+                return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
         elif is_event_stream(response):
             stream = cast("httpx2.AsyncByteStream", response.stream)
             response.stream = _ResponseEventStream(stream, outcome, self._heard)
         return response
+
+    async def _let_rest(self) -> None:
+        # Several requests may wait; whoever is refused again sets a later time.
+        while (seconds := self._rest_until - time.monotonic()) > 0:
+            await asyncio.sleep(seconds)
+
+    def _is_in_time(self, seconds: float, outcome: RequestOutcome) -> bool:
+        owner = outcome.owner
+        left = self._time_left(owner) if owner is not None else _LONGEST_REST_OF_OTHERS
+        return left is None or seconds <= 0 or seconds < left
+
+    def _refuse_to_send(self, request: httpx2.Request, outcome: RequestOutcome, seconds: float) -> httpx2.Response:
+        _record_never_ran(request, outcome)
+        outcome.denied = True
+        outcome.fault = f"the server wants no requests for {seconds:.3g} s"
+        if self._over_sse and outcome.end_call():
+            return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
+        return _error_response(request, outcome.fault)
+
+    def _may_wait(self, seconds: float, outcome: RequestOutcome, response: httpx2.Response) -> bool:
+        is_in_time = self._is_in_time(seconds, outcome)
+        logger.log(
+            logging.INFO if is_in_time else logging.WARNING,
+            "%s answers with HTTP %s: %s in %.3g s",
+            response.request.url.host,
+            response.status_code,
+            "the request is sent again" if is_in_time else "nobody waits for it to take requests again",
+            seconds,
+        )
+        return is_in_time
+
+    @property
+    def rest_until(self) -> float:
+        """
+        Until when the server wants to get no requests, in the seconds of `time.monotonic`; in the past if it does not.
+        """
+        return self._rest_until
 
     def _handle_failure(self, request: httpx2.Request, outcome: RequestOutcome, error: Exception) -> httpx2.Response:
         if isinstance(error, CONNECT_ERRORS):
@@ -336,8 +403,19 @@ class WatchedHttpClient(httpx2.AsyncClient):
             self._lose_session(outcome.fault)
         return _error_response(request, outcome.fault or "")
 
-    def _handle_refusal(self, request: httpx2.Request, outcome: RequestOutcome, response: httpx2.Response) -> None:
+    def _handle_refusal(self, request: httpx2.Request, outcome: RequestOutcome, response: httpx2.Response) -> bool:
+        # Whether the transport has to know of it.
         outcome.status = f"{response.status_code} {response.reason_phrase}".strip()
+        wait = retry_after(response)
+        if wait is not None:
+            _record_never_ran(request, outcome)
+            outcome.denied = True
+            outcome.fault = f"the server wants no requests for {wait:.3g} s (HTTP {outcome.status})"
+            if self._over_sse and is_tool_call(request) and outcome.end_call():
+                return False  # nobody else is affected
+            if self._over_sse:
+                self._lose_session(outcome.fault)
+            return True
         verdict = judge_sse(response) if self._over_sse else judge_streamable_http(request, response)
         if verdict.never_ran:
             _record_never_ran(request, outcome)
@@ -345,12 +423,13 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if self._over_sse:
             outcome.fault = f"the server refused a message with HTTP {outcome.status}"
             self._lose_session(outcome.fault)
-            return
+            return True
         if verdict.session is SessionFate.LOST:
             outcome.fault = "the server does not know the session any more"
         if verdict.session is not SessionFate.ALIVE:
             # Pending calls will get the same response; ending the session now would leave their fate unknown.
             self._lose_session(outcome.fault or "the server seems to have lost the session", SessionState.DRAINING)
+        return True
 
 
 @lru_cache(maxsize=128)

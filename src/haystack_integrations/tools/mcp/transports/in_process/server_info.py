@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
+from haystack_integrations.tools.mcp.client.server_info import DEFAULT_FAILURE_PAUSE, STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
+from haystack_integrations.tools.mcp.transports.fields import check_gate
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
@@ -38,12 +39,21 @@ class InProcessServerInfo(MCPServerInfo):
 
     :param server: An `mcp` server (`MCPServer` or low-level `Server`), a FastMCP server, or the import path of one,
         `"package.module:attribute"`. The path is imported when the session is opened.
+    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
+        others wait, which counts as time of the call. Default: any number.
+    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
+        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
+        twice as long, up to a minute. Default: 5 seconds. None for never.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
     _transport_name: ClassVar[str] = "in-process"
 
     server: Any
+    max_in_flight: int | None = None
+    failure_pause: float | None = DEFAULT_FAILURE_PAUSE
+
+    _optional_fields: ClassVar[Mapping[str, Any]] = {"max_in_flight": None, "failure_pause": DEFAULT_FAILURE_PAUSE}
 
     def __post_init__(self) -> None:
         """
@@ -64,6 +74,7 @@ class InProcessServerInfo(MCPServerInfo):
             if isinstance(self.server, type):
                 msg += f"; create an object, as in {self.server.__name__}('name')"
             raise ValueError(msg)
+        check_gate(self)
 
     def create_client(self) -> MCPClient:
         """

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.client.server_info import STORED_MODULE, MCPServerInfo
+from haystack_integrations.tools.mcp.client.server_info import DEFAULT_FAILURE_PAUSE, STORED_MODULE, MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
+    check_gate,
     check_message_size,
     check_retries,
     check_secrets,
@@ -64,6 +65,11 @@ class StdioServerInfo(MCPServerInfo):
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have. Default:
         64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. On Windows, where the transport is
         that of the MCP SDK, this has no effect.
+    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
+        others wait, which counts as time of the call. Default: any number.
+    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
+        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
+        twice as long, up to a minute. Default: 5 seconds. None for never.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -78,11 +84,15 @@ class StdioServerInfo(MCPServerInfo):
     cwd: str | Secret | None = None
     inherit_env: list[str] | bool | None = None
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    max_in_flight: int | None = None
+    failure_pause: float | None = DEFAULT_FAILURE_PAUSE
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {
         "cwd": None,
         "inherit_env": None,
         "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
+        "max_in_flight": None,
+        "failure_pause": DEFAULT_FAILURE_PAUSE,
     }
 
     def __post_init__(self) -> None:
@@ -104,6 +114,7 @@ class StdioServerInfo(MCPServerInfo):
         self._check_inherit_env()
         check_retries(self)
         check_message_size(self)
+        check_gate(self)
 
     def _check_command(self) -> None:
         command = self.command

@@ -2,14 +2,20 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+Warming up and closing of tools and toolsets of any kind; MCP servers are connected to at the same time.
+"""
+
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp import MCPTool, MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
 
 
 def tool_items(tools: Any) -> list[Any]:
@@ -22,10 +28,21 @@ def tool_items(tools: Any) -> list[Any]:
     return [tools] if isinstance(tools, Tool | Toolset) else list(tools)
 
 
-def _by_kind(tools: Any) -> tuple[list[MCPTool | MCPToolset], list[Any]]:
-    items = tool_items(tools)
-    servers = [item for item in items if isinstance(item, MCPTool | MCPToolset)]
-    return servers, [item for item in items if not isinstance(item, MCPTool | MCPToolset)]
+def connected_items(tools: Any) -> list[MCPTool | MCPToolset]:
+    """
+    Find what has a connection to a server, also in toolsets that consist of toolsets.
+
+    :param tools: A Tool, a Toolset, or a list of them.
+    :returns: The MCPTools and MCPToolsets.
+    """
+    found: list[MCPTool | MCPToolset] = []
+    for item in tool_items(tools):
+        if isinstance(item, MCPTool | MCPToolset):
+            found.append(item)
+        elif isinstance(item, Toolset):
+            parts = getattr(item, "toolsets", ())
+            found += connected_items(list(parts.values()) if isinstance(parts, Mapping) else parts)
+    return found
 
 
 def warm_up_tools(tools: Any) -> None:
@@ -34,10 +51,12 @@ def warm_up_tools(tools: Any) -> None:
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
-    servers, others = _by_kind(tools)
+    servers = connected_items(tools)
     if len(servers) > 1:
         warm_up_toolsets(servers)
-    for item in others if len(servers) > 1 else [*servers, *others]:
+    for item in tool_items(tools):
+        if isinstance(item, MCPTool | MCPToolset) and len(servers) > 1:
+            continue
         if hasattr(item, "warm_up"):
             item.warm_up()
 
@@ -48,9 +67,11 @@ async def warm_up_tools_async(tools: Any) -> None:
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
-    servers, others = _by_kind(tools)
+    servers = connected_items(tools)
     await warm_up_toolsets_async(servers)
-    for item in others:
+    for item in tool_items(tools):
+        if isinstance(item, MCPTool | MCPToolset):
+            continue
         if hasattr(item, "warm_up_async"):
             await item.warm_up_async()
         elif hasattr(item, "warm_up"):

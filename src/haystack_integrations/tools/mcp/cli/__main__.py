@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The command `mcp-haystack`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """
+    Run the command.
+
+    :param arguments: Its arguments; by default those of the process.
+    :returns: The exit code; `mcp-haystack --help` lists them.
+    """
+    try:
+        import cyclopts  # noqa: F401, PLC0415 - to say how to install it
+        import rich  # noqa: F401, PLC0415
+    except ModuleNotFoundError as error:
+        print(  # noqa: T201 - a command prints
+            f"The command mcp-haystack needs the package '{error.name}', which is not installed. "
+            'Install it with: pip install "mcp-haystack[cli]"',
+            file=sys.stderr,
+        )
+        return 2
+    from haystack_integrations.tools.mcp.cli.app import run  # noqa: PLC0415 - needs both
+
+    return run(sys.argv[1:] if arguments is None else arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

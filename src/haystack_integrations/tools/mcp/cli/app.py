@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The command line `mcp-haystack`: which commands there are, and how they end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from cyclopts import App, CycloptsError
+
+import haystack_integrations.tools.mcp as package
+from haystack_integrations.tools.mcp.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
+from haystack_integrations.tools.mcp.cli.output import Output, results_on_stdout
+from haystack_integrations.tools.mcp.cli.wording import for_terminal
+
+# Where each command is, and what it does. Only the module of the command that runs is imported.
+_COMMANDS = {
+    "list": ("list:list_tools", "List what a server offers: its tools and, if asked, its resources and prompts."),
+    "call": ("call:call", "Call a tool, and print its result."),
+    "read": ("read:read", "Read a resource, and print its content."),
+    "prompt": ("prompt:prompt", "Get a prompt, and print its messages."),
+    "inspect": ("inspect:inspect", "Show all about a server."),
+    "doctor": ("doctor:doctor", "Find out what is wrong, and what to do."),
+    "login": ("login:login", "Log in at a server that wants it (OAuth), in the browser."),
+    "logout": ("login:logout", "Forget the login at a server."),
+    "serve": ("serve:serve", "Serve what was built in Haystack as an MCP server."),
+    "config": ("config:config", "Check an mcp.json, and print the toolsets for it as YAML."),
+}
+
+# Their logs are shown with `--verbose`.
+_LIBRARIES = ("mcp", "fastmcp", "httpx2", "asyncio")
+
+_HELP = """\
+Use MCP servers from a terminal or a script.
+
+A server is named by a URL (https://host/mcp), a command in quotes ("uvx mcp-server-time"), a script (server.py), an
+import path (package.module:server), a configuration file (mcp.json), or the name of a server in one (mcp.json:time, or
+just time if this folder or your editor has such a file).
+"""
+
+_EPILOGUE = "Exit codes:\n\n" + "\n".join(f"* {code.value}: {meaning}" for code, meaning in MEANINGS.items())
+
+
+def make_app(chosen: str | None = None) -> App:
+    """
+    Make the command line.
+
+    :param chosen: The command that is to run. Its help is in its docstring; that of the others is a line.
+    :returns: The application.
+    """
+    app = App(
+        name="mcp-haystack",
+        help=_HELP,
+        help_epilogue=_EPILOGUE,
+        help_format="markdown",
+        version=lambda: f"mcp-haystack {package.__version__}",
+        suppress_keyboard_interrupt=False,
+    )
+    for number, (name, (place, summary)) in enumerate(_COMMANDS.items()):
+        about = {} if name == chosen else {"help": summary}
+        app.command(f"{__package__}.{place}", name=name, help_epilogue="", sort_key=number, **about)
+    return app
+
+
+def run(words: list[str]) -> int:
+    """
+    Run a command.
+
+    :param words: The words of the command line after its name.
+    :returns: The exit code.
+    """
+    with _logs(is_verbose="--verbose" in words), _ended_by_sigterm(), results_on_stdout():
+        return _run(words, Output(is_json="--json" in words))
+
+
+def _run(words: list[str], output: Output) -> int:
+    try:
+        result = make_app(next(iter(words), None))(
+            words,
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+            console=output.results,
+            error_console=output.notes,
+        )
+        return int(result) if isinstance(result, int) else ExitCode.OK
+    except CycloptsError as error:
+        return _tell(output, f"{error}\nTry: {_help_for(words)}", ExitCode.USAGE, error)
+    except BrokenPipeError:
+        _drop_stdout()
+        return ExitCode.NO_READER
+    except (Exception, KeyboardInterrupt) as error:
+        code = exit_code_of(error)
+        if code is None:
+            traceback.print_exc()
+            code = ExitCode.DEFECT
+        return _tell(output, "Interrupted" if code is ExitCode.INTERRUPTED else for_terminal(error), code, error)
+
+
+def _tell(output: Output, text: str, code: ExitCode, error: BaseException) -> ExitCode:
+    output.note(text if code is ExitCode.INTERRUPTED else f"Error: {text}", style="red")
+    if output.is_json:
+        output.json({"error": {"type": type(error).__name__, "message": text, "exitCode": int(code)}})
+    return code
+
+
+def _help_for(words: list[str]) -> str:
+    return " ".join(["mcp-haystack", *(words[:1] if words and words[0] in _COMMANDS else ()), "--help"])
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    def end(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)  # the blocks on the way out close the servers
+
+    previous = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _drop_stdout() -> None:
+    # Who read the pipe has gone. What is still buffered would make the interpreter complain when it ends.
+    if sys.__stdout__ is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+
+
+@contextmanager
+def _logs(*, is_verbose: bool) -> Iterator[None]:
+    handler = logging.StreamHandler()  # to stderr
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    logger = logging.getLogger("haystack_integrations.tools.mcp")
+    others = [] if is_verbose else [logging.getLogger(name) for name in _LIBRARIES]
+    levels = {each: each.level for each in (logger, *others)}
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if is_verbose else logging.WARNING)
+    for other in others:
+        other.setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        if not is_verbose:
+            warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.propagate = True
+            for each, level in levels.items():
+                each.setLevel(level)

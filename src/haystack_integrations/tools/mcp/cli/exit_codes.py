@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+from haystack_integrations.tools.mcp.errors import (
+    MCPAuthorizationError,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPTimeoutError,
+    MCPToolNotFoundError,
+)
+
+# HTTP has said that the client must prove who it is. The diagnosis of the transport says so in these words.
+_REFUSED = re.compile(r" answers 40[13]\b")
+
+
+class ExitCode(IntEnum):
+    """
+    What scripts can tell from the end of the command. docs/command-line.md lists them, too.
+    """
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    UNAUTHORIZED = 4
+    UNANSWERED = 5
+    CHANGED = 6
+    DEFECT = 70
+    INTERRUPTED = 130
+    NO_READER = 141
+
+
+MEANINGS = {
+    ExitCode.OK: "it worked",
+    ExitCode.FAILED: "the server answered with an error, or doctor found a problem",
+    ExitCode.USAGE: "the command line, a file or an argument is wrong; nothing was called",
+    ExitCode.UNREACHABLE: "the server could not be reached, or the connection was lost",
+    ExitCode.UNAUTHORIZED: "the server wants a login, or the login failed",
+    ExitCode.UNANSWERED: "a tool was called and did not answer: it may have run",
+    ExitCode.CHANGED: "the server is not as it was in the snapshot",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+}
+
+
+class CommandError(Exception):
+    """
+    Raised when a command cannot go on. Its message is for the person at the terminal.
+    """
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.USAGE) -> None:
+        """
+        Initialize the CommandError.
+
+        :param message: What was tried, what happened, what to do.
+        :param code: With which code the command exits.
+        """
+        super().__init__(message)
+        self.code = code
+
+
+def exit_code_of(error: BaseException) -> ExitCode | None:
+    """
+    Tell with which code the command exits after an error.
+
+    :param error: The error.
+    :returns: The code, or None for an error that is a defect of this program.
+    """
+    match error:
+        case CommandError():
+            return error.code
+        case KeyboardInterrupt():
+            return ExitCode.INTERRUPTED
+        case MCPAuthorizationError():
+            return ExitCode.UNAUTHORIZED
+        case MCPOutcomeUnknownError():
+            return ExitCode.UNANSWERED
+        case MCPTimeoutError():
+            return ExitCode.UNREACHABLE
+        case MCPInvocationError():
+            return ExitCode.FAILED
+        case MCPToolNotFoundError():
+            return ExitCode.USAGE
+        case MCPConnectionError():
+            if _REFUSED.search(error.message):
+                return ExitCode.UNAUTHORIZED
+            # With a code, the server was there and refused; if that was at the beginning, it cannot be used at all.
+            is_answer = error.code is not None and error.operation != "connect"
+            return ExitCode.FAILED if is_answer else ExitCode.UNREACHABLE
+    return None

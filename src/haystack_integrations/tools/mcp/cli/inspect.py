@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
+
+from haystack_integrations.tools.mcp.cli.check_server import snapshot_of
+from haystack_integrations.tools.mcp.cli.connecting import Session, connected
+from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
+from haystack_integrations.tools.mcp.cli.options import OUTPUT, Json, Reach, Target, Verbose
+from haystack_integrations.tools.mcp.cli.output import Output, one_line, visible
+from haystack_integrations.tools.mcp.cli.tables import prompts_table, resources_table, schema_table
+from haystack_integrations.tools.mcp.cli.targets import Server, server_of
+from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+
+if TYPE_CHECKING:
+    from mcp import types
+
+# What a tool says of itself, in words. The last value is what the protocol assumes without a hint.
+_HINTS = {
+    "read_only_hint": ("only reads", "changes things"),
+    "destructive_hint": ("may destroy", "only adds"),
+    "idempotent_hint": ("may be repeated", "not to be repeated"),
+    "open_world_hint": ("reaches the outside", "stays inside"),
+}
+
+
+def inspect(
+    target: Target,
+    /,
+    *,
+    tool: Annotated[str | None, Parameter(metavar="NAME", group=OUTPUT)] = None,
+    snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT, show_default=False)] = None,
+    reach: Reach | None = None,
+    json: Json = False,
+    verbose: Verbose = False,  # noqa: ARG001 - read before the command runs
+) -> None:
+    """
+    Show all about a server.
+
+    That is: protocol, latency, capabilities, tools with their schemas and what they say of themselves, resources,
+    prompts and skills.
+
+    :param tool: Show this tool only.
+    :param snapshot: Write a snapshot of the tools into this file, for doctor --check and MCPToolset(snapshot=...).
+    :param json: Print JSON: the objects of the protocol.
+    """
+    reach = reach or Reach()
+    output = Output(is_json=json)
+    server = server_of(target, reach)
+    with connected(server, reach, output) as session:
+        chosen = session.tool_named(tool) if tool is not None else None
+        with output.busy("Reading what it offers"):
+            report = _report(server, session)
+        if snapshot is not None:
+            _save(snapshot_of(session), snapshot)
+            output.note(f"Saved {snapshot}")
+    if chosen is not None:
+        report["tools"] = [chosen]
+    if json:
+        output.json(report)
+        return
+    if tool is None:
+        _print_server(output, report)
+    for each in report["tools"]:
+        _print_tool(output, each)
+    if tool is None:
+        _print_rest(output, report)
+
+
+def _save(snapshot: MCPToolSnapshot, file: Path) -> None:
+    try:
+        snapshot.save(file)
+    except OSError as error:
+        msg = f"{file} cannot be written: {error.strerror}"
+        raise CommandError(msg) from None
+
+
+def _report(server: Server, session: Session) -> dict[str, Any]:
+    connection = session.connection
+    started = time.monotonic()
+    tools = connection.list_tools()
+    listing = time.monotonic() - started
+    status = connection.status()
+    implementation = connection.implementation
+    return {
+        "target": server.name,
+        "reachedBy": server.info.describe(),
+        "server": implementation,
+        "protocolVersion": status.protocol_version,
+        "latency": {"connectSeconds": round(session.seconds, 3), "listToolsSeconds": round(listing, 3)},
+        "capabilities": status.capabilities or {},
+        "extensions": status.extensions or {},
+        "instructions": connection.instructions,
+        "tools": tools,
+        "resources": connection.list_resources(),
+        "resourceTemplates": connection.list_resource_templates(),
+        "prompts": connection.list_prompts(),
+        "skills": [{"name": skill.name, "uri": skill.uri} for skill in connection.list_skills()],
+    }
+
+
+def _print_server(output: Output, report: dict[str, Any]) -> None:
+    implementation = report["server"]
+    name = " ".join(filter(None, [implementation.name, implementation.version])) if implementation else "unnamed"
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    latency = report["latency"]
+    facts = {
+        "Server": name,
+        "Title": implementation.title if implementation else None,
+        "Reached by": report["reachedBy"],
+        "Protocol": report["protocolVersion"],
+        "Latency": f"{latency['connectSeconds'] * 1000:.0f} ms to connect, "
+        f"{latency['listToolsSeconds'] * 1000:.0f} ms to list the tools",
+        "Capabilities": ", ".join(_capabilities(report["capabilities"])) or "none",
+        "Extensions": ", ".join(key for key, each in report["extensions"].items() if each["server"] is not None),
+        "Instructions": report["instructions"],
+        "Tools": str(len(report["tools"])),
+        "Resources": f"{len(report['resources'])}, and {len(report['resourceTemplates'])} templates",
+        "Prompts": str(len(report["prompts"])),
+    }
+    for fact, value in facts.items():
+        if value:
+            grid.add_row(fact, Text(visible(value)))
+    output.print(grid)
+
+
+def _capabilities(capabilities: dict[str, Any]) -> list[str]:
+    found = []
+    for name, details in capabilities.items():
+        if details is None or name in ("extensions", "experimental"):
+            continue
+        switched_on = [key for key, value in details.items() if value] if isinstance(details, dict) else []
+        found.append(f"{name} ({', '.join(switched_on)})" if switched_on else name)
+    return found
+
+
+def _print_tool(output: Output, tool: types.Tool) -> None:
+    output.print()
+    heading = Text(one_line(tool.name), style="bold cyan")
+    if tool.title and tool.title != tool.name:
+        heading.append(f"  {one_line(tool.title)}", style="not bold")
+    output.print(heading)
+    if tool.description:
+        output.print(Text(visible(tool.description)))
+    if hints := _hints(tool):
+        output.print(Text(f"Says of itself: {', '.join(hints)}", style="dim"))
+    arguments = schema_table(tool.input_schema, "Argument")
+    output.print(arguments if arguments is not None else Text("No arguments", style="dim"))
+    if tool.output_schema:
+        result = schema_table(tool.output_schema, "Result")
+        if result is not None:
+            output.print(result)
+
+
+def _hints(tool: types.Tool) -> list[str]:
+    annotations = tool.annotations
+    if annotations is None:
+        return []
+    said = []
+    for name, (yes, no) in _HINTS.items():
+        value = getattr(annotations, name, None)
+        if value is not None:
+            said.append(yes if value else no)
+    return said
+
+
+def _print_rest(output: Output, report: dict[str, Any]) -> None:
+    resources = [*report["resources"], *report["resourceTemplates"]]
+    if resources:
+        output.print()
+        output.print(resources_table(resources))
+    if report["prompts"]:
+        output.print()
+        output.print(prompts_table(report["prompts"]))
+    for skill in report["skills"]:
+        output.print(f"Skill {one_line(skill['name'])}  {one_line(skill['uri'])}")

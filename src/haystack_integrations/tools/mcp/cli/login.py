@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp.auth.config import OAuthConfig
+from haystack_integrations.tools.mcp.auth.file_store import FileTokenStorage
+from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
+from haystack_integrations.tools.mcp.cli.logins import asked_in_terminal, forget, remember, token_folder, with_login
+from haystack_integrations.tools.mcp.cli.options import Json, Reach, Target, Verbose
+from haystack_integrations.tools.mcp.cli.output import Output
+from haystack_integrations.tools.mcp.cli.targets import Server, servers_of
+from haystack_integrations.tools.mcp.errors import MCPError
+from haystack_integrations.tools.mcp.transports.http.login import login as log_in
+from haystack_integrations.tools.mcp.transports.http.login import logout as log_out
+from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo
+
+_CLIENT = Group("The client, if it is registered already", sort_key=1)
+
+_User = Annotated[str | None, Parameter(metavar="NAME", help="The user of mcp_request_context. Default: no user.")]
+
+
+@Parameter(name="*", group=_CLIENT)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Client:
+    """
+    As which client to log in, at a server with a URL.
+
+    :param client_id: Identifier of the client at the authorization server. Default: it registers itself.
+    :param client_secret_env: The environment variable with the secret of the client.
+    :param issuer: The authorization server at which the client is registered.
+    :param scope: A scope to ask for. Repeatable. Default: those that the server wants.
+    :param redirect_uri: Where the authorization server sends the browser. Default: any free port of this machine.
+    :param tokens: The folder for the tokens, such as that of a service. Default: one of your own.
+    """
+
+    client_id: Annotated[str | None, Parameter(metavar="ID")] = None
+    client_secret_env: Annotated[str | None, Parameter(metavar="NAME")] = None
+    issuer: Annotated[str | None, Parameter(metavar="URL")] = None
+    scope: Annotated[list[str] | None, Parameter(metavar="SCOPE", negative="")] = None
+    redirect_uri: Annotated[str | None, Parameter(metavar="URL")] = None
+    tokens: Annotated[Path | None, Parameter(metavar="FOLDER", show_default=False)] = None
+
+    def oauth_config(self) -> OAuthConfig:
+        """
+        Make the configuration.
+
+        :returns: The configuration, of the grant for people.
+        :raises ValueError: If the options do not go together.
+        """
+        secret = self.client_secret_env
+        return OAuthConfig(
+            grant_type="authorization_code",
+            client_id=self.client_id,
+            client_secret=Secret.from_env_var(secret) if secret else None,
+            issuer=self.issuer,
+            scopes=self.scope,
+            redirect_uri=self.redirect_uri,
+            token_storage=FileTokenStorage(str(self.tokens or token_folder())),
+        )
+
+
+def login(
+    target: Target,
+    /,
+    *,
+    user: _User = None,
+    client: Client | None = None,
+    config: Annotated[Path | None, Parameter(metavar="FILE", show_default=False)] = None,
+    json: Json = False,
+    verbose: Verbose = False,  # noqa: ARG001 - read before the command runs
+) -> ExitCode:
+    """
+    Log in at a server that wants it (OAuth), in the browser.
+
+    Other commands find the login from then on. With the YAML of a pipeline, the tokens go where its server infos look
+    for them (`token_storage`), so that a service needs no browser.
+
+    :param config: The mcp.json that has the name. Default: those in this folder and of your editors.
+    :param json: Print JSON: at which servers.
+    """
+    output = Output(is_json=json)
+    chosen = client or Client()
+
+    def act(info: HttpServerInfo) -> str:
+        log_in(asked_in_terminal(info), user=user)
+        if isinstance(info.oauth_config, OAuthConfig) and info in own:
+            remember(info)
+        return "Logged in at"
+
+    own: list[HttpServerInfo] = []
+    servers = _servers(target, config)
+    for number, server in enumerate(servers):
+        info = server.info
+        if isinstance(info, HttpServerInfo) and info.oauth_config is None:
+            servers[number] = Server(server.name, _with_client(info, chosen))
+            own.append(servers[number].info)  # type: ignore[arg-type]
+    return _each(servers, act, output)
+
+
+def logout(
+    target: Target,
+    /,
+    *,
+    user: _User = None,
+    config: Annotated[Path | None, Parameter(metavar="FILE", show_default=False)] = None,
+    json: Json = False,
+    verbose: Verbose = False,  # noqa: ARG001 - read before the command runs
+) -> ExitCode:
+    """
+    Forget the login at a server.
+
+    The tokens are deleted, and revoked where the authorization server can do that.
+
+    :param config: The mcp.json that has the name. Default: those in this folder and of your editors.
+    :param json: Print JSON: at which servers.
+    """
+
+    def act(info: HttpServerInfo) -> str:
+        had_tokens = log_out(info, user=user)
+        if user is None:
+            forget(info)
+        return "Logged out at" if had_tokens else "There was no login at"
+
+    servers = [Server(each.name, with_login(each.info, wants_oauth=True)) for each in _servers(target, config)]
+    return _each(servers, act, Output(is_json=json))
+
+
+def _servers(target: str, config: Path | None) -> list[Server]:
+    found = servers_of(target, Reach(config=config), uses_logins=False)
+    servers = [server for server in found if _can_log_in(server, is_alone=len(found) == 1)]
+    if not servers:
+        msg = f"{target} has no server at which a person can log in: one with a URL, and without other credentials"
+        raise CommandError(msg)
+    return servers
+
+
+def _can_log_in(server: Server, *, is_alone: bool) -> bool:
+    info = server.info
+    if not isinstance(info, HttpServerInfo):
+        return False
+    if info.oauth_config is not None:
+        return info.oauth_config.grant_type == "authorization_code"
+    return info.auth == "oauth" or (is_alone and info.auth is None and info.token is None)
+
+
+def _with_client(info: HttpServerInfo, client: Client) -> HttpServerInfo:
+    try:
+        changed: Any = dataclasses.replace(info, auth=None, oauth_config=client.oauth_config())  # type: ignore[type-var]
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return changed  # type: ignore[no-any-return]
+
+
+def _each(servers: list[Server], act: Callable[[HttpServerInfo], str], output: Output) -> ExitCode:
+    """
+    Do something for each server, also if it fails for one.
+    """
+    code = ExitCode.OK
+    report: list[dict[str, Any]] = []
+    for server in servers:
+        info: Any = server.info
+        try:
+            done = act(info)
+        except (MCPError, ValueError) as error:
+            output.note(f"Error: {error}", style="red")
+            code = exit_code_of(error) or ExitCode.USAGE
+            report.append({"server": server.name, "error": str(error)})
+        else:
+            output.note(f"{done} the {info.describe()}")
+            report.append({"server": server.name})
+    if output.is_json:
+        output.json({"servers": report})
+    return code

@@ -1,0 +1,226 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What the command shows: results on stdout, all else on stderr.
+
+Texts of servers are shown as text: no markup of rich, and no control character that a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+# Where no terminal says how wide it is. The variable COLUMNS takes precedence.
+_WIDTH_IN_A_PIPE = 120
+
+# Control characters but tab and line break, and those that reverse the order of what is shown.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: object) -> str:
+    """
+    Make what a terminal would obey visible.
+
+    :param text: A text of a server, or anything else.
+    :returns: The text with escapes such as `\\x1b` for control characters.
+    """
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], str(text).replace("\r\n", "\n"))
+
+
+def one_line(text: object) -> str:
+    """
+    Make a text fit into a line.
+
+    :param text: The text.
+    :returns: The same with single spaces in place of white space.
+    """
+    return visible(" ".join(str(text).split()))
+
+
+def as_json(value: Any) -> str:
+    """
+    Write a value for a script.
+
+    :param value: JSON, and objects of the MCP SDK in it.
+    :returns: Indented JSON, with the names of the protocol.
+    """
+    return json.dumps(value, indent=2, ensure_ascii=False, default=protocol_json)
+
+
+def protocol_json(value: Any) -> Any:
+    """
+    Convert an object of the MCP SDK.
+
+    :param value: The object.
+    :returns: Its JSON as in the protocol, without what is not set.
+    """
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Output:
+    """
+    Where a command writes.
+    """
+
+    def __init__(self, *, is_json: bool = False, is_silent: bool = False) -> None:
+        """
+        Initialize the Output.
+
+        :param is_json: Whether stdout gets JSON only.
+        :param is_silent: Whether it is not shown that something takes time, because somebody else does that.
+        """
+        self.is_json = is_json
+        self._is_silent = is_silent
+        self.results: Console = _console(_results_stream or sys.stdout)
+        self.notes: Console = _console(sys.stderr)
+
+    def json(self, value: Any) -> None:
+        """
+        Print a result as JSON.
+
+        :param value: The result.
+        """
+        self._write(as_json(value))
+
+    def text(self, text: str) -> None:
+        """
+        Print a text of a server. Into a file or a pipe it goes as it is; a terminal gets no control characters.
+
+        :param text: The text.
+        """
+        self._write(visible(text) if self.results.is_terminal else text)
+
+    def _write(self, text: str) -> None:
+        self.results.file.write(text if text.endswith("\n") else f"{text}\n")
+        self.results.file.flush()
+
+    def bytes(self, data: bytes) -> None:
+        """
+        Print bytes as they are.
+
+        :param data: The bytes.
+        """
+        self.results.file.flush()
+        self.results.file.buffer.write(data)  # type: ignore[attr-defined]
+        self.results.file.flush()
+
+    def print(self, renderable: Any = "", *, style: str | None = None) -> None:
+        """
+        Print a part of a result for a person.
+
+        :param renderable: A text, which is taken literally, or something of rich.
+        :param style: Its style.
+        """
+        self.results.print(_literal(renderable, style), soft_wrap=isinstance(renderable, str))
+
+    def note(self, text: str, *, style: str | None = None) -> None:
+        """
+        Tell the person something that is no result.
+
+        :param text: The text, which is taken literally.
+        :param style: Its style.
+        """
+        self.notes.print(_literal(text, style), soft_wrap=True)
+
+    @contextmanager
+    def busy(self, what: str) -> Iterator[None]:
+        """
+        Show on a terminal that something takes time.
+
+        :param what: What that is.
+        :returns: A context manager.
+        """
+        if self._is_silent or not self.notes.is_terminal:
+            yield
+            return
+        with self.notes.status(_literal(what, None)):
+            yield
+
+
+# While a command runs, `sys.stdout` is stderr, so that what a server in this process prints is no result.
+_results_stream: Any = None
+
+
+@contextmanager
+def results_on_stdout() -> Iterator[None]:
+    """
+    Keep stdout for results: whatever else this process prints goes to stderr.
+
+    :returns: A context manager.
+    """
+    global _results_stream
+    stdout = sys.stdout
+    for stream in (stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:  # for an emoji of a server in a terminal without Unicode
+            reconfigure(errors="backslashreplace")
+    _results_stream, sys.stdout = stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout, _results_stream = stdout, None
+
+
+@contextmanager
+def stdout_for_protocol() -> Iterator[None]:
+    """
+    Give stdout to a server over stdio.
+
+    :returns: A context manager.
+    """
+    hidden, sys.stdout = sys.stdout, _results_stream or sys.stdout
+    try:
+        yield
+    finally:
+        sys.stdout = hidden
+
+
+# The first column wraps only beyond this, and the last one gets this, if it needs it.
+_WIDEST_FIRST, _NARROWEST_LAST = 40, 30
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """
+    Make a table.
+
+    :param columns: The headings.
+    :param rows: The cells: texts of servers.
+    :returns: The table.
+    """
+    lines = [[one_line(cell) for cell in row] for row in rows]
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for number, column in enumerate(columns):
+        widest = max((len(line[number]) for line in lines), default=0)
+        made.add_column(
+            column,
+            overflow="fold",
+            no_wrap=number == 0 and widest <= _WIDEST_FIRST,
+            min_width=min(widest, _NARROWEST_LAST) if number == len(columns) - 1 else None,
+            header_style="bold",
+        )
+    for line in lines:
+        made.add_row(*map(Text, line))
+    return made
+
+
+def _literal(renderable: Any, style: str | None) -> Any:
+    return Text(visible(renderable), style=style or "") if isinstance(renderable, str) else renderable
+
+
+def _console(stream: Any) -> Console:
+    console = Console(file=stream, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal and console._environ.get("COLUMNS") is None:
+        console.width = _WIDTH_IN_A_PIPE
+    return console

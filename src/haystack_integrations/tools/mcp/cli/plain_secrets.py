@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp.cli.files import variable_name
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.redaction import redact_text, secrets_in
+from haystack_integrations.tools.mcp.secret_template import from_template
+
+_SCHEME = re.compile(r"(?i)(?P<scheme>bearer|basic|token)\s+(?P<credentials>\S+)")
+
+_FIELDS = ("command", "args", "env", "cwd", "url", "headers", "token")
+
+
+def without_plain_secrets(name: str, info: MCPServerInfo) -> tuple[MCPServerInfo, dict[str, str]]:
+    """
+    Replace the secrets that stand in a server info as plain text by environment variables.
+
+    :param name: The server's name, for the names of the variables.
+    :param info: The server info.
+    :returns: The server info, and the variables with the places that they are for.
+    """
+    changes: dict[str, Any] = {}
+    variables: dict[str, str] = {}
+    prefix = variable_name(name)
+
+    def replaced(value: Any, field: str, key: str, place: str, found: set[str]) -> Any:
+        if not isinstance(value, str) or (field == "env" and not found):
+            return value
+        if not found and redact_text(value) == value:
+            return value
+        variable = key if field == "env" and key.isidentifier() else f"{prefix}_{variable_name(key)}"
+        while variable in variables:
+            variable += "_"
+        variables[variable] = place
+        return _with_variable(value, variable, found)
+
+    for field in _FIELDS:
+        value = getattr(info, field, None)
+        if isinstance(value, Mapping):
+            changes[field] = {
+                key: replaced(item, field, str(key), f"{field}.{key}", _plain_secrets({field: {key: item}}))
+                for key, item in value.items()
+            }
+        elif isinstance(value, (list, tuple)):
+            secrets = _plain_secrets({field: [item if isinstance(item, str) else "" for item in value]})
+            changes[field] = [
+                replaced(item, field, f"{field}_{number}", f"{field}[{number}]", set(_within(item, secrets)))
+                for number, item in enumerate(value)
+            ]
+        elif isinstance(value, str):
+            changes[field] = replaced(value, field, field, field, _plain_secrets({field: value}))
+    return (dataclasses.replace(info, **changes) if variables else info), variables  # type: ignore[type-var]
+
+
+def _plain_secrets(fields: Mapping[str, Any]) -> set[str]:
+    has_reference = any(isinstance(item, Secret) for value in fields.values() for item in _items(value))
+    return set() if has_reference else {secret for secret in secrets_in(fields) if secret}
+
+
+def _items(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        yield from value.values()
+    else:
+        yield value
+
+
+def _within(text: Any, secrets: set[str]) -> Iterator[str]:
+    yield from (secret for secret in secrets if isinstance(text, str) and secret in text)
+
+
+def _with_variable(value: str, variable: str, secrets: set[str]) -> str | Secret:
+    placeholder = f"${{{variable}}}"
+    scheme = _SCHEME.fullmatch(value)
+    if scheme is not None:
+        return from_template(f"{scheme['scheme']} {placeholder}")
+    longest = max(secrets, key=len, default=value)
+    return from_template(value.replace(longest, placeholder) if longest in value else placeholder)

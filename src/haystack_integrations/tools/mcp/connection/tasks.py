@@ -1,0 +1,360 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A call that its server runs as a task (SEP-2663), from when it is known as one.
+
+.. code-block:: text
+
+    waiting ──poll interval──> asking ──working──> waiting …
+                                 ├ completed, failed, cancelled: the result, or an error
+                                 ├ wants input: the handlers answer, or the call is left open
+                                 └ no answer: asked again, in the next session if need be, until the server has been
+                                   away for too long
+    at the deadline        an error with what the task can be taken up again with; the task goes on
+    the caller gives up    the task is cancelled
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from haystack import logging
+from pydantic import ValidationError
+
+from haystack_integrations.tools.mcp.client.error_texts import (
+    describe_error,
+    raise_tool_error,
+    with_full_stop,
+)
+from haystack_integrations.tools.mcp.client.pending import AnswerRefusedError, Continuation, Responses, TaskState
+from haystack_integrations.tools.mcp.client.tasks import TaskClient
+from haystack_integrations.tools.mcp.connection.given_up import cancel_in_background, cancel_task, holding_task
+from haystack_integrations.tools.mcp.connection.pending import keep, pending_error
+from haystack_integrations.tools.mcp.errors import (
+    MCPAuthorizationError,
+    MCPCallPendingError,
+    MCPCallTimeoutError,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+)
+from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
+from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
+from haystack_integrations.tools.mcp.redaction import Redactor
+
+if TYPE_CHECKING:
+    from mcp import types
+
+    from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.connection.calling import CallRequest
+    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# How long one request about a task may take if calls have no limit, in seconds.
+_REQUEST_TIMEOUT = 30.0
+
+# How long a handler may take to answer where tasks have no limit, in seconds.
+_LONGEST_ANSWER = 86_400.0
+
+
+class TaskRun:
+    """
+    The rest of a call that its server runs as a task.
+
+    Made by the caller, in any thread, and run once in the executor's loop.
+    """
+
+    def __init__(
+        self,
+        request: CallRequest,
+        call: MCPPendingCall,
+        continuation: Continuation | None,
+        *,
+        connection_timeout: float,
+        request_timeout: float | None,
+        task_timeout: float | None,
+        on_progress: Callable[[MCPProgress], None] | None,
+    ) -> None:
+        """
+        Initialize the TaskRun.
+
+        :param request: What the caller wants.
+        :param call: The task.
+        :param continuation: Answers to the questions of the task, if the caller continues it.
+        :param connection_timeout: How long to wait for a session, and for a server that is away, in seconds.
+        :param request_timeout: How long one request about the task may take, in seconds.
+        :param task_timeout: How long to wait for the end of the task, in seconds; None for as long as it takes.
+        :param on_progress: Called with each report of progress; must not block.
+        """
+        self.request = request
+        self.connection_timeout = connection_timeout
+        self._call = call
+        self._continuation = continuation
+        self._request_timeout = request_timeout or _REQUEST_TIMEOUT
+        self._task_timeout = task_timeout
+        self._on_progress = on_progress
+        self._answered: set[str] = set()
+        self._said: str | None = None
+        self._has_begun = False
+
+    def leave_behind(self, supervisor: Supervisor) -> None:
+        """
+        Take note that the caller has given up, perhaps before this has begun.
+
+        :param supervisor: Has the sessions of all identities.
+        """
+        if not self._has_begun:
+            cancel_in_background(self._task_id, supervisor)
+
+    def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
+        """
+        Make the error of a task that could not be waited for.
+
+        :param error: Why.
+        :returns: The error.
+        """
+        return self._lost(error)
+
+    async def run(self, supervisor: Supervisor) -> types.CallToolResult:
+        """
+        Wait for the result of the task.
+
+        :param supervisor: Has the sessions.
+        :returns: The result.
+        :raises MCPCallPendingError: If the task wants input that nobody can give now.
+        :raises MCPInvocationError: If there is no result.
+        """
+        self._has_begun = True
+        with holding_task(supervisor):
+            return await self._run(supervisor)
+
+    async def _run(self, supervisor: Supervisor) -> types.CallToolResult:
+        self._supervisor = supervisor
+        self._now = asyncio.get_running_loop().time
+        self._began = self._now()
+        if self._continuation is not None:
+            supervisor.call_begins()
+        supervisor.call_secrets.begin(self.request.secrets)
+        progress = supervisor.handlers.progress
+        self._reports = HandlerReports(progress) if progress is not None else None
+        try:
+            result = await self._result()
+            if self._reports is not None:
+                await self._reports.delivered(self._left())
+            raise_tool_error(result, self.request.display_name, self.request.tool_args)
+            return result
+        except asyncio.CancelledError:
+            await cancel_task(self._task_id, supervisor)
+            raise
+        except MCPCallPendingError:
+            raise
+        except MCPInvocationError as error:
+            supervisor.call_failed(error)
+            raise
+        finally:
+            supervisor.call_secrets.end(self.request.secrets)
+            if self._reports is not None:
+                self._reports.end()
+
+    async def _result(self) -> types.CallToolResult:
+        interval = self._call.poll_interval or 1.0
+        if self._continuation is not None:
+            await self._send_answers(self._continuation)
+        else:
+            await self._sleep(interval)
+        while True:
+            state, result = await self._ask("tasks/get", self._look)
+            self._report(state)
+            if result is not None:
+                return result
+            match state.status:
+                case "failed":
+                    raise self._failed(state)
+                case "cancelled":
+                    raise self._error(MCPInvocationError, "the server says that its task was cancelled.")
+                case "input_required":
+                    await self._answer(state)
+            interval = state.poll_interval
+            await self._sleep(interval)
+
+    @property
+    def _task_id(self) -> str:
+        return self._call.task_id or ""
+
+    def _left(self) -> float | None:
+        return None if self._task_timeout is None else self._began + self._task_timeout - self._now()
+
+    async def _sleep(self, seconds: float) -> None:
+        left = self._left()
+        if left is not None and left <= seconds:
+            await asyncio.sleep(max(left, 0.0))
+            raise self._timed_out()
+        await asyncio.sleep(seconds)
+
+    async def _ask(self, operation: str, ask: Callable[[TaskClient], Awaitable[T]]) -> T:
+        """
+        Send a request about the task, again and again while the server is away.
+        """
+
+        def send() -> Awaitable[T]:
+            left, limit = self._left(), self._request_timeout
+            return self._supervisor.read(
+                operation,
+                lambda client: ask(_with_tasks(client)),
+                connection_timeout=self.connection_timeout,
+                timeout=limit if left is None else max(min(limit, left), 0.1),
+            )
+
+        return await self._until_back(send)
+
+    async def _until_back(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        wait = 0.1
+        away_since: float | None = None
+        while True:
+            began = self._now()
+            try:
+                return await attempt()
+            except MCPConnectionError as error:
+                if error.code is not None:
+                    text = f"the server does not answer for its task any more: {error}"
+                    raise self._error(MCPInvocationError, text, error) from None
+                if away_since is None:
+                    # Not since it was heard last: it may want to be asked once a minute.
+                    away_since = began if isinstance(error, TimeoutError) else self._now()
+                away = self._now() - away_since
+                left = self._left()
+                if left is not None and left <= 0:
+                    raise self._timed_out() from None
+                if isinstance(error, MCPAuthorizationError) or away > self.connection_timeout:
+                    raise self._lost(error) from None
+                logger.info(
+                    "A task of a tool of {server} cannot be asked for ({reason}); trying again",
+                    server=self._supervisor.description,
+                    reason=str(error),
+                )
+            await self._sleep(wait)
+            wait = min(wait * 2, 5.0)
+
+    async def _look(self, client: TaskClient) -> tuple[TaskState, types.CallToolResult | None]:
+        # Both by the same client: the session may end next, and there may be no other one to read the result with.
+        state = await client.get_task(self._task_id)
+        if state.status != "completed":
+            return state, None
+        try:
+            return state, await client.task_result(self.request.tool_name, state.result or {})
+        except (RuntimeError, ValidationError) as error:
+            text = f"the result of its task is no valid result: {describe_error(error)}"
+            raise self._error(MCPInvocationError, with_full_stop(text)) from None
+
+    async def _send_answers(self, continuation: Continuation) -> None:
+        rest = {key: request for key, request in self._call.requests.items() if key not in continuation.responses}
+        responses = continuation.responses
+        if rest:
+            responses = {**responses, **await self._asked_of_handlers(self._call, rest)}
+        if responses:
+            await self._ask("tasks/update", lambda client: client.update_task(self._task_id, responses))
+            self._answered |= set(responses)
+
+    async def _answer(self, state: TaskState) -> None:
+        # The server may go on to ask for a while after it got the answers.
+        requests = {key: each for key, each in (state.input_requests or {}).items() if key not in self._answered}
+        if not requests:
+            return
+        call = dataclasses.replace(self._call, requests=requests)
+        if self._supervisor.handlers.elicitation is answer_later and any(map(is_question, requests.values())):
+            await self._leave_open(call)
+        given = await self._asked_of_handlers(call, requests)
+        await self._ask("tasks/update", lambda client: client.update_task(self._task_id, given))
+        self._answered |= set(given)
+
+    async def _asked_of_handlers(self, call: MCPPendingCall, requests: dict[str, Any]) -> Responses:
+        def ask() -> Awaitable[Responses]:
+            # A person may take longer than the server may be away.
+            left = self._left()
+            return self._supervisor.ask_handlers(
+                lambda client: _with_tasks(client).answer_for_task(requests),
+                connection_timeout=self.connection_timeout,
+                timeout=_LONGEST_ANSWER if left is None else max(left, 0.1),
+            )
+
+        try:
+            return await self._until_back(ask)
+        except AnswerRefusedError as error:
+            # The task waits at the server for whoever can answer.
+            reason = with_full_stop(str(error))
+        except ValidationError as error:
+            text = f"what its task wants to know is not what the protocol allows: {describe_error(error)}"
+            raise self._error(MCPInvocationError, with_full_stop(text)) from None
+        return await self._leave_open(call, reason)
+
+    async def _leave_open(self, call: MCPPendingCall, reason: str = "") -> NoReturn:
+        await keep(call, self._supervisor)
+        raise pending_error(call, self.request, reason)
+
+    def _report(self, state: TaskState) -> None:
+        if state.status_message is None or state.status_message == self._said:
+            return
+        self._said = state.status_message
+        report = MCPProgress(
+            server=self._supervisor.description,
+            tool_name=self.request.tool_name,
+            progress=self._now() - self._began,
+            message=state.status_message,
+        )
+        if self._reports is not None:
+            self._reports.add(report)
+        if self._on_progress is not None:
+            self._on_progress(report)
+
+    def _failed(self, state: TaskState) -> MCPInvocationError:
+        error = state.error or {}
+        text = str(error.get("message") or state.status_message or "its task failed")
+        failure = self._error(MCPInvocationError, text)
+        code = error.get("code")
+        failure.code = code if isinstance(code, int) else None
+        failure.data = Redactor(self.request.secrets).value(error.get("data"))
+        return failure
+
+    def _timed_out(self) -> MCPInvocationError:
+        text = f"its task has not ended within {self._task_timeout:g} seconds (`task_timeout`). {_GOES_ON}"
+        return self._with_call(self._error(MCPCallTimeoutError, text))
+
+    def _lost(self, error: Exception) -> MCPInvocationError:
+        return self._with_call(self._error(MCPOutcomeUnknownError, f"{with_full_stop(str(error))} {_GOES_ON}"))
+
+    def _with_call(self, error: MCPInvocationError) -> MCPInvocationError:
+        if isinstance(error, MCPOutcomeUnknownError):
+            error.pending_call = self._call
+        return error
+
+    def _error(
+        self, kind: type[MCPInvocationError], text: str, cause: MCPConnectionError | None = None
+    ) -> MCPInvocationError:
+        request = self.request
+        text = Redactor(request.secrets).text(text)
+        error = kind(f"Failed to invoke Tool `{request.display_name}`: {text}", request.display_name, request.tool_args)
+        if cause is not None:
+            error.code, error.data = cause.code, cause.data
+        return error
+
+
+_GOES_ON = (
+    "The task goes on at the server: `continue_call` takes it up again with the `pending_call` of this error, and "
+    "`cancel_call` ends it."
+)
+
+
+def _with_tasks(client: MCPClient) -> TaskClient:
+    if not isinstance(client, TaskClient):
+        msg = f"{type(client).__name__} knows no tasks"
+        raise MCPConnectionError(msg, operation="tasks/get", code=0)
+    return client

@@ -1,0 +1,572 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, Self
+
+from haystack import logging
+from haystack.core.serialization import generate_qualified_class_name
+from haystack.tools import ToolsType, deserialize_tools_or_toolset_inplace, serialize_tools_or_toolset
+from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
+
+from haystack_integrations.tools.mcp.budgets import admit_call
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPConnectionError
+from haystack_integrations.tools.mcp.haystack_compat import (
+    combine,
+    current_run,
+    deserialize_object,
+    outside_of_runs,
+    serialize_object,
+    trace_dict,
+)
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets
+from haystack_integrations.tools.mcp.run_toolset import RunToolset
+from haystack_integrations.tools.mcp.tool_index import ToolIndex
+from haystack_integrations.tools.mcp.tool_lifecycle import (
+    close_tools,
+    close_tools_async,
+    connected_items,
+    tool_items,
+    warm_up_tools,
+    warm_up_tools_async,
+)
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# How many tools one search loads, however many the model asks for.
+MOST_RESULTS: Final = 20
+
+DESCRIPTION: Final = (
+    "Find tools and load them. Use this first whenever no tool that is loaded does what is needed: there are many "
+    "more. What is found can be called from then on."
+)
+_PARAMETERS: Final = {
+    "tool_keywords": "What the tool should do, in words that its name or description is likely to have, e.g. 'weather "
+    "forecast city'. Not the question of the user.",
+    "k": "How many tools to load at most (default: {top_k}).",
+}
+_COMPONENTS: Final = ("retriever", "document_store", "text_embedder", "document_embedder")
+
+
+class MCPSearchableToolset(ContextManaged, Toolset):
+    """
+    A search for tools in place of all tools, for servers that have many. It searches them as they are now.
+
+    Like Haystack's SearchableToolset, and with the same parameters, it shows the model one tool, `search_tools`, and
+    those that it has found with it. What differs: when a server has other tools, the next search finds them; servers
+    are connected to concurrently; any retriever can do the search; and runs of Agents do not share what they find, on
+    Haystack 2.31 either.
+
+    A run keeps the tools that it has found. If a server has one no more, its call is an error for the model.
+
+    ### Usage example
+
+    ```python
+    from haystack.components.agents import Agent
+    from haystack.components.generators.chat import OpenAIChatGenerator
+    from haystack_integrations.tools.mcp import MCPSearchableToolset, MCPToolset, StdioServerInfo
+
+    git = MCPToolset(StdioServerInfo(command="uvx", args=["mcp-server-git"]))
+    time = MCPToolset(StdioServerInfo(command="uvx", args=["mcp-server-time", "--local-timezone=Europe/Berlin"]))
+    agent = Agent(chat_generator=OpenAIChatGenerator(), tools=MCPSearchableToolset([git, time]))
+    ```
+    """
+
+    def __init__(
+        self,
+        catalog: ToolsType,
+        *,
+        top_k: int = 3,
+        search_threshold: int = 8,
+        search_tool_name: str = "search_tools",
+        search_tool_description: str | None = None,
+        search_tool_parameters_description: dict[str, str] | None = None,
+        retriever: Any = None,
+        document_store: Any = None,
+        text_embedder: Any = None,
+        document_embedder: Any = None,
+    ) -> None:
+        """
+        Initialize the toolset. Nothing is connected yet.
+
+        :param catalog: The tools: a Toolset, or a list of Tools and Toolsets, those of MCP servers and others.
+        :param top_k: How many tools a search loads, 1 to 20, unless the model says how many.
+        :param search_threshold: With fewer tools than this, they are all shown, and there is nothing to search.
+        :param search_tool_name: Name of the tool that searches.
+        :param search_tool_description: What the model is told about it. Default: a text in English.
+        :param search_tool_parameters_description: What the model is told about its parameters `tool_keywords` and `k`.
+        :param retriever: What searches: any retriever of Haystack that takes `query`, `queries` or `query_embedding`.
+            Each tool is a document with its name, its description and the names of its parameters, which the toolset
+            writes and deletes. Default: BM25, in memory.
+        :param document_store: The document store that `retriever` searches, if it has no `document_store` of its own.
+        :param text_embedder: Embeds what is searched for, for a retriever that takes `query_embedding`.
+        :param document_embedder: Embeds the tools, for a retriever that searches embeddings.
+        :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
+        """
+        owner = type(self).__name__
+        self._catalog: ToolsType = _checked_catalog(owner, catalog)
+        for name, value, most in (("top_k", top_k, MOST_RESULTS), ("search_threshold", search_threshold, None)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (most and value > most):
+                valid = f"a whole number from 1 to {most}" if most else "a whole number of at least 1"
+                msg = f"{owner}: `{name}` must be {valid}, got {value!r}"
+                raise MCPConfigurationError(msg)
+        self.top_k = top_k
+        self.search_threshold = search_threshold
+        self.search_tool_name = search_tool_name
+        self.search_tool_description = search_tool_description
+        self.search_tool_parameters_description = search_tool_parameters_description
+        self._components = {
+            "retriever": retriever,
+            "document_store": document_store,
+            "text_embedder": text_embedder,
+            "document_embedder": document_embedder,
+        }
+        self._index = ToolIndex(owner, **self._components)
+        self._parameters = _search_parameters(owner, search_tool_parameters_description or {}, top_k)
+        # Names that more than one tool has.
+        self._twice: list[str] = []
+        # None before warm-up.
+        self._is_small: bool | None = None
+        # What is found outside of Agents, and for each of their runs on Haystack 2, by the identity of its state.
+        self._shared = ToolsFound(self)
+        self._runs: dict[int, tuple[weakref.ref[Any], ToolsFound]] = {}
+        super().__init__(tools=[self._shared.search_tool])
+
+    @property
+    def instructions(self) -> str | None:
+        """
+        What the servers that are warm say about the use of their tools, each fenced as the text of a third party.
+
+        For the `system_prompt` of an Agent: MCPInstructionsHook knows the servers of tools that are shown.
+        """
+        said: dict[str, str | None] = {}
+        for each in connected_items(self._catalog):
+            name = each._provider_name or each.tool_name_prefix or each.connection.status().server_name
+            said[name or each.server_info.describe()] = each.connection.instructions
+        return "\n\n".join(fenced_instructions(said)) or None
+
+    def _tools_now(self, *, strictly: bool) -> dict[str, Tool]:
+        with outside_of_runs():
+            listed = [
+                tool for item in tool_items(self._catalog) for tool in ([item] if isinstance(item, Tool) else item)
+            ]
+        tools: dict[str, Tool] = {}
+        twice = []
+        for tool in listed:
+            if tools.setdefault(tool.name, tool) is not tool or tool.name == self.search_tool_name:
+                twice.append(tool.name)
+        if twice and (strictly or twice != self._twice):
+            msg = (
+                f"{type(self).__name__}: more than one tool is called {', '.join(map(repr, twice))}. Pass "
+                "`tool_name_prefix` to the MCPToolset of one of them."
+            )
+            if strictly:
+                raise MCPConfigurationError(msg)
+            logger.warning("{problem} Only the first one is found.", problem=msg)
+        self._twice = twice
+        return tools
+
+    def _settle(self) -> None:
+        try:
+            tools = self._tools_now(strictly=True)
+        except MCPConfigurationError:
+            # Servers whose tools could never be used need not keep running.
+            if self._is_small is None:
+                self._leave()
+            raise
+        self._is_small = len(tools) < self.search_threshold
+        if not self._is_small:
+            self._index.update(tools.values())
+
+    def warm_up(self) -> None:
+        """
+        Connect to all servers concurrently, and index their tools. Cheap if nothing has changed.
+
+        :raises MCPConnectionError: If a server that is required cannot be reached.
+        :raises MCPConfigurationError: If two tools have the same name.
+        """
+        warm_up_tools(self._catalog)
+        self._index.warm_up()
+        self._settle()
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect and index like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: As `warm_up`.
+        :raises MCPConfigurationError: As `warm_up`.
+        """
+        await warm_up_tools_async(self._catalog)
+        await asyncio.to_thread(self._index.warm_up)
+        await asyncio.to_thread(self._settle)
+
+    def close(self) -> None:
+        """
+        Close the tools, forget what was found, and take the tools out of the document store.
+
+        The next warm-up or search connects again.
+        """
+        close_tools(self._catalog)
+        self._forget()
+
+    async def close_async(self) -> None:
+        """
+        Close like `close`, without blocking the event loop.
+        """
+        await close_tools_async(self._catalog)
+        await asyncio.to_thread(self._forget)
+
+    def _forget(self) -> None:
+        self._is_small = None
+        self.clear()
+        self._index.close()
+
+    def _enter(self) -> None:
+        self.warm_up()
+
+    async def _enter_async(self) -> None:
+        await self.warm_up_async()
+
+    def _leave(self) -> None:
+        for item in connected_items(self._catalog):
+            item._leave()
+
+    def clear(self) -> None:
+        """
+        Forget the tools that were found outside of Agents. Each run of an Agent begins with none.
+        """
+        self._shared.clear()
+
+    def _search(self, found: ToolsFound, tool_keywords: str, k: int | None = None) -> str:
+        admit_call(self.search_tool_name, is_servers=False)
+        if not tool_keywords.strip():
+            return "Say what the tool should do, in words that its name or description is likely to have."
+        if self._is_small is None:
+            self.warm_up()
+        else:
+            self._refresh()
+        tools = self._tools_now(strictly=False)
+        self._index.update(tools.values())
+        best = self._index.search(tool_keywords, max(1, min(k or self.top_k, MOST_RESULTS)), found.names)
+        names = [name for name in best if name in tools]  # another thread may have indexed other ones
+        if not names:
+            return f"None of {len(tools)} tools was found with these words. Try others."
+        found.show(tools[name] for name in names)
+        return f"Loaded, and can be called now: {', '.join(names)}"
+
+    def _refresh(self) -> None:
+        # Of sessions that are open. What was lost is opened by the next call, or warm-up.
+        servers = connected_items(self._catalog)
+        due = [each for each in servers if isinstance(each, MCPToolset) and each._is_outdated()]
+        if not due:
+            return
+        try:
+            warm_up_toolsets(due)
+        except MCPConnectionError as error:
+            logger.warning("Some tools are searched as they were known last: {error}", error=str(error))
+
+    def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
+        """
+        Give a run of an Agent a search of its own. Haystack 3 calls this at the start of each run.
+
+        :param selected_tool_names: Names of the tools that the run may find and use. Default: all.
+        :returns: A toolset for the run.
+        """
+        if self._is_small is None:
+            self.warm_up()
+        self._is_small = len(self._tools_now(strictly=False)) < self.search_threshold
+        return ToolsFound(self, selected_tool_names, is_small=self._is_small)
+
+    def _found(self) -> ToolsFound:
+        run = current_run()
+        if run is None:
+            return self._shared
+        known = self._runs.get(id(run))
+        if known is None or known[0]() is not run:
+            runs, key = self._runs, id(run)
+            found = ToolsFound(self, is_small=self._is_small)
+            known = self._runs[key] = (weakref.ref(run, lambda _: runs.pop(key, None)), found)
+        return known[1]
+
+    def __iter__(self) -> Iterator[Tool]:
+        """
+        Iterate over what the model sees, without connecting.
+
+        :returns: The tool that searches, and those that it has found; all tools if there are few.
+        """
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        """
+        Count the tools that iteration yields.
+
+        :returns: The number of tools.
+        """
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        """
+        Return True: there always is something to search with.
+        """
+        return True
+
+    def __getitem__(self, index: Any) -> Any:
+        """
+        Get one of the tools that the model sees, by its position or its name.
+
+        :param index: The position, the name, or a slice of positions.
+        :returns: The tool; a list of tools for a slice.
+        :raises IndexError: If there is no such position.
+        :raises KeyError: If there is no such name.
+        """
+        tools = list(self)
+        if not isinstance(index, str):
+            return tools[index]
+        for tool in tools:
+            if tool.name == index:
+                return tool
+        choices = describe_choices([index], [tool.name for tool in tools], "It")
+        msg = f"{type(self).__name__} shows no tool '{index}'. {choices}"
+        raise KeyError(msg)
+
+    def __contains__(self, item: Any) -> bool:
+        """
+        Check if the model sees a tool.
+
+        :param item: Tool instance or tool name.
+        :returns: True if it does, False otherwise.
+        """
+        return any(tool is item or tool.name == item for tool in self)
+
+    def get_selectable_tools(self) -> list[Tool]:
+        """
+        Return the tools available for selection by name, as in `Agent.run(tools=["tool_name"])`.
+
+        :returns: All tools of the catalog, found or not.
+        """
+        return list(self._tools_now(strictly=False).values())
+
+    def add(self, tool: Tool | Toolset) -> None:
+        """
+        Refuse a tool: add it to a toolset of the catalog.
+
+        :param tool: The tool.
+        :raises NotImplementedError: Always.
+        """
+        name = tool.name if isinstance(tool, Tool) else type(tool).__name__
+        msg = f"{type(self).__name__} has the tools of its catalog. Add '{name}' to a toolset of the catalog."
+        raise NotImplementedError(msg)
+
+    def __add__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine this toolset with other tools, on Haystack 2.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination, which contains the toolset itself.
+        """
+        combination: Toolset = combine(self, other)
+        return combination
+
+    def __radd__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine other tools with this toolset, on Haystack 2.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination, which contains the toolset itself.
+        """
+        combination: Toolset = combine(other, self)
+        return combination
+
+    def _init_parameters(self) -> dict[str, Any]:
+        return {
+            "catalog": self._catalog,
+            "top_k": self.top_k,
+            "search_threshold": self.search_threshold,
+            "search_tool_name": self.search_tool_name,
+            "search_tool_description": self.search_tool_description,
+            "search_tool_parameters_description": self.search_tool_parameters_description,
+            **self._components,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the parameters to a dictionary, with the components that search.
+
+        :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
+        """
+        return self._as_dict(serialize_tools_or_toolset(self._catalog), serialize_object)
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        parts = [trace_dict(item) for item in tool_items(self._catalog)]
+        catalog = parts[0] if isinstance(self._catalog, Toolset) else parts
+        return self._as_dict(catalog, lambda _, part: {"type": generate_qualified_class_name(type(part))})
+
+    def _as_dict(self, catalog: Any, store: Callable[[str, Any], dict[str, Any]]) -> dict[str, Any]:
+        data = {**self._init_parameters(), "catalog": catalog}
+        for name in _COMPONENTS:
+            if data[name] is None:
+                del data[name]
+            else:
+                data[name] = store(name, data[name])
+        return {"type": generate_qualified_class_name(type(self)), "data": data}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a toolset, without connecting.
+
+        :param data: The result of `to_dict`.
+        :returns: The toolset.
+        """
+        parameters = dict(data["data"])
+        deserialize_tools_or_toolset_inplace(parameters, key="catalog")
+        for name in _COMPONENTS:
+            if isinstance(parameters.get(name), Mapping):
+                parameters[name] = deserialize_object(parameters[name])
+        return cls(**parameters)
+
+    def __copy__(self) -> Self:
+        """
+        Return the object itself: open connections cannot be copied.
+        """
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """
+        Return the object itself: open connections cannot be copied.
+        """
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Pickle the parameters. The unpickled object opens its own connections.
+        """
+        return partial(type(self), **self._init_parameters()), ()
+
+    def __hash__(self) -> int:
+        """
+        Hash this object by its identity.
+        """
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        """
+        Tell whether it is this object.
+        """
+        return self is other
+
+    def __repr__(self) -> str:
+        """
+        Describe the toolset without secrets.
+        """
+        cold = ", not warmed up" if self._is_small is None else ""
+        return f"{type(self).__name__}({self._catalog!r}{cold})"
+
+
+class ToolsFound(RunToolset):
+    """
+    What one run of an Agent, or everybody outside of runs, sees of an MCPSearchableToolset.
+    """
+
+    def __init__(
+        self, toolset: MCPSearchableToolset, names: set[str] | None = None, *, is_small: bool | None = None
+    ) -> None:
+        """
+        Initialize the ToolsFound.
+
+        :param toolset: The toolset.
+        :param names: Names of the tools that may be found and used; None for all.
+        :param is_small: Whether all tools are shown; None for as the toolset says at each time.
+        """
+        super().__init__(toolset, names)
+        self._toolset = toolset
+        self._is_small = is_small
+        self._found: dict[str, Tool] = {}
+        # A run of Haystack 3 goes on with the tools that it began with, if it sees all of them.
+        self._all = [_of_run(item, names) for item in tool_items(toolset._catalog)] if is_small else None
+        description = toolset.search_tool_description
+        self.search_tool: Tool = Tool(
+            name=toolset.search_tool_name,
+            description=DESCRIPTION if description is None else description,
+            parameters=toolset._parameters,
+            function=self._search,
+        )
+
+    def _search(self, tool_keywords: str, k: int | None = None) -> str:
+        return self._toolset._search(self, tool_keywords, k)
+
+    def show(self, tools: Iterable[Tool]) -> None:
+        """
+        Show tools that were found.
+
+        :param tools: The tools, the best one first.
+        """
+        # In one assignment, so that another thread sees either the old tools or the new ones.
+        self._found = {**self._found, **{each.name: each for each in tools}}
+
+    def clear(self) -> None:
+        """
+        Show no tools that were found.
+        """
+        self._found = {}
+
+    def __iter__(self) -> Iterator[Tool]:
+        """
+        Iterate over what the model sees.
+        """
+        is_small = self._toolset._is_small if self._is_small is None else self._is_small
+        if not is_small:
+            return iter([self.search_tool, *self._found.values()])
+        items = tool_items(self._toolset._catalog) if self._all is None else self._all
+        tools = [tool for item in items for tool in ([item] if isinstance(item, Tool) else item)]
+        return iter([tool for tool in tools if self._is_selected(tool)])
+
+    def get_selectable_tools(self) -> list[Tool]:
+        """
+        Return the tools of the catalog.
+        """
+        return self._toolset.get_selectable_tools()
+
+
+def _of_run(item: Any, names: set[str] | None) -> Any:
+    spawn = getattr(item, "spawn", None)
+    return item if spawn is None else spawn(names)
+
+
+def _checked_catalog(owner: str, catalog: Any) -> ToolsType:
+    items = [catalog] if isinstance(catalog, Toolset) else catalog
+    if not isinstance(items, list | tuple) or not all(isinstance(item, Tool | Toolset) for item in items):
+        msg = f"{owner}: `catalog` must be a Toolset or a list of Tools and Toolsets, got {type(catalog).__name__}"
+        raise MCPConfigurationError(msg)
+    if any(isinstance(item, MCPSearchableToolset | ToolsFound) for item in items):
+        msg = f"{owner}: `catalog` must not have a toolset that searches; pass what that one searches"
+        raise MCPConfigurationError(msg)
+    return catalog if isinstance(catalog, Toolset) else list(items)
+
+
+def _search_parameters(owner: str, descriptions: Mapping[str, str], top_k: int) -> dict[str, Any]:
+    if unknown := [name for name in descriptions if name not in _PARAMETERS]:
+        msg = (
+            f"{owner}: `search_tool_parameters_description` may have {' and '.join(map(repr, _PARAMETERS))}, "
+            f"got {unknown[0]!r}"
+        )
+        raise MCPConfigurationError(msg)
+    described = {**_PARAMETERS, "k": _PARAMETERS["k"].format(top_k=top_k), **descriptions}
+    return {
+        "type": "object",
+        "properties": {
+            "tool_keywords": {"type": "string", "description": described["tool_keywords"]},
+            "k": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS, "description": described["k"]},
+        },
+        "required": ["tool_keywords"],
+    }

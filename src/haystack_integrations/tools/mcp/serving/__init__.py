@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Serves what was built in Haystack as an MCP server: tools, pipelines, agents, document stores, prompts and skills.
+
+It needs FastMCP: `pip install "mcp-haystack[serve]"`.
+"""
+
+from typing import TYPE_CHECKING
+
+__all__ = [
+    "BearerToken",
+    "ClientConfirmationStrategy",
+    "HaystackProvider",
+    "ServeOptions",
+    "create_mcp_server",
+    "http_app",
+    "run_server",
+]
+
+if TYPE_CHECKING:
+    from .client_confirmation import ClientConfirmationStrategy
+    from .http import http_app
+    from .options import ServeOptions
+    from .provider import HaystackProvider
+    from .run import run_server
+    from .safety import BearerToken
+    from .server import create_mcp_server
+else:
+    import importlib
+    import importlib.util
+
+    _MODULES = {
+        "BearerToken": "safety",
+        "ClientConfirmationStrategy": "client_confirmation",
+        "HaystackProvider": "provider",
+        "ServeOptions": "options",
+        "create_mcp_server": "server",
+        "http_app": "http",
+        "run_server": "run",
+    }
+
+    if importlib.util.find_spec("fastmcp") is None:
+        msg = 'Serving needs FastMCP, which is not installed: pip install "mcp-haystack[serve]"'
+        raise ImportError(msg)
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return [*__all__]

@@ -1,0 +1,296 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastmcp.exceptions import ToolError
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from mcp.types import InputRequiredResult, TextContent
+from pydantic import WithJsonSchema
+
+from haystack_integrations.tools.mcp.haystack_compat import input_sockets, is_async_agent, output_sockets
+from haystack_integrations.tools.mcp.run_observers import observed_agent
+from haystack_integrations.tools.mcp.serving.agent_runs import AgentRun
+from haystack_integrations.tools.mcp.serving.approvals import Approvals, Pause, SpentPauses
+from haystack_integrations.tools.mcp.serving.client_confirmation import ask_clients
+from haystack_integrations.tools.mcp.serving.client_errors import errors_for_client
+from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.pool import CallPool
+from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
+from haystack_integrations.tools.mcp.serving.results import Answer
+from haystack_integrations.tools.mcp.serving.schemas import InputSchema, ServedInput, output_schema
+from haystack_integrations.tools.mcp.serving.served_tool import ServedCall, ServedTool
+from haystack_integrations.tools.mcp.serving.source import Source
+
+# What clients send and get, beside State, by the names that they see.
+_TASK, _MESSAGES, _ANSWER = "task", "messages", "answer"
+_CONVERSATION: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "role": {"type": "string", "enum": ["user", "assistant"]},
+            "content": {"type": "string"},
+        },
+        "required": ["role", "content"],
+        "additionalProperties": False,
+    },
+}
+# Why a run ended before the model had finished, as Haystack 3 says it.
+_INCOMPLETE = {
+    "max_agent_steps": "it took as many steps as it may",
+    "length": "the model wrote as much as it may",
+    "content_filter": "a content filter stopped the model",
+}
+
+
+class AgentSource(Source):
+    """
+    Serves each Agent as a tool: a task goes in, the answer comes out.
+    """
+
+    def __init__(self, agents: Mapping[str, Any], *, options: Mapping[str, ServeOptions], pool: CallPool) -> None:
+        """
+        Initialize the AgentSource.
+
+        :param agents: Agents by the names that clients see.
+        :param options: What is said of them, by the same names. `inputs` may name `task`, `messages` (a conversation),
+            keys of the Agent's State and variables of its prompts; by default it is `task`, and the variables that the
+            Agent needs. `outputs` may name `answer` and any output of the Agent; by default it is `answer`.
+        :param pool: Where their calls take their places.
+        :raises ValueError: If one cannot be served; the message says why.
+        """
+        super().__init__()
+        if not isinstance(agents, Mapping):
+            msg = f"`agents` must be a dictionary of names to Agents, got {type(agents).__name__}"
+            raise ValueError(msg)
+        self._served = [
+            _served_agent(name, agent, options.get(name) or ServeOptions()) for name, agent in agents.items()
+        ]
+        self._tools = [each.as_tool(pool) for each in self._served]
+
+    @property
+    def known_tools(self) -> list[ServedTool]:
+        """
+        The Agents.
+        """
+        return list(self._tools)
+
+    async def list_tools(self) -> list[ServedTool]:
+        """
+        List the Agents.
+
+        :returns: A tool for each.
+        """
+        return list(self._tools)
+
+    async def warm_up(self) -> None:
+        """
+        Load models and connect tools before the first call.
+        """
+        for each in self._served:
+            await each.warm_up()
+
+    async def close(self) -> None:
+        """
+        Release what the Agents hold. Haystack 2 has no way to do that.
+        """
+        for each in self._served:
+            await each.close()
+
+
+def _served_agent(name: str, agent: Any, options: ServeOptions) -> _ServedAgent:
+    try:
+        if not isinstance(agent, Agent):
+            msg = f"It is no Agent, but of type {type(agent).__name__}."
+            raise ValueError(msg)
+        return _ServedAgent(name, agent, options)
+    except ValueError as error:
+        msg = f"The agent '{name}' cannot be served. {error}"
+        raise ValueError(msg) from error
+
+
+class _ServedAgent:
+    def __init__(self, name: str, agent: Agent, options: ServeOptions) -> None:
+        self._name = name
+        self._options = options
+        self._agent: Any = observed_agent(agent)
+        ask_clients(self._agent)
+        self._spent = SpentPauses()
+        self._runs_async = is_async_agent(agent)
+        # By the names that clients see: what the Agent calls them.
+        self._inputs = _choose_inputs(agent, options)
+        self._outputs = _by_name("outputs", options.outputs or [_ANSWER], [_ANSWER, *output_sockets(agent)])
+        # One of these is needed, unless the Agent has a prompt of its own.
+        self._needs_messages = agent.user_prompt is None
+        is_required = self._needs_messages and not {_TASK, _MESSAGES} <= set(self._inputs.values())
+        self._schema = InputSchema(
+            {
+                name: _served_input(agent, inner, is_required=is_required)
+                for name, inner in self._inputs.items()
+                if name not in options.bound
+            }
+        )
+        types = {_ANSWER: str, **{name: socket.type for name, socket in output_sockets(agent).items()}}
+        self._output_schema = output_schema(
+            {name: types[inner] for name, inner in self._outputs.items()},
+            include_embeddings=options.include_embeddings,
+        )
+
+    def as_tool(self, pool: CallPool) -> ServedTool:
+        return ServedTool.create(
+            name=self._name,
+            description=f"Gives a task to the agent '{self._name}', which works on it on its own.",
+            parameters=self._schema.json_schema,
+            body=self._call,
+            options=self._options,
+            pool=pool,
+            output_schema=self._output_schema,
+        )
+
+    async def warm_up(self) -> None:
+        if self._runs_async:
+            await self._agent.warm_up_async()
+        else:
+            await anyio.to_thread.run_sync(self._agent.warm_up)
+
+    async def close(self) -> None:
+        if self._runs_async:
+            await self._agent.close_async()
+        elif hasattr(self._agent, "close"):
+            await anyio.to_thread.run_sync(self._agent.close)
+
+    async def _call(self, arguments: dict[str, Any], call: ServedCall) -> Answer | InputRequiredResult:
+        inputs = self._run_inputs(arguments)
+        pause = self._pause_of(call)
+        if pause is not None and pause.questions:
+            return pause.as_result(self._name)
+        async with ProgressReporter(call) as progress:
+            run = AgentRun(
+                self._agent, progress, Approvals(call, salt=pause.salt if pause else None), runs_async=self._runs_async
+            )
+            with errors_for_client():
+                if pause is None:
+                    outputs = await run.run(inputs, call)
+                else:
+                    self._spent.spend(pause.number)
+                    outputs = await run.go_on(pause, inputs, call)
+        return outputs.as_result(self._name) if isinstance(outputs, Pause) else self._answer(outputs)
+
+    def _pause_of(self, call: ServedCall) -> Pause | None:
+        """
+        Read what the client sent back to continue a run.
+        """
+        if call.context is None or call.context.request_state is None:
+            return None
+        return Pause.from_state(call.context.request_state, self._name).answered(call.context.input_responses or {})
+
+    def _run_inputs(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """
+        Arrange the arguments of a call, and what is bound, as the parameters of `Agent.run`.
+        """
+        sent = {name: value for name, value in arguments.items() if name not in self._options.bound}
+        bound = {name: value for name, value in arguments.items() if name in self._options.bound}
+        try:
+            values = {**self._schema.convert(sent), **bound}
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+        inputs = {self._inputs.get(name, name): value for name, value in values.items()}
+        messages = [
+            each if isinstance(each, ChatMessage) else ChatMessage.from_dict(each)
+            for each in inputs.pop(_MESSAGES, None) or []
+        ]
+        task = inputs.pop(_TASK, None)
+        if task is not None:
+            messages.append(ChatMessage.from_user(task))
+        if self._needs_messages and not messages:
+            msg = f"Give `{_TASK}` or `{_MESSAGES}`."
+            raise ToolError(msg)
+        return {**inputs, "messages": messages}
+
+    def _answer(self, outputs: dict[str, Any]) -> Answer:
+        last: ChatMessage = outputs["last_message"]
+        found = {**outputs, _ANSWER: _text_of(last)}
+        structured = {name: found.get(inner) for name, inner in self._outputs.items()}
+        # With the images of the answer, if there are any.
+        shown: Any = last if last.text else found[_ANSWER]
+        reason = _incomplete_because(last, outputs)
+        if reason is not None:
+            shown = [shown, TextContent(type="text", text=f"The answer may be incomplete: {reason}.")]
+        return Answer({name: value for name, value in structured.items() if value is not None}, shown)
+
+
+def _text_of(message: ChatMessage) -> str:
+    if message.text:
+        return message.text
+    # A tool whose call ends the run.
+    results = [each.result for each in message.tool_call_results]
+    return "\n".join(each if isinstance(each, str) else _text_of_parts(each) for each in results)
+
+
+def _text_of_parts(parts: Any) -> str:
+    return "\n".join(each.text for each in parts if hasattr(each, "text"))
+
+
+def _incomplete_because(last: ChatMessage, outputs: dict[str, Any]) -> str | None:
+    reason = outputs.get("exit_reason")
+    if reason in _INCOMPLETE:
+        return _INCOMPLETE[reason]
+    if reason is None and last.tool_calls:
+        return "the agent stopped before it called the tools that it wanted"
+    return None
+
+
+def _choose_inputs(agent: Agent, options: ServeOptions) -> dict[str, str]:
+    sockets = input_sockets(agent)
+    # The other parameters of `run`, such as tools and generation_kwargs, are for the server only.
+    own = [name for name in sockets if name not in inspect.signature(agent.run).parameters]
+    needed = [name for name in own if sockets[name].is_mandatory]
+    prompt_variables = [name for name in own if name not in agent.state_schema]
+    default = [*([] if agent.user_prompt and prompt_variables else [_TASK]), *prompt_variables]
+    inputs = _by_name("inputs", default if options.inputs is None else options.inputs, [_TASK, _MESSAGES, *own])
+    left_over = [name for name in needed if name not in (*inputs.values(), *options.bound)]
+    if left_over:
+        msg = f"Nothing sets {', '.join(left_over)}, without which the agent cannot run. Add to `inputs` or `bound`."
+        raise ValueError(msg)
+    unknown = [name for name in options.bound if name not in inputs and name not in sockets]
+    if unknown:
+        msg = f"`bound` names {', '.join(unknown)}, which the agent does not have. It has {', '.join(sockets)}."
+        raise ValueError(msg)
+    return inputs
+
+
+def _by_name(option: str, chosen: Any, known: list[str]) -> dict[str, str]:
+    """
+    Bring a choice into one form: the name that the Agent has for something, by the name that clients see.
+    """
+    wanted = dict(chosen) if isinstance(chosen, Mapping) else {name: name for name in chosen}
+    for inner in wanted.values():
+        if not isinstance(inner, str) or inner not in known:
+            msg = f"`{option}` names {inner!r}, which clients can neither set nor get. There are {', '.join(known)}."
+            raise ValueError(msg)
+    return wanted
+
+
+def _served_input(agent: Agent, name: str, *, is_required: bool) -> ServedInput:
+    if name == _TASK:
+        return ServedInput(str, is_required, description="What to do, with all that is needed to do it")
+    if name == _MESSAGES:
+        conversation = Annotated[list[Any], WithJsonSchema(_CONVERSATION)]
+        return ServedInput(conversation, is_required, description="The conversation so far, oldest message first")
+    socket = input_sockets(agent)[name]
+    # Variables of prompts have no type; they become text.
+    declared = str if socket.type is Any else socket.type
+    return ServedInput(
+        declared,
+        required=socket.is_mandatory,
+        default=None if socket.is_mandatory else socket.default_value,
+        description=f"The value of '{name}'",
+    )

@@ -1,0 +1,353 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Document stores as resources.
+
+* `documents://NAME` lists the documents of a store, and `documents://NAME{?filters,limit,offset}` searches it with
+  Haystack's filters, as JSON.
+* `documents://NAME/ID` is one document: its text, and its binary data as a blob.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import mimetypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, unquote
+
+from fastmcp.exceptions import ResourceError
+from fastmcp.resources import Resource, ResourceContent, ResourceResult
+from fastmcp.resources.template import ResourceTemplate
+from fastmcp.server.auth import require_scopes
+from haystack import logging
+from haystack.dataclasses import Document
+from haystack.errors import FilterError
+
+from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.pool import CallPool
+from haystack_integrations.tools.mcp.serving.reads import HIDE, NoSuchThingError, ReadPlaces, checked_names, refused
+from haystack_integrations.tools.mcp.serving.source import Source
+from haystack_integrations.tools.mcp.serving.values import JsonWriter
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+_JSON = "application/json"
+# How many documents a listing has, unless the options or the client say something else.
+_DEFAULT_LIMIT = 50
+# How many characters of a document's beginning are its description in lists.
+_DESCRIPTION = 120
+# Digits of a number in a URI.
+_LONGEST_NUMBER = 9
+_NEEDED_METHODS = ("filter_documents", "count_documents")
+
+_SEARCH_HELP = (
+    "Searches the documents of '{name}'. `filters` are filters of Haystack as JSON, like "
+    '{{"field": "meta.language", "operator": "==", "value": "en"}} or {{"operator": "AND", "conditions": [...]}}; '
+    "`limit` and `offset` choose a part of what is found."
+)
+
+
+class DocumentStoreSource(Source):
+    """
+    Serves document stores as resources. Nothing is ever written to them.
+    """
+
+    def __init__(
+        self, document_stores: Mapping[str, Any], *, options: Mapping[str, ServeOptions], pool: CallPool
+    ) -> None:
+        """
+        Initialize the DocumentStoreSource.
+
+        :param document_stores: Document stores by the names that clients see in URIs.
+        :param options: What is said of them, by these names: `max_documents` is how many documents a listing has (50),
+            `max_characters` how much of each text, `include_embeddings` and `include_blobs` what listings contain, and
+            `bound={"filters": {...}}` restricts what clients see of a store.
+        :param pool: Where reads take their places.
+        :raises ValueError: If something is no document store, or has such a name.
+        """
+        super().__init__()
+        stores = checked_names("document_stores", document_stores, "document stores")
+        self._stores = [_ServedStore(name, store, options.get(name), pool) for name, store in stores.items()]
+
+    async def list_resources(self) -> Sequence[Resource]:
+        """
+        List the stores, and the documents of those that have few.
+
+        :returns: The resources.
+        """
+        listed = await asyncio.gather(*(store.resources() for store in self._stores))
+        return [resource for resources in listed for resource in resources]
+
+    async def find_resources(self, uri: str) -> Sequence[Resource]:
+        """
+        Find a store or a document by its URI, without asking the store: it is asked when the document is read.
+
+        :param uri: The URI.
+        :returns: The resource, whether the store has the document or not; none if it is no URI of these stores.
+        """
+        return [resource for store in self._stores for resource in await store.resources_at(uri)]
+
+    async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
+        """
+        List how to read a document, and how to search.
+
+        :returns: The templates.
+        """
+        return [template for store in self._stores for template in await store.shown_templates()]
+
+    async def complete(
+        self,
+        reference: str,
+        argument: str,
+        value: str,
+        known: Mapping[str, str],  # noqa: ARG002 - ids need no others
+    ) -> Sequence[str] | None:
+        """
+        Complete the id of a document, in stores that have few.
+
+        :param reference: The URI template.
+        :param argument: The name of the argument.
+        :param value: What was typed so far.
+        :param known: The other arguments that are known.
+        :returns: Ids that begin so; None if it is no template of these.
+        """
+        for store in self._stores:
+            if reference == store.document_template and argument == "document_id":
+                return [document.id for document in await store.few_documents() if document.id.startswith(value)]
+        return None
+
+
+class _ServedStore:
+    """
+    One document store.
+    """
+
+    def __init__(self, name: str, store: Any, options: ServeOptions | None, pool: CallPool) -> None:
+        missing = [method for method in _NEEDED_METHODS if not callable(getattr(store, method, None))]
+        if missing or isinstance(store, type):
+            msg = (
+                f"`document_stores[{name!r}]` must be a document store of Haystack, with the methods "
+                f"{' and '.join(_NEEDED_METHODS)}, got {type(store).__name__}"
+            )
+            raise ValueError(msg)
+        self._name = name
+        self._store = store
+        self._options = options or ServeOptions()
+        unknown = sorted(set(self._options.bound) - {"filters"})
+        if unknown:
+            msg = f"`options[{name!r}].bound` may have `filters` for a document store, not {', '.join(unknown)}"
+            raise ValueError(msg)
+        self._places = ReadPlaces(f"Reading from '{name}'", self._options, pool, ResourceError)
+        self._limit = self._options.max_documents or _DEFAULT_LIMIT
+        self.uri = f"documents://{name}"
+        self.document_template = f"{self.uri}/{{document_id}}"
+        self._list = Resource.from_function(self._read_list, self.uri, **{**self._shared("all"), "mime_type": _JSON})
+        self.templates: list[ResourceTemplate] = [
+            ResourceTemplate.from_function(self._read_document, self.document_template, **self._shared("document")),
+            ResourceTemplate.from_function(
+                self._search, f"{self.uri}{{?filters,limit,offset}}", **{**self._shared("search"), "mime_type": _JSON}
+            ),
+        ]
+
+    def _shared(self, what: str) -> dict[str, Any]:
+        """
+        What resources and templates of this store have in common.
+        """
+        name = self._options.name or self._name
+        descriptions = {
+            "all": f"The documents of '{name}'.",
+            "document": f"One document of '{name}', by its id: the text, and the binary data if it has some.",
+            "search": _SEARCH_HELP.format(name=name),
+        }
+        given = self._options.of_component()
+        if what != "all":
+            given.pop("title", None)
+            given.pop("description", None)
+        scopes = self._options.scopes
+        return {
+            "name": name if what == "all" else f"{name}_{what}",
+            "description": descriptions[what],
+            "auth": require_scopes(*scopes) if scopes else None,
+            **given,
+        }
+
+    async def resources(self) -> list[Resource]:
+        """
+        The list of documents, and each document if there are few.
+        """
+        try:
+            documents = await self.few_documents()
+        # Of any kind: each store has errors of its own.
+        except Exception as error:
+            logger.warning(
+                "The documents of the store '{store}' cannot be listed. It is listed without them: {error}",
+                store=self._name,
+                error=repr(error),
+            )
+            documents = []
+        return await self._marked([self._list, *map(self._document_resource, documents)])
+
+    async def resources_at(self, uri: str) -> list[Resource]:
+        """
+        The list of documents, or one document, by the URI.
+        """
+        resource = self._list if uri == self.uri else self._document_at(uri)
+        return [] if resource is None else await self._marked([resource])
+
+    async def shown_templates(self) -> list[ResourceTemplate]:
+        """
+        How to read a document, and how to search.
+        """
+        if self._options.enabled:
+            return self.templates
+        return list(await HIDE.list_resource_templates(self.templates))
+
+    async def _marked(self, resources: list[Resource]) -> list[Resource]:
+        return resources if self._options.enabled else list(await HIDE.list_resources(resources))
+
+    def _document_at(self, uri: str) -> Resource | None:
+        store, _, written = uri.rpartition("/")
+        if store != self.uri or not written or any(each in written for each in "?#"):
+            return None
+        # However the client wrote it, so that a document that is disabled is so by every name.
+        return self._resource_of(unquote(written), self._shared("document"))
+
+    async def few_documents(self) -> list[Document]:
+        """
+        All documents, or none if there are more than a listing has.
+        """
+        return await self._places.run(self._few_documents)
+
+    def _few_documents(self) -> list[Document]:
+        if self._store.count_documents() > self._limit:
+            return []
+        documents: list[Document] = self._store.filter_documents(filters=self._restricted(None))
+        return documents
+
+    def _document_resource(self, document: Document) -> Resource:
+        text = " ".join((document.content or "")[:_DESCRIPTION].split())
+        shown = {
+            "name": _title(document) or document.id,
+            "title": _title(document),
+            "description": text or None,
+            "mime_type": _mime_type(document),
+        }
+        return self._resource_of(document.id, {**self._shared("document"), **shown})
+
+    def _resource_of(self, document_id: str, shown: dict[str, Any]) -> Resource:
+        async def read() -> ResourceResult:
+            return await self._read_document(document_id)
+
+        return Resource.from_function(read, self._uri_of(document_id), **shown)
+
+    def _uri_of(self, document_id: str) -> str:
+        return f"{self.uri}/{quote(document_id, safe='')}"
+
+    async def _read_list(self) -> ResourceResult:
+        return await self._found(None, self._limit, 0)
+
+    async def _search(self, filters: str = "", limit: str = "", offset: str = "") -> ResourceResult:
+        # What the operator allows is the most that a client gets at once.
+        most = min(_number("limit", limit) or self._limit, self._limit)
+        return await self._found(_parsed(filters), most, _number("offset", offset))
+
+    async def _found(self, filters: dict[str, Any] | None, limit: int, offset: int) -> ResourceResult:
+        try:
+            found: list[Document] = await self._places.run(
+                lambda: self._store.filter_documents(filters=self._restricted(filters))
+            )
+        except (FilterError, ValueError, TypeError, KeyError, AttributeError) as error:
+            if filters is None:
+                raise
+            logger.info("Filters of a client could not be used: {error}", error=error)
+            # Not its text, which may be about anything in the store.
+            msg = f"`filters` cannot be used with '{self._name}': check fields, operators and the types of values"
+            raise refused(msg) from error
+        writer = JsonWriter(self._options)
+        part = found[offset : offset + limit]
+        documents = [
+            {"uri": self._uri_of(document.id), **written}
+            for document, written in zip(part, writer.write(part), strict=True)
+        ]
+        answer: dict[str, Any] = {"store": self._name, "count": len(found), "offset": offset, "documents": documents}
+        if len(documents) < len(found):
+            writer.notes.append(f"{len(documents)} of {len(found)} documents are returned, from {offset} on.")
+        if writer.notes:
+            answer["notes"] = writer.notes
+        return ResourceResult([ResourceContent(json.dumps(answer, ensure_ascii=False), mime_type=_JSON)])
+
+    async def _read_document(self, document_id: str) -> ResourceResult:
+        filters = {"field": "id", "operator": "==", "value": document_id}
+        found: list[Document] = await self._places.run(
+            lambda: self._store.filter_documents(filters=self._restricted(filters))
+        )
+        if not found:
+            msg = f"There is no document with this id in '{self._name}'"
+            raise NoSuchThingError(msg)
+        document = found[0]
+        meta = {"haystack": {"id": document.id, "meta": JsonWriter(self._options).write(document.meta)}}
+        contents = []
+        if document.content is not None:
+            text = JsonWriter(self._options).text(document.content)
+            contents.append(ResourceContent(text, mime_type=_text_type(document), meta=meta))
+        if document.blob is not None:
+            contents.append(ResourceContent(document.blob.data, mime_type=document.blob.mime_type, meta=meta))
+        return ResourceResult(contents or [ResourceContent("", meta=meta)])
+
+    def _restricted(self, filters: dict[str, Any] | None) -> dict[str, Any] | None:
+        """
+        Combine filters with those that clients neither see nor set.
+        """
+        bound = self._options.bound.get("filters")
+        conditions = [each for each in (bound, filters) if each]
+        return {"operator": "AND", "conditions": conditions} if len(conditions) > 1 else (conditions or [None])[0]
+
+
+def _parsed(filters: str) -> dict[str, Any] | None:
+    if not filters.strip():
+        return None
+    try:
+        parsed = json.loads(filters)
+    except (ValueError, RecursionError):
+        msg = '`filters` must be JSON, like {"field": "meta.language", "operator": "==", "value": "en"}'
+        raise refused(msg) from None
+    if not isinstance(parsed, dict):
+        msg = f"`filters` must be a JSON object, not {type(parsed).__name__}"
+        raise refused(msg)
+    return parsed
+
+
+def _number(argument: str, value: str) -> int:
+    if not value:
+        return 0
+    if not value.isascii() or not value.isdigit() or len(value) > _LONGEST_NUMBER:
+        msg = f"`{argument}` must be a number from 0 on"
+        raise refused(msg)
+    return int(value)
+
+
+def _title(document: Document) -> str | None:
+    """
+    What people call a document: Haystack's converters keep the path of a file, others set a title.
+    """
+    for key in ("title", "name", "file_name", "file_path"):
+        value = document.meta.get(key)
+        if isinstance(value, str) and value:
+            return value.replace("\\", "/").rsplit("/", 1)[-1]
+    return None
+
+
+def _mime_type(document: Document) -> str:
+    if document.content is None and document.blob is not None:
+        return document.blob.mime_type or "application/octet-stream"
+    return _text_type(document)
+
+
+def _text_type(document: Document) -> str:
+    guessed, _ = mimetypes.guess_type(str(document.meta.get("file_path", "")))
+    # A converted PDF is no PDF any more.
+    return guessed if guessed and guessed.startswith("text/") else "text/plain"

@@ -1,0 +1,307 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Serving over Streamable HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import anyio
+from fastmcp import FastMCP
+from fastmcp.exceptions import FastMCPError, PromptError, ResourceError, ToolError
+from fastmcp.server.http import HostOriginGuardMiddleware
+from fastmcp.server.middleware import CallNext, MiddlewareContext
+from fastmcp.server.middleware import Middleware as ServerMiddleware
+from mcp.server.streamable_http import EventStore
+from mcp.server.transport_security import RequestBodyLimitMiddleware
+from sse_starlette.sse import AppStatus
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.header_checks import look_up_called_tools
+from haystack_integrations.tools.mcp.serving.safety import LARGEST_BODY, ExplainRefusals
+from haystack_integrations.tools.mcp.serving.sessions import ExplainSessions, RefuseQuestions
+from haystack_integrations.tools.mcp.serving.stopping import Stop
+
+# Lets web pages send what MCP clients send, and read what they have to read. The guard has refused all those that may
+# not call the server.
+_FOR_PAGES = Middleware(
+    CORSMiddleware,
+    allow_origins=["*"],
+    allow_methods=["GET", "POST", "DELETE"],
+    allow_headers=["*"],
+    expose_headers=["Mcp-Session-Id", "Mcp-Protocol-Version", "WWW-Authenticate"],
+)
+
+
+def http_app(
+    server: FastMCP[Any],
+    *,
+    path: str = "/mcp",
+    stateless: bool = False,
+    allowed_hosts: Sequence[str] | None = None,
+    allowed_origins: Sequence[str] | None = None,
+    max_body_size: int = LARGEST_BODY,
+    event_store: EventStore | None = None,
+    retry_interval: int | None = None,
+    grace_period: float = 10.0,
+) -> Starlette:
+    """
+    Make the ASGI application that serves a server, for uvicorn or any other ASGI server.
+
+    It checks the Host and the Origin of requests. When the process is told to stop, it ends the streams that would
+    never end by themselves, so that only calls are waited for.
+
+    :param server: What is served.
+    :param path: Path of the endpoint.
+    :param stateless: True to keep no sessions, so that any worker can answer any request.
+    :param allowed_hosts: Names that requests may have in `Host`. By default the names of this machine if the server is
+        bound to a loopback address, and any otherwise.
+    :param allowed_origins: Origins of web pages that may call the server, like `"https://app.example.com"`. By default
+        only pages from this machine, if the server is bound to a loopback address.
+    :param max_body_size: The largest request in bytes, at most 4 MiB; a larger one is answered with 413.
+    :param event_store: Keeps what was sent in sessions, so that clients which lost a connection get the rest of it, as
+        `fastmcp.server.event_store.EventStore` does.
+    :param retry_interval: How long these clients wait before they connect again, in milliseconds.
+    :param grace_period: Seconds that the process may take to end once it is told to.
+    :returns: The application. The server lives as long as the application's lifespan.
+    """
+    stop = Stop(grace_period)
+    app = server.http_app(
+        path=path,
+        stateless_http=stateless,
+        event_store=event_store,
+        retry_interval=retry_interval,
+        middleware=[
+            Middleware(_EndStreams, stop=stop, path=path),
+            Middleware(_NoteDisconnects, path=path),
+            Middleware(ExplainSessions, path=path, stateless=stateless),
+            Middleware(RequestBodyLimitMiddleware, max_body_size=max_body_size),
+        ],
+        # FastMCP's default lets every host and every web page in. Lists that are empty, but not None, are what makes it
+        # look at the Origin of requests to an address that is not a loopback one.
+        host_origin_protection="auto",
+        allowed_hosts=list(allowed_hosts) if allowed_hosts is not None else None,
+        allowed_origins=list(allowed_origins or ()),
+    )
+    kinds: list[Any] = [each.cls for each in app.user_middleware]
+    guard = kinds.index(HostOriginGuardMiddleware)
+    # Before authorization: a browser asks without a token whether its page may call.
+    app.user_middleware[guard : guard + 1] = [Middleware(ExplainRefusals), app.user_middleware[guard], _FOR_PAGES]
+    if stateless:
+        server.add_middleware(RefuseQuestions())
+    server.add_middleware(_AnswerInTime(stop))
+    if event_store is None:
+        server.add_middleware(_EndWithConnection())
+    lifespan = app.router.lifespan_context
+
+    announcer = announcer_of(server)
+    look_up_called_tools(server)
+
+    @asynccontextmanager
+    async def stoppable(app: Starlette) -> AsyncIterator[Any]:
+        loop = asyncio.get_running_loop()
+
+        def end_streams() -> None:
+            announcer.close()
+            # Those that are not of this server, once its own have had their answers.
+            loop.call_later((stop.time_for_calls + stop.time_for_answers) / 2, _end_all_event_streams)
+
+        with _keeping_event_streams(), stop.on_signals():
+            with stop.calling(lambda: loop.call_soon_threadsafe(end_streams)):
+                async with lifespan(app) as state:
+                    yield state
+
+    app.router.lifespan_context = stoppable
+    return app
+
+
+_keeping = 0
+
+
+@contextmanager
+def _keeping_event_streams() -> Iterator[None]:
+    """
+    Have `sse_starlette` not cut event streams at the signal to stop: most answers to calls are sent in one.
+    """
+    global _keeping  # noqa: PLW0603 - as global as what it counts for
+    _keeping += 1
+    AppStatus.enable_automatic_graceful_drain = False
+    try:
+        yield
+    finally:
+        _keeping -= 1
+        if not _keeping:
+            AppStatus.enable_automatic_graceful_drain = True
+            # Or later servers in this process would end their streams at once.
+            AppStatus.should_exit = False
+
+
+def _end_all_event_streams() -> None:
+    AppStatus.should_exit = True
+
+
+class _AnswerInTime(ServerMiddleware):
+    """
+    Answers what has not ended when the time for calls is over. Otherwise the connection would just break.
+
+    So it is for a call that waits for an answer of the user, which cannot reach a server that takes no new connections.
+    """
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+
+    async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        return await self._in_time(context, call_next, ToolError)
+
+    async def on_read_resource(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        return await self._in_time(context, call_next, ResourceError)
+
+    async def on_get_prompt(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        return await self._in_time(context, call_next, PromptError)
+
+    async def _in_time(
+        self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any], failure: type[FastMCPError]
+    ) -> Any:
+        loop = asyncio.get_running_loop()
+        time_for_calls = self._stop.time_for_calls
+        with anyio.CancelScope() as scope:
+
+            def stop() -> None:
+                loop.call_soon_threadsafe(lambda: loop.call_later(time_for_calls, scope.cancel))
+
+            with self._stop.calling(stop):
+                return await call_next(context)
+        msg = f"The server is stopping, and this did not end within {time_for_calls:g} s. It was given up"
+        raise failure(msg)
+
+
+class _Connection:
+    """
+    The connection of one request, which may be closed by the client.
+    """
+
+    SCOPE_KEY = "mcp_haystack.connection"
+
+    def __init__(self) -> None:
+        self._is_closed = False
+        self._callbacks: list[Callable[[], object]] = []
+
+    @contextmanager
+    def calling_when_closed(self, callback: Callable[[], object]) -> Iterator[None]:
+        """
+        Call a function when the client closes the connection, or now if it did, as long as the `with` block lasts.
+        """
+        self._callbacks.append(callback)
+        try:
+            if self._is_closed:
+                callback()
+            yield
+        finally:
+            self._callbacks.remove(callback)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for callback in list(self._callbacks):
+            callback()
+
+
+class _NoteDisconnects:
+    """
+    Lets calls know when their connection is closed.
+    """
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
+        self._app = app
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] != self._path:
+            await self._app(scope, receive, send)
+            return
+        connection = scope[_Connection.SCOPE_KEY] = _Connection()
+
+        async def noting() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                connection.close()
+            return message
+
+        await self._app(scope, noting, send)
+
+
+class _EndWithConnection(ServerMiddleware):
+    """
+    Cancels what a client of a session does not wait for any more, because its connection is closed.
+
+    Without an event store the answer could not be sent any more, and a call that asks the user would wait for ever and
+    keep its place. Where there are no sessions, the SDK does the same.
+    """
+
+    async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        return await self._while_connected(context, call_next, ToolError)
+
+    async def on_read_resource(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        return await self._while_connected(context, call_next, ResourceError)
+
+    async def on_get_prompt(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        return await self._while_connected(context, call_next, PromptError)
+
+    async def _while_connected(
+        self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any], failure: type[FastMCPError]
+    ) -> Any:
+        connection = _connection_of(context)
+        if connection is None:
+            return await call_next(context)
+        with anyio.CancelScope() as scope, connection.calling_when_closed(scope.cancel):
+            return await call_next(context)
+        # Nobody reads it.
+        msg = "The client closed its connection"
+        raise failure(msg)
+
+
+def _connection_of(context: MiddlewareContext[Any]) -> _Connection | None:
+    request = context.fastmcp_context and context.fastmcp_context.request_context
+    http_request = request and request.request
+    return http_request.scope.get(_Connection.SCOPE_KEY) if http_request else None
+
+
+class _EndStreams:
+    """
+    Ends the streams of notifications when the server stops, as if their clients had gone.
+    """
+
+    def __init__(self, app: ASGIApp, stop: Stop, path: str) -> None:
+        self._app = app
+        self._stop = stop
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != self._path:
+            await self._app(scope, receive, send)
+            return
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+
+        async def receive_or_stop() -> Message:
+            received = asyncio.ensure_future(receive())
+            stopped = asyncio.ensure_future(stopping.wait())
+            try:
+                await asyncio.wait({received, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                return received.result() if received.done() else {"type": "http.disconnect"}
+            finally:
+                received.cancel()
+                stopped.cancel()
+
+        with self._stop.calling(lambda: loop.call_soon_threadsafe(stopping.set)):
+            await self._app(scope, receive_or_stop, send)

@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from contextlib import suppress
+from types import TracebackType
+
+import anyio
+
+from haystack_integrations.tools.mcp.serving.served_tool import ServedCall
+from haystack_integrations.tools.mcp.serving.values import well_formed
+
+# How long text of a model is collected before it is sent, in seconds. People read it.
+INTERVAL = 0.25
+# Clients give up on a call that is silent for too long, the strictest after some 30 seconds.
+HEARTBEAT = 10.0
+
+# The client went away: its call is cancelled anyway.
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+
+
+class ProgressReporter:
+    """
+    Tells a client what its call is doing.
+
+    Steps are all sent, in their order. Text that a model writes is collected and sent a few times a second. In silence,
+    a heartbeat shows that the call is alive.
+
+    It is an asynchronous context manager around the work. If the client did not ask for progress, it does nothing.
+    """
+
+    def __init__(
+        self,
+        call: ServedCall,
+        *,
+        total: int | None = None,
+        interval: float | None = None,
+        heartbeat: float | None = None,
+    ) -> None:
+        """
+        Initialize the ProgressReporter.
+
+        :param call: The call.
+        :param total: How many steps there are, if that is known.
+        :param interval: Seconds between two notifications about text; by default `INTERVAL`.
+        :param heartbeat: Seconds of silence after which a notification is sent anyway; by default `HEARTBEAT`.
+        """
+        self._call = call
+        self._total = total
+        self._interval = INTERVAL if interval is None else interval
+        self._heartbeat = HEARTBEAT if heartbeat is None else heartbeat
+        self._lock = threading.Lock()
+        # Steps, and texts between them.
+        self._news: deque[tuple[str, bool]] = deque()
+        self._text = ""
+        self._steps = 0
+        self._since_step = 0
+        self._last_step = "Working"
+        self._is_ending = False
+        self._loop = asyncio.get_running_loop()
+        self._any_news = asyncio.Event()
+        self._urgent_news = asyncio.Event()
+        self._sender: asyncio.Task[None] | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """
+        Whether anybody receives progress: a client that asked for it, or whoever looks at a background task.
+        """
+        context = self._call.context
+        if context is None:
+            return False
+        request = context.request_context
+        return request is None or "progressToken" in (request.meta or {})
+
+    def step(self, message: str) -> None:
+        """
+        Report a step. From any thread.
+
+        :param message: What begins or ended.
+        """
+        with self._lock:
+            self._end_text()
+            self._news.append((message, True))
+        self._notice(self._urgent_news)
+
+    def text(self, text: str) -> None:
+        """
+        Report text of a model. From any thread.
+
+        :param text: What it wrote since the last time.
+        """
+        with self._lock:
+            self._text += text
+        self._notice()
+
+    def _notice(self, *events: asyncio.Event) -> None:
+        if self._sender is not None:
+            for event in (*events, self._any_news):
+                self._loop.call_soon_threadsafe(event.set)
+
+    def _end_text(self) -> None:
+        if self._text:
+            self._news.append((self._text, False))
+            self._text = ""
+
+    async def __aenter__(self) -> ProgressReporter:
+        """
+        Begin to report.
+        """
+        if self.is_wanted:
+            self._sender = asyncio.create_task(self._send())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        Send what is left, unless the work failed.
+        """
+        sender = self._sender
+        if sender is None:
+            return
+        self._sender = None
+        if error is None:
+            self._is_ending = True
+            self._any_news.set()
+            self._urgent_news.set()
+        else:
+            sender.cancel()
+        try:
+            await asyncio.wait([sender])
+        finally:
+            sender.cancel()
+        if not sender.cancelled():
+            sender.result()
+
+    async def _send(self) -> None:
+        with suppress(*_GONE):
+            while not self._is_ending:
+                if not await _is_set(self._any_news, self._heartbeat):
+                    await self._notify(f"{self._last_step} ...", is_step=False)
+                    continue
+                self._any_news.clear()
+                # More text may follow; a step, and the end, do not wait for it.
+                await _is_set(self._urgent_news, self._interval)
+                self._urgent_news.clear()
+                await self._send_news()
+            await self._send_news()
+
+    async def _send_news(self) -> None:
+        with self._lock:
+            # The first half of a surrogate pair waits for the second one.
+            half = self._text[-1:] if "\ud800" <= self._text[-1:] <= "\udbff" and not self._is_ending else ""
+            self._text = self._text.removesuffix(half)
+            self._end_text()
+            self._text = half
+        while self._news:
+            message, is_step = self._news.popleft()
+            await self._notify(message, is_step=is_step)
+
+    async def _notify(self, message: str, *, is_step: bool) -> None:
+        if is_step:
+            self._steps, self._since_step, self._last_step = self._steps + 1, 0, message
+        else:
+            self._since_step += 1
+        # The number must grow with each notification: what comes between two steps counts as parts of one.
+        done = self._steps + self._since_step / (self._since_step + 1)
+        total = self._total if self._total is not None and done <= self._total else None
+        await self._call.progress(done, total, well_formed(message))
+
+
+async def _is_set(event: asyncio.Event, seconds: float) -> bool:
+    """
+    Wait for an event, but not for ever.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

@@ -1,0 +1,230 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from fastmcp.exceptions import PromptError
+from fastmcp.prompts.base import Message, Prompt, PromptArgument, PromptResult
+from fastmcp.server.auth import require_scopes
+from haystack.dataclasses import ChatMessage
+from mcp import types
+from pydantic import PrivateAttr
+
+from haystack_integrations.tools.mcp.haystack_compat import parts_of
+from haystack_integrations.tools.mcp.serving.completion import Candidates, checked_candidates, matching
+from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.pool import CallPool
+from haystack_integrations.tools.mcp.serving.reads import HIDE, ReadPlaces, checked_names, refused
+from haystack_integrations.tools.mcp.serving.results import content_blocks
+from haystack_integrations.tools.mcp.serving.source import Source
+
+_OUTPUT = "prompt"
+
+
+class PromptSource(Source):
+    """
+    Serves prompt builders as prompts: their variables are the arguments.
+    """
+
+    def __init__(self, prompts: Mapping[str, Any], *, options: Mapping[str, ServeOptions], pool: CallPool) -> None:
+        """
+        Initialize the PromptSource.
+
+        :param prompts: Prompt builders by the names that clients see: `PromptBuilder`, `ChatPromptBuilder` or any
+            component with `variables` and an output `prompt`, a text or ChatMessages.
+        :param options: What is said of them, by these names: `bound` sets variables that clients neither see nor set,
+            `inputs` chooses the others or gives them other names, and `completions` are values to choose from.
+        :param pool: Where prompts that are rendered take their places.
+        :raises ValueError: If something is no prompt builder, or options do not fit its variables.
+        """
+        super().__init__()
+        self._prompts = [
+            ServedPrompt.create(name, builder, options.get(name) or ServeOptions(), pool)
+            for name, builder in checked_names("prompts", prompts, "prompt builders").items()
+        ]
+        self._hidden = [each for each in self._prompts if not each.is_enabled]
+        self._builders = [prompts[name] for name in prompts]
+
+    async def list_prompts(self) -> Sequence[Prompt]:
+        """
+        List the prompts.
+
+        :returns: The prompts.
+        """
+        hidden = {each.key: each for each in await HIDE.list_prompts(self._hidden)}
+        return [hidden.get(each.key, each) for each in self._prompts]
+
+    async def complete(
+        self, reference: str, argument: str, value: str, known: Mapping[str, str]
+    ) -> Sequence[str] | None:
+        """
+        Complete an argument of a prompt.
+
+        :param reference: The name of the prompt.
+        :param argument: The name of the argument.
+        :param value: What was typed so far.
+        :param known: The arguments that are known.
+        :returns: Values; None if it is no prompt of these.
+        """
+        for prompt in self._prompts:
+            if prompt.name == reference:
+                return await prompt.complete(argument, value, known)
+        return None
+
+    async def warm_up(self) -> None:
+        """
+        Warm up the builders that want it.
+        """
+        await self._call_all("warm_up")
+
+    async def close(self) -> None:
+        """
+        Close the builders that want it.
+        """
+        await self._call_all("close")
+
+    async def _call_all(self, method: str) -> None:
+        for builder in self._builders:
+            function = getattr(builder, method, None)
+            if callable(function):
+                await asyncio.to_thread(function)
+
+
+class ServedPrompt(Prompt):
+    """
+    A prompt that a component builds.
+    """
+
+    _run: Callable[..., Any] = PrivateAttr()
+    _options: ServeOptions = PrivateAttr()
+    _places: ReadPlaces = PrivateAttr()
+    # Variables of the builder by the names of arguments.
+    _variables: dict[str, str] = PrivateAttr()
+    _candidates: dict[str, Candidates] = PrivateAttr()
+
+    @property
+    def is_enabled(self) -> bool:
+        """
+        Whether clients see it, unless the server says something else.
+        """
+        return self._options.enabled
+
+    @classmethod
+    def create(cls, name: str, builder: Any, options: ServeOptions, pool: CallPool) -> ServedPrompt:
+        """
+        Make a prompt of a builder.
+
+        :param name: The name for clients, unless the options have another one.
+        :param builder: The component.
+        :param options: What the user said of it.
+        :param pool: Where it takes its places.
+        :returns: The prompt.
+        :raises ValueError: If it is no prompt builder, or the options do not fit its variables.
+        """
+        variables = getattr(builder, "variables", None)
+        if not callable(getattr(builder, "run", None)) or not isinstance(variables, Sequence | Mapping):
+            msg = (
+                f"`prompts[{name!r}]` must be a prompt builder, a component with `variables` and an output "
+                f"`{_OUTPUT}`, got {type(builder).__name__}"
+            )
+            raise ValueError(msg)
+        shown = _shown_variables(name, sorted(variables), options)
+        required = getattr(builder, "required_variables", None) or ()
+        prompt = cls(
+            **{
+                "name": options.name or name,
+                "description": f"Builds the prompt '{name}'" + (f" from {', '.join(shown)}." if shown else "."),
+                **options.of_component(),
+            },
+            arguments=[
+                PromptArgument(name=argument, required=required == "*" or variable in required)
+                for argument, variable in shown.items()
+            ],
+            auth=require_scopes(*options.scopes) if options.scopes else None,
+        )
+        prompt._run = builder.run
+        prompt._options = options
+        prompt._places = ReadPlaces(f"Prompt '{prompt.name}'", options, pool, PromptError)
+        prompt._variables = shown
+        prompt._candidates = checked_candidates(name, options.completions, shown)
+        return prompt
+
+    async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
+        """
+        Build the prompt.
+
+        :param arguments: Values of its arguments.
+        :returns: Its messages.
+        :raises ValidationError: If an argument is missing or unknown.
+        """
+        given = arguments or {}
+        unknown = sorted(set(given) - set(self._variables))
+        missing = [each.name for each in self.arguments or () if each.required and each.name not in given]
+        if unknown or missing:
+            problem = f"has no argument {', '.join(unknown)}" if unknown else f"needs {', '.join(missing)}"
+            msg = f"Prompt '{self.name}' {problem}. Its arguments: {', '.join(self._variables) or 'none'}"
+            raise refused(msg)
+        values = {self._variables[argument]: value for argument, value in given.items()}
+        outputs = await self._places.run(lambda: self._run(**values, **self._options.bound))
+        prompt = outputs[_OUTPUT]
+        messages = [ChatMessage.from_user(prompt)] if isinstance(prompt, str) else prompt
+        return PromptResult(
+            [each for message in messages for each in _mcp_messages(message, self._options)],
+            description=self.description,
+        )
+
+    async def complete(self, argument: str, value: str, known: Mapping[str, str]) -> Sequence[str]:
+        """
+        Complete an argument.
+
+        :param argument: Its name.
+        :param value: What was typed so far.
+        :param known: The arguments that are known.
+        :returns: The values that go on so.
+        """
+        candidates = self._candidates.get(argument)
+        return [] if candidates is None else await matching(candidates, value, known)
+
+
+def _shown_variables(name: str, variables: Sequence[str], options: ServeOptions) -> dict[str, str]:
+    """
+    Tell which variables clients set, by the names of arguments.
+    """
+    given = options.inputs
+    shown: dict[str, Any]
+    if given is None:
+        shown = {each: each for each in variables if each not in options.bound}
+    else:
+        shown = dict(given) if isinstance(given, Mapping) else {each: each for each in given}
+    named = [*shown.values(), *options.bound]
+    unknown = sorted({str(each) for each in named if each not in variables})
+    if unknown:
+        msg = (
+            f"`options[{name!r}]`: the prompt has no variable {', '.join(unknown)}. Its variables: "
+            f"{', '.join(variables) or 'none'}"
+        )
+        raise ValueError(msg)
+    if len(set(named)) < len(named):
+        msg = f"`options[{name!r}]`: `inputs` and `bound` must set each variable once"
+        raise ValueError(msg)
+    return shown
+
+
+def _mcp_messages(message: ChatMessage, options: ServeOptions) -> list[Message]:
+    """
+    Turn a message into MCP's, which have one content each, and no role but those of the user and the assistant.
+    """
+    role: Literal["user", "assistant"] = "assistant" if message.role.value == "assistant" else "user"
+    messages = []
+    for part in parts_of(message):
+        for block in content_blocks(part, options):
+            if message.role.value == "system" and isinstance(block, types.TextContent):
+                block.meta = {"haystack": {"role": "system"}}
+            if not isinstance(block, types.ResourceLink):
+                messages.append(Message(block, role=role))
+    return messages

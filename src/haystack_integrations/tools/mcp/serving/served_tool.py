@@ -1,0 +1,281 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import anyio
+from fastmcp import Context
+from fastmcp.dependencies import Dependency
+from fastmcp.exceptions import ToolError
+from fastmcp.server.auth import AuthCheck, require_scopes
+from fastmcp.server.dependencies import OptionalCurrentContext, resolve_dependencies
+from fastmcp.tools.base import Tool, ToolResult
+from fastmcp.utilities.tasks import TaskConfig
+from haystack import logging
+from haystack.tools.errors import ToolInvocationError
+from mcp.types import ToolAnnotations
+from pydantic import PrivateAttr, ValidationError
+
+from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, without
+from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.pool import CallPool, Place, ServerBusyError
+from haystack_integrations.tools.mcp.serving.results import ResultWriter
+from haystack_integrations.tools.mcp.serving.values import well_formed
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# The parameter by which FastMCP resolves the context of a request.
+_CONTEXT = "_served_context"
+
+
+@dataclass(frozen=True)
+class ServedCall:
+    """
+    One call of a served tool, for its body.
+
+    :param tool_name: The name of the tool for clients.
+    :param context: FastMCP's context of the request; None if the tool is run without a server.
+    :param place: The place of the call in the pool.
+    """
+
+    tool_name: str
+    context: Context | None
+    place: Place
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """
+        Tell the client how far the call is. Nothing is sent to a client that did not ask for it.
+
+        :param done: How much is done. It must grow from report to report.
+        :param total: How much there is to do, if that is known.
+        :param message: What is being done.
+        """
+        if self.context is not None:
+            await self.context.report_progress(done, total, message)
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """
+        Call a blocking function in a thread of its own, with the context of this call.
+
+        If the call is cancelled or runs into its timeout, the client is answered at once. The thread goes on alone.
+
+        :param function: The function.
+        :param args: Its arguments.
+        :returns: What it returns.
+        """
+        return await self.place.in_thread(function, *args)
+
+
+Body = Callable[[dict[str, Any], ServedCall], Awaitable[Any]]
+
+# The call that the running code belongs to.
+_current_call: ContextVar[ServedCall] = ContextVar("served_call")
+
+
+def current_call() -> ServedCall:
+    """
+    Give the call that the running code belongs to.
+
+    :returns: The call.
+    :raises LookupError: If there is none.
+    """
+    return _current_call.get()
+
+
+class ServedTool(Tool):
+    """
+    A tool of the server that runs something of Haystack.
+
+    For tools that are not plain functions, FastMCP neither checks arguments nor keeps to the timeout; this one does.
+    """
+
+    _body: Body = PrivateAttr()
+    _options: ServeOptions = PrivateAttr()
+    _pool: CallPool = PrivateAttr()
+    _arguments: ArgumentCheck = PrivateAttr()
+    _results: ResultWriter = PrivateAttr()
+    _body_checks: bool = PrivateAttr()
+    _bound: dict[str, Any] = PrivateAttr()
+    _injected: Callable[..., None] = PrivateAttr()
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        name: str,
+        description: str | None,
+        parameters: dict[str, Any],
+        body: Body,
+        options: ServeOptions,
+        pool: CallPool,
+        output_schema: dict[str, Any] | None = None,
+        title: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        auth: AuthCheck | list[AuthCheck] | None = None,
+        body_checks: bool = False,
+    ) -> ServedTool:
+        """
+        Create a tool.
+
+        What the options say goes before what the other parameters say.
+
+        :param name: Its name.
+        :param description: What it does, for the model.
+        :param parameters: JSON schema of its arguments. Those that are bound need not be removed.
+        :param body: Does what the tool is for: gets the arguments, checked and with the bound ones, and the call.
+            Whatever it returns is turned into content and structured content; a `ToolResult` is sent as it is.
+        :param options: What the user said of it.
+        :param pool: Where it takes its places.
+        :param output_schema: JSON schema of the structured result, if it can be derived.
+        :param title: Its name for people.
+        :param annotations: Hints for clients.
+        :param auth: Who may use it, if the options name no scopes.
+        :param body_checks: Whether the body itself checks arguments and raises a `ToolError`. Then they are checked
+            before only if values of another type are to be refused.
+        :returns: The tool.
+        """
+        if options.output_schema is not None:
+            output_schema = dict(options.output_schema) if options.output_schema else None
+        shown = without(parameters, options.bound)
+        tool = cls(
+            name=options.name or name,
+            **{"title": title, "description": description, **options.of_component()},
+            annotations=options.hints or annotations,
+            parameters=shown,
+            output_schema=output_schema,
+            timeout=options.timeout,
+            auth=require_scopes(*options.scopes) if options.scopes else auth,
+            task_config=_task_config(options),
+        )
+        tool._body = body
+        tool._options = options
+        tool._pool = pool if options.max_concurrency is None else CallPool(options.max_concurrency)
+        tool._arguments = ArgumentCheck(tool.name, shown)
+        tool._results = ResultWriter(tool.name, output_schema, options)
+        tool._body_checks = body_checks
+        dependencies = {name: each for name, each in options.bound.items() if isinstance(each, Dependency)}
+        tool._bound = {name: each for name, each in options.bound.items() if name not in dependencies}
+        tool._injected = _injected({_CONTEXT: OptionalCurrentContext(), **dependencies})
+        return tool
+
+    @property
+    def is_enabled(self) -> bool:
+        """
+        Whether clients see it, as long as nobody enables or disables it.
+        """
+        return self._options.enabled
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """
+        Run the tool.
+
+        :param arguments: The client's arguments.
+        :returns: The result.
+        :raises ToolError: If the arguments cannot be used, the server is busy, or the call takes too long. The client
+            gets to see the message.
+        """
+        async with resolve_dependencies(self._injected, {}) as injected:
+            context: Context | None = injected.pop(_CONTEXT)
+            arguments = self._checked(arguments, context)
+            # A background task has all the time that it needs.
+            limit = None if context is not None and context.is_background_task else self.timeout
+            with anyio.move_on_after(limit):
+                value = await self._call({**arguments, **self._bound, **injected}, context)
+                return self._results.result(value)
+        raise self._timed_out()
+
+    def _checked(self, arguments: dict[str, Any], context: Context | None) -> dict[str, Any]:
+        strict = self._options.strict_validation
+        if strict is None:
+            strict = context is not None and context.fastmcp.strict_input_validation
+        if self._body_checks and not strict:
+            return self._arguments.prepare(arguments)
+        return self._arguments.check(arguments, strict=strict)
+
+    async def _call(self, arguments: dict[str, Any], context: Context | None) -> Any:
+        try:
+            async with self._pool.place() as place:
+                call = ServedCall(self.name, context, place)
+                token = _current_call.set(call)
+                try:
+                    return await self._body(arguments, call)
+                finally:
+                    _current_call.reset(token)
+        except ServerBusyError as busy:
+            raise ToolError(str(busy)) from None
+        except ToolError as error:
+            text = well_formed(str(error))
+            if text == str(error):
+                raise
+            # The client gets it, and it could not be sent.
+            raise ToolError(text, log_level=error.log_level) from error
+        except ToolInvocationError as error:
+            failure = _cause(error)  # its text quotes all arguments, bound ones, too
+        except ValidationError as error:
+            failure = error
+        if isinstance(failure, ValidationError):
+            # FastMCP would take it for one of the arguments. Its text quotes values.
+            failure = InvalidValueError(failure)
+        raise failure
+
+    def _timed_out(self) -> ToolError:
+        logger.warning(
+            "A call of tool '{tool}' ran into its timeout of {timeout} s", tool=self.name, timeout=self.timeout
+        )
+        msg = f"Tool '{self.name}' did not finish within {self.timeout:g} s. " + (
+            "It can be called as a background task, which has no such limit."
+            if self.task_config.supports_tasks()
+            else "The server could offer it as a background task (`ServeOptions(task=True)`), which has no such limit."
+        )
+        return ToolError(msg)
+
+
+class InvalidValueError(ValueError):
+    """
+    Raised when code of a tool made an object of the wrong values.
+    """
+
+    def __init__(self, error: ValidationError) -> None:
+        """
+        Initialize the InvalidValueError.
+
+        :param error: What pydantic says.
+        """
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        super().__init__("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details))
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, ToolInvocationError) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, ToolInvocationError):
+        return RuntimeError(f"Tool '{error.tool_name}' could not be invoked")
+    return error
+
+
+def _injected(dependencies: dict[str, Any]) -> Callable[..., None]:
+    """Make a function that has these dependencies as parameters, because that is what FastMCP resolves."""
+
+    def function(**_resolved: Any) -> None:
+        """Never called."""
+
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each) for name, each in dependencies.items()
+    ]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return function
+
+
+def _task_config(options: ServeOptions) -> TaskConfig:
+    if options.task == "required":
+        return TaskConfig(mode="required")
+    return TaskConfig.from_bool(options.task is True)

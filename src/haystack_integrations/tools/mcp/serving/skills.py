@@ -1,0 +1,298 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Skill stores of Haystack 3 by the skills extension of the protocol.
+
+`skills/list` and `skills/get` tell of skills and of the digests of their files, which are resources:
+`skill://NAME/SKILL.md`, `skill://NAME/any/other.md`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import mimetypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+from fastmcp import FastMCP
+from fastmcp.exceptions import ResourceError
+from fastmcp.resources import Resource, ResourceContent, ResourceResult
+from fastmcp.resources.template import ResourceTemplate
+from fastmcp.server.auth import require_scopes
+from fastmcp.server.context import Context
+from fastmcp.server.dependencies import get_context
+from fastmcp.server.extensions import MethodBinding, ServerExtension
+from fastmcp.skills import GetSkillResult, ListSkillsResult, Skill, SkillFrontmatter, SkillResource
+from fastmcp.skills.models import GetSkillParams, ListSkillsParams
+from haystack import logging
+from haystack.dataclasses import FileContent, ImageContent
+from mcp import MCPError, types
+from pydantic import ValidationError
+
+from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION
+from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.pool import CallPool
+from haystack_integrations.tools.mcp.serving.reads import HIDE, NoSuchThingError, ReadPlaces
+from haystack_integrations.tools.mcp.serving.source import Source
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+_MAIN_FILE = "SKILL.md"
+_TEMPLATE = "skill://{path*}"
+_NEEDED_METHODS = ("list_skills", "load_skill", "read_skill_file")
+# What the extension allows in one skill.
+_MOST_FILES, _MOST_BYTES = 512, 16 * 1024 * 1024
+
+
+class SkillSource(Source):
+    """
+    Serves the skills of skill stores.
+    """
+
+    def __init__(self, skills: Any, *, options: Mapping[str, ServeOptions], pool: CallPool) -> None:
+        """
+        Initialize the SkillSource.
+
+        :param skills: A skill store, or a list of them.
+        :param options: What is said of skills, by their names: `title`, `tags`, `icons`, `meta` and `scopes`.
+        :param pool: Where reads take their places.
+        :raises ValueError: If something is no skill store.
+        """
+        super().__init__()
+        stores = list(skills) if isinstance(skills, list | tuple) else [skills]
+        for store in stores:
+            if isinstance(store, type) or not all(callable(getattr(store, each, None)) for each in _NEEDED_METHODS):
+                msg = (
+                    "`skills` must be a skill store of Haystack 3, or a list of them, with the methods "
+                    f"{', '.join(_NEEDED_METHODS)}, got {type(store).__name__}"
+                )
+                raise ValueError(msg)
+        self._stores = stores
+        self._options = options
+        self._places = ReadPlaces("Reading a skill", ServeOptions(), pool, ResourceError)
+        self._told: set[str] = set()
+        self._template = ResourceTemplate.from_function(
+            self._read, _TEMPLATE, name="skill_file", description="A file of a skill, by its path in the folder."
+        )
+
+    @property
+    def extensions(self) -> Sequence[ServerExtension]:
+        """
+        The extension by which clients find skills.
+        """
+        return [_Skills(self)]
+
+    async def list_resources(self) -> Sequence[Resource]:
+        """
+        List the instructions of each skill.
+
+        :returns: The resources.
+        """
+        skills = (await self._places.run(self._skills)).values()
+        listed = {skill.name: self._resource(skill) for skill in skills}
+        hidden = [name for name in listed if not (self._options.get(name) or ServeOptions()).enabled]
+        marked = await HIDE.list_resources([listed[name] for name in hidden])
+        return list({**listed, **dict(zip(hidden, marked, strict=True))}.values())
+
+    async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
+        """
+        List how to read the files of skills.
+
+        :returns: The template.
+        """
+        return [self._template]
+
+    async def warm_up(self) -> None:
+        """
+        Warm up the stores that want it.
+        """
+        await self._places.run(self._call_all, "warm_up")
+
+    async def close(self) -> None:
+        """
+        Close the stores that want it.
+        """
+        await self._places.run(self._call_all, "close")
+
+    def _call_all(self, method: str) -> None:
+        for store in self._stores:
+            function = getattr(store, method, None)
+            if callable(function):
+                function()
+
+    async def entries(self, server: FastMCP[Any]) -> list[Skill]:
+        """
+        Describe the skills that a client may see.
+
+        :param server: The server.
+        :returns: The skills with the digests of their files.
+        """
+        found = await self._places.run(lambda: [self._entry(skill) for skill in self._skills().values()])
+        return [entry for entry in found if entry is not None and await server.get_resource(entry.uri) is not None]
+
+    async def entry(self, server: FastMCP[Any], uri: str) -> Skill | None:
+        """
+        Describe one skill.
+
+        :param server: The server.
+        :param uri: The URI of its instructions.
+        :returns: The skill, or None if there is none for this client.
+        """
+        skills = await self._places.run(self._skills)
+        skill = next((each for each in skills.values() if each.uri == uri), None)
+        if skill is None or await server.get_resource(uri) is None:
+            return None
+        return await self._places.run(self._entry, skill)
+
+    def _skills(self) -> dict[str, _StoredSkill]:
+        """
+        All skills of all stores, as they have them now.
+        """
+        skills: dict[str, _StoredSkill] = {}
+        for store in self._stores:
+            for name, info in store.list_skills().items():
+                if name in skills:
+                    self._tell(name, "another store has a skill of this name")
+                else:
+                    skills[name] = _StoredSkill(store, name, info.description)
+        return skills
+
+    def _resource(self, skill: _StoredSkill) -> Resource:
+        options = self._options.get(skill.name) or ServeOptions()
+
+        async def read() -> ResourceResult:
+            return await self._places.run(skill.read, _MAIN_FILE)
+
+        return Resource.from_function(
+            read,
+            skill.uri,
+            **{"name": skill.name, "description": skill.description, **options.of_component()},
+            mime_type="text/markdown",
+            auth=require_scopes(*options.scopes) if options.scopes else None,
+        )
+
+    async def _read(self, path: str) -> ResourceResult:
+        skills = await self._places.run(self._skills)
+        skill = next((each for name, each in skills.items() if path.startswith(f"{name}/")), None)
+        # Whoever may not see a skill may not read its files, whatever store or rule hides it.
+        if skill is None or await get_context().fastmcp.get_resource(skill.uri) is None:
+            msg = "There is no such skill"
+            raise NoSuchThingError(msg)
+        return await self._places.run(skill.read, path.removeprefix(f"{skill.name}/"))
+
+    def _entry(self, skill: _StoredSkill) -> Skill | None:
+        try:
+            return skill.entry()
+        except (ValidationError, ValueError) as error:
+            reasons = error.errors() if isinstance(error, ValidationError) else []
+            self._tell(skill.name, "; ".join(str(each["msg"]) for each in reasons) or str(error))
+            return None
+
+    def _tell(self, name: str, reason: str) -> None:
+        if name not in self._told:
+            self._told.add(name)
+            logger.warning("Skill '{skill}' is not served: {reason}", skill=name, reason=reason)
+
+
+@dataclass(frozen=True)
+class _StoredSkill:
+    """
+    One skill of a store.
+    """
+
+    store: Any
+    name: str
+    description: str
+
+    @property
+    def uri(self) -> str:
+        return self._uri(_MAIN_FILE)
+
+    def _uri(self, path: str) -> str:
+        return f"skill://{quote(self.name)}/{quote(path)}"
+
+    def entry(self) -> Skill:
+        """
+        Describe the skill with its files, all of which are read.
+        """
+        _, paths = self.store.load_skill(self.name)
+        if len(paths) >= _MOST_FILES:
+            msg = f"it has more than {_MOST_FILES} files"
+            raise ValueError(msg)
+        resources, size = [], 0
+        for path in (_MAIN_FILE, *paths):
+            content = self._content(path).content
+            data = content.encode() if isinstance(content, str) else content
+            size += len(data)
+            if size > _MOST_BYTES:
+                msg = f"its files have more than {_MOST_BYTES} bytes"
+                raise ValueError(msg)
+            digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+            resources.append(SkillResource(uri=self._uri(path), digest=digest, size=len(data)))
+        return Skill(uri=self.uri, frontmatter=SkillFrontmatter(self._frontmatter), resources=resources)
+
+    def read(self, path: str) -> ResourceResult:
+        """
+        Read a file of the skill.
+
+        :raises NoSuchThingError: If the store does not list it.
+        """
+        if path != _MAIN_FILE and path not in self.store.load_skill(self.name)[1]:
+            msg = "The skill has no such file"
+            raise NoSuchThingError(msg)
+        return ResourceResult([self._content(path)])
+
+    @property
+    def _frontmatter(self) -> dict[str, Any]:
+        # A store that has several skills of one name tells them apart by their folders.
+        return {"name": self.name.rpartition("/")[2], "description": self.description}
+
+    def _content(self, path: str) -> ResourceContent:
+        if path == _MAIN_FILE:
+            body, _ = self.store.load_skill(self.name)
+            frontmatter = yaml.safe_dump(self._frontmatter, sort_keys=False, allow_unicode=True)
+            return ResourceContent(f"---\n{frontmatter}---\n\n{body}", mime_type="text/markdown")
+        content = self.store.read_skill_file(self.name, path)
+        if isinstance(content, ImageContent):
+            return ResourceContent(base64.b64decode(content.base64_image), mime_type=content.mime_type)
+        if isinstance(content, FileContent):
+            return ResourceContent(base64.b64decode(content.base64_data), mime_type=content.mime_type)
+        return ResourceContent(content, mime_type=mimetypes.guess_type(path)[0] or "text/plain")
+
+
+class _Skills(ServerExtension):
+    """
+    The methods of the skills extension.
+    """
+
+    identifier = SKILLS_EXTENSION
+    auto_register = True
+
+    def __init__(self, source: SkillSource) -> None:
+        self._source = source
+
+    def clone(self) -> ServerExtension:
+        return _Skills(self._source)
+
+    def methods(self) -> Sequence[MethodBinding]:
+        return [
+            MethodBinding(method="skills/list", params_type=ListSkillsParams, handler=self._list),
+            MethodBinding(method="skills/get", params_type=GetSkillParams, handler=self._get),
+        ]
+
+    async def _list(self, _request: Any, _parameters: ListSkillsParams) -> ListSkillsResult:
+        async with Context(fastmcp=self.server):
+            return ListSkillsResult(skills=await self._source.entries(self.server))
+
+    async def _get(self, _request: Any, parameters: GetSkillParams) -> GetSkillResult:
+        async with Context(fastmcp=self.server):
+            entry = await self._source.entry(self.server, parameters.uri)
+        if entry is None:
+            raise MCPError(types.INVALID_PARAMS, "There is no such skill", {"uri": parameters.uri})
+        return GetSkillResult(skill=entry)

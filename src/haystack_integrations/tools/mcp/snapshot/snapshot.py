@@ -1,0 +1,303 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+from haystack import logging
+
+from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json
+from haystack_integrations.tools.mcp.snapshot.comparison import tool_drifts
+from haystack_integrations.tools.mcp.snapshot.drift import MCPDriftReport, MCPToolDrift
+from haystack_integrations.tools.mcp.snapshot.pinned_tool import PinnedTool
+
+if TYPE_CHECKING:
+    from mcp import types
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+_VERSION: Final = 1
+
+
+class ToolSource(Protocol):
+    """
+    Whose tools a snapshot is made of: an MCPToolset or an MCPTool.
+    """
+
+    @property
+    def connection(self) -> Any:
+        """The MCPConnection to the server."""
+
+    def _selects(self, definition: types.Tool) -> bool:
+        """Tell whether it has a tool of the server."""
+        ...
+
+
+@dataclass(frozen=True)
+class MCPToolSnapshot:
+    """
+    The tools of a server as they were when somebody looked at them.
+
+    With a snapshot, a toolset shows its tools before it is connected, and notices when the server says something else
+    of them. It has the names, titles, descriptions, schemas and annotations, each in a canonical form: it is the same
+    whichever revision of the protocol the server was asked in, and in whatever order it listed them.
+
+    ### Usage example
+
+    ```python
+    from haystack_integrations.tools.mcp import MCPToolset, MCPToolSnapshot, StdioServerInfo
+
+    time_server = StdioServerInfo(command="uvx", args=["mcp-server-time", "--local-timezone=Europe/Berlin"])
+    with MCPToolset(time_server) as toolset:
+        MCPToolSnapshot.capture(toolset).save("time.tools.json")
+
+    toolset = MCPToolset(time_server, snapshot="time.tools.json")
+    print([tool.name for tool in toolset])  # nothing is connected for this
+    ```
+
+    :param tools: The tools, sorted by their names.
+    :param server_name: What the server calls itself. Not compared.
+    :param server_version: Its version. Not compared.
+    :param instructions: What the server says about the use of its tools, the empty string for nothing; None if it is
+        not part of the snapshot.
+    """
+
+    tools: tuple[PinnedTool, ...]
+    server_name: str | None = None
+    server_version: str | None = None
+    instructions: str | None = None
+
+    @classmethod
+    def capture(cls, toolset: ToolSource, *, instructions: bool = True) -> Self:
+        """
+        Ask a server for its tools. It is connected to if it is not, and remains so.
+
+        :param toolset: An MCPToolset, whose selection of tools holds, or an MCPTool.
+        :param instructions: Whether to keep the server's instructions. False for a server whose instructions vary, as
+            with the date.
+        :returns: The snapshot.
+        :raises MCPConnectionError: If the server cannot be reached.
+        :raises TypeError: If `toolset` is something else.
+        """
+        connection = _connection_of(toolset)
+        return cls._of(toolset, connection.list_tools(), instructions=instructions)
+
+    @classmethod
+    async def capture_async(cls, toolset: ToolSource, *, instructions: bool = True) -> Self:
+        """
+        Ask a server for its tools like `capture`, without blocking the event loop.
+        """
+        connection = _connection_of(toolset)
+        return cls._of(toolset, await connection.list_tools_async(), instructions=instructions)
+
+    @classmethod
+    def _of(cls, toolset: ToolSource, definitions: list[types.Tool], *, instructions: bool) -> Self:
+        connection = toolset.connection
+        status = connection.status()
+        snapshot = cls.from_tools(
+            [definition for definition in definitions if toolset._selects(definition)],
+            server_name=status.server_name,
+            server_version=status.server_version,
+            instructions=(connection.instructions or "") if instructions else None,
+        )
+        for tool, found in snapshot.invisible_characters().items():
+            logger.warning(
+                "Texts of tool '{tool}' have invisible characters, which models will not see: {characters}",
+                tool=tool,
+                characters=", ".join(f"{name} ({count}x)" for name, count in found.items()),
+            )
+        return snapshot
+
+    @classmethod
+    def from_tools(
+        cls,
+        definitions: Iterable[types.Tool],
+        *,
+        server_name: str | None = None,
+        server_version: str | None = None,
+        instructions: str | None = None,
+    ) -> Self:
+        """
+        Make a snapshot of definitions, as of `MCPConnection.list_tools`.
+
+        :param definitions: What a server said of its tools. Of several with the same name, the first counts.
+        :param server_name: What the server calls itself.
+        :param server_version: Its version.
+        :param instructions: Its instructions; None to leave them out.
+        :returns: The snapshot.
+        """
+        pinned: dict[str, PinnedTool] = {}
+        for definition in definitions:
+            if definition.name not in pinned:
+                pinned[definition.name] = PinnedTool.of(definition)
+        return cls(
+            tuple(pinned[name] for name in sorted(pinned)),
+            server_name=server_name,
+            server_version=server_version,
+            instructions=instructions,
+        )
+
+    @property
+    def tool_names(self) -> list[str]:
+        """
+        The server's names of the tools, sorted.
+        """
+        return [tool.name for tool in self.tools]
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """
+        The hash of each tool's definition, by its name: `sha256:` and 64 hexadecimal digits.
+        """
+        return {tool.name: tool.hash for tool in self.tools}
+
+    def definitions(self) -> list[types.Tool]:
+        """
+        Give the definitions as the MCP SDK has them.
+
+        :returns: The tools, sorted by their names.
+        """
+        return [tool.as_tool() for tool in self.tools]
+
+    def invisible_characters(self) -> dict[str, dict[str, int]]:
+        """
+        Find invisible characters in the texts of the tools, in which a server can hide instructions for a model.
+
+        :returns: How often the texts of which tool have which, as `{"add": {"U+200B": 2}}`. Tools without are left out.
+        """
+        found = {tool.name: tool.invisible_characters() for tool in self.tools}
+        return {name: dict(sorted(characters.items())) for name, characters in found.items() if characters}
+
+    def compare(self, current: MCPToolSnapshot | ToolSource | Iterable[types.Tool]) -> MCPDriftReport:
+        """
+        Tell what is different now.
+
+        :param current: Another snapshot, or definitions as of `MCPConnection.list_tools`, or an MCPToolset or MCPTool,
+            whose server is asked. Instructions are compared if both sides have them.
+        :returns: The differences; false if there are none.
+        :raises MCPConnectionError: If a server has to be asked and cannot be reached.
+        """
+        if not isinstance(current, MCPToolSnapshot):
+            is_source = hasattr(current, "connection")
+            current = MCPToolSnapshot.capture(current) if is_source else MCPToolSnapshot.from_tools(current)  # type: ignore[arg-type]
+        before = {tool.name: tool for tool in self.tools}
+        after = {tool.name: tool for tool in current.tools}
+        drifts: list[MCPToolDrift] = []
+        for name in sorted(before.keys() | after.keys()):
+            drifts += tool_drifts(before.get(name), after.get(name))
+        if None not in (self.instructions, current.instructions) and self.instructions != current.instructions:
+            drifts.append(MCPToolDrift("", "instructions", before=self.instructions, after=current.instructions))
+        return MCPDriftReport(tuple(drifts))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """
+        Write the snapshot to a JSON file, with invisible characters escaped. A file that is there is replaced.
+
+        :param path: Path of the file.
+        :raises OSError: If it cannot be written. The file that was there then remains.
+        """
+        target = Path(path)
+        text = escaped_json(json.dumps(self.to_dict(), indent=2, ensure_ascii=False)) + "\n"
+        written = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+        try:
+            with written.open("x", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            written.replace(target)
+        except BaseException:
+            written.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """
+        Read a snapshot from a file.
+
+        :param path: Path of the file; a relative one starts at the current directory.
+        :returns: The snapshot.
+        :raises FileNotFoundError: If there is no such file.
+        :raises ValueError: If it is no snapshot, or was changed by hand.
+        """
+        file = Path(path).absolute()
+        if not file.is_file():
+            msg = f"There is no snapshot file {file}. Write one with MCPToolSnapshot.capture(toolset).save(path)."
+            raise FileNotFoundError(msg)
+        try:
+            return cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        except (ValueError, RecursionError) as error:
+            msg = f"The snapshot file {file} cannot be used: {error}"
+            raise ValueError(msg) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the snapshot.
+
+        :returns: A dictionary of JSON values: `version`, `server`, `instructions` and `tools`.
+        """
+        server = {"name": self.server_name, "version": self.server_version}
+        return {
+            "version": _VERSION,
+            "server": {key: value for key, value in server.items() if value is not None},
+            "instructions": self.instructions,
+            "tools": [tool.to_dict() for tool in self.tools],
+        }
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        return {"version": _VERSION, "tools": self.hashes}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """
+        Deserialize a snapshot.
+
+        :param data: The result of `to_dict`.
+        :returns: The snapshot.
+        :raises ValueError: If it is no snapshot, or one of another version, or was changed by hand: the hash of a
+            definition is another.
+        """
+        if not isinstance(data, Mapping) or not isinstance(data.get("tools"), list):
+            msg = "it is no snapshot of tools: `tools` must be a list"
+            raise ValueError(msg)
+        if data.get("version") != _VERSION:
+            msg = f"it has version {data.get('version')!r} of snapshots, and this mcp-haystack reads version {_VERSION}"
+            raise ValueError(msg)
+        server, instructions = data.get("server") or {}, data.get("instructions")
+        texts = [server.get("name"), server.get("version")] if isinstance(server, Mapping) else [server]
+        if not all(text is None or isinstance(text, str) for text in (*texts, instructions)):
+            msg = "it is no snapshot of tools: `server` and `instructions` must have texts"
+            raise ValueError(msg)
+        tools = [PinnedTool.from_dict(tool) for tool in data["tools"]]
+        names = [tool.name for tool in tools]
+        if len(set(names)) < len(names):
+            msg = "it is no snapshot of tools: it has a tool twice"
+            raise ValueError(msg)
+        return cls(
+            tuple(sorted(tools, key=lambda tool: tool.name)),
+            server_name=server.get("name"),
+            server_version=server.get("version"),
+            instructions=instructions,
+        )
+
+    def __repr__(self) -> str:
+        """
+        Name the server and the tools.
+        """
+        return f"{type(self).__name__}(server_name={self.server_name!r}, tools={self.tool_names!r})"
+
+
+def _connection_of(toolset: Any) -> Any:
+    connection = getattr(toolset, "connection", None)
+    if connection is None or not hasattr(toolset, "_selects"):
+        msg = (
+            f"A snapshot is made of an MCPToolset or an MCPTool, got {type(toolset).__name__}. A toolset of several "
+            "servers has theirs in `toolsets`."
+        )
+        raise TypeError(msg)
+    return connection

@@ -1,0 +1,312 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Grants that need no person: what is sent for a token, and what is said if there is none.
+"""
+
+import json
+from typing import Any
+
+import httpx2
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp import (
+    InMemoryTokenStorage,
+    MCPAssertionRequest,
+    MCPAuthorizationError,
+)
+from tests.support.token_network import ID_JAG, TokenNetwork, basic
+
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+SECRET = Secret.from_token("the-client-secret")
+
+
+def pem_of(key: Any) -> Secret:
+    return Secret.from_token(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
+
+
+RSA = rsa.generate_private_key(65537, 2048)
+P256, P384, P521 = (ec.generate_private_key(curve) for curve in (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()))
+ED = ed25519.Ed25519PrivateKey.generate()
+
+
+@pytest.fixture
+def network() -> TokenNetwork:
+    return TokenNetwork()
+
+
+async def failure(network: TokenNetwork, **options: Any) -> str:
+    with pytest.raises(MCPAuthorizationError) as caught:
+        await network.use(network.auth(**options))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "authorization", "in_form"),
+    [
+        ("client_secret_basic", basic("me", "the-client-secret"), None),
+        ("client_secret_post", None, "the-client-secret"),
+    ],
+)
+async def test_a_client_authenticates_with_its_secret(
+    network: TokenNetwork, method: str, authorization: str | None, in_form: str | None
+) -> None:
+    auth = network.auth(client_id="me", client_secret=SECRET, token_endpoint_auth_method=method, scopes=["a", "b"])
+    assert (await network.use(auth)).text == "welcome"
+    [form], [request] = network.forms(), network.asked("/token")
+    assert (form["grant_type"], form["scope"]) == ("client_credentials", "a b")
+    assert (request.headers.get("authorization"), form.get("client_secret")) == (authorization, in_form)
+
+
+async def test_a_secret_without_a_value_fails_before_anything_is_sent(
+    network: TokenNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MCP_NO_SECRET", raising=False)
+    nothing = Secret.from_env_var("MCP_NO_SECRET", strict=False)
+    text = await failure(network, client_id="me", client_secret=nothing)
+    assert text == "authorization failed while preparing to ask for a token: the `client_secret` has no value"
+    text = await failure(network, client_id="me", private_key=nothing)
+    assert text.endswith("the `private_key` has no value")
+    assert not network.asked("/token")
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithm", "expected"),
+    [
+        (RSA, None, "RS256"),
+        (RSA, "PS512", "PS512"),
+        (P256, None, "ES256"),
+        (P384, None, "ES384"),
+        (P521, None, "ES512"),
+        (ED, None, "EdDSA"),
+    ],
+    ids=["rsa", "rsa-pss", "p-256", "p-384", "p-521", "ed25519"],
+)
+async def test_a_key_signs_with_what_it_is_made_for(
+    network: TokenNetwork, key: Any, algorithm: str | None, expected: str
+) -> None:
+    auth = network.auth(client_id="me", private_key=pem_of(key), signing_algorithm=algorithm, key_id="7")
+    assert (await network.use(auth)).text == "welcome"
+    token = network.forms()[0]["client_assertion"]
+    header = jwt.get_unverified_header(token)
+    assert (header["alg"], header["kid"]) == (expected, "7")
+    claims = jwt.decode(token, key.public_key(), algorithms=[expected], audience=network.origin)
+    assert claims["iss"] == claims["sub"] == "me"
+    assert claims["exp"] - claims["iat"] == 300
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithm", "message"),
+    [
+        (Secret.from_token("c2VjcmV0LWtleQ"), None, "the `private_key` is no private key in PEM without a password"),
+        (pem_of(ED), "RS256", "the `private_key` cannot sign with RS256"),
+        (pem_of(RSA), "none-such", "the `private_key` cannot sign with none-such"),
+    ],
+)
+async def test_a_key_that_cannot_sign_is_named_and_not_quoted(
+    network: TokenNetwork, key: Secret, algorithm: str | None, message: str
+) -> None:
+    text = await failure(network, client_id="me", private_key=key, signing_algorithm=algorithm)
+    assert message in text
+    assert str(key.resolve_value())[:40] not in text
+    assert network.forms() == []
+
+
+async def an_assertion(request: MCPAssertionRequest) -> str:
+    return f"for {request.audience} of {request.user}"
+
+
+@pytest.mark.parametrize("source", [an_assertion, Secret.from_token("stored")], ids=["function", "secret"])
+async def test_an_assertion_comes_from_a_function_or_a_secret(network: TokenNetwork, source: Any) -> None:
+    auth = network.auth(grant_type="client_credentials", client_id="me", assertion_provider=source)
+    await auth.log_in(httpx2.Response(401), "bob")
+    expected = "stored" if isinstance(source, Secret) else f"for {network.origin} of bob"
+    assert network.forms()[0]["client_assertion"] == expected
+
+
+def fails(request: MCPAssertionRequest) -> str:
+    msg = "the vault said s3cret"
+    raise RuntimeError(msg)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (fails, "`assertion_provider` failed (RuntimeError)"),
+        (lambda _: "", "`assertion_provider` must give a string that is not empty, it gave str"),
+        (lambda _: None, "`assertion_provider` must give a string that is not empty, it gave NoneType"),
+    ],
+)
+async def test_a_provider_of_assertions_that_fails_is_named(network: TokenNetwork, source: Any, message: str) -> None:
+    text = await failure(network, grant_type="jwt_bearer", assertion_provider=source)
+    assert message in text
+    assert "s3cret" not in text
+    assert network.forms() == []
+
+
+@pytest.mark.parametrize("client_id", [None, "me"])
+async def test_a_workload_sends_its_assertion_for_a_token(network: TokenNetwork, client_id: str | None) -> None:
+    auth = network.auth(
+        grant_type="jwt_bearer", assertion_provider=Secret.from_token("proof"), client_id=client_id, scopes=["a"]
+    )
+    assert (await network.use(auth)).text == "welcome"
+    [form] = network.forms()
+    assert (form["grant_type"], form["assertion"], form["scope"]) == (JWT_BEARER, "proof", "a")
+    assert form["resource"] == network.url
+    assert form.get("client_id") == client_id
+
+
+async def test_a_workload_needs_metadata_to_know_for_whom_its_assertion_is(network: TokenNetwork) -> None:
+    network.answers = {
+        path: [httpx2.Response(404)]
+        for path in (
+            "/.well-known/oauth-authorization-server",
+            "/.well-known/openid-configuration",
+            "/.well-known/oauth-protected-resource",
+            "/.well-known/oauth-protected-resource/mcp",
+        )
+    }
+    text = await failure(network, grant_type="jwt_bearer", assertion_provider=Secret.from_token("proof"))
+    assert "has no metadata, so the audience of the assertion is not known" in text
+    assert network.forms() == []
+
+
+def id_jag(network: TokenNetwork, **options: Any) -> dict[str, Any]:
+    return {
+        "grant_type": "id_jag",
+        "client_id": "me",
+        "client_secret": SECRET,
+        "issuer": network.origin,
+        "scopes": ["a"],
+        **options,
+    }
+
+
+def exchange(network: TokenNetwork, **options: Any) -> dict[str, Any]:
+    id_token = Secret.from_token("the-id-token")
+    return id_jag(network, id_token=id_token, idp_token_endpoint=network.idp_url, **options)
+
+
+@pytest.mark.parametrize("is_client_of_idp", [False, True])
+async def test_an_id_token_becomes_an_id_jag_and_that_a_token(network: TokenNetwork, is_client_of_idp: bool) -> None:
+    known = {"idp_client_id": "me there", "idp_client_secret": Secret.from_token("secret there")}
+    auth = network.auth(**exchange(network, **(known if is_client_of_idp else {})))
+    assert (await network.use(auth)).text == "welcome"
+    [asked], [form] = network.forms("/idp"), network.forms()
+    assert (asked["subject_token"], asked["requested_token_type"]) == ("the-id-token", ID_JAG)
+    assert (asked["audience"], asked["resource"], asked["scope"]) == (network.origin, network.url, "a")
+    assert asked.get("client_id") == ("me there" if is_client_of_idp else None)
+    assert asked.get("client_secret") == ("secret there" if is_client_of_idp else None)
+    assert (form["grant_type"], form["assertion"]) == (JWT_BEARER, "the-id-jag")
+
+
+async def test_an_id_jag_may_come_from_a_function(network: TokenNetwork) -> None:
+    auth = network.auth(**id_jag(network, assertion_provider=an_assertion))
+    assert (await network.use(auth)).text == "welcome"
+    assert network.forms()[0]["assertion"] == f"for {network.origin} of None"
+    assert network.forms("/idp") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (httpx2.Response(403, text="no such person"), "answered with HTTP 403: no such person"),
+        (httpx2.Response(200, text="<html>"), "the answer of the identity provider has no token"),
+        (httpx2.Response(200, json=[]), "the answer of the identity provider has no token"),
+        (httpx2.Response(200, json={"access_token": "t"}), "the answer of the identity provider has no token"),
+        (
+            httpx2.Response(200, json={"access_token": "t", "issued_token_type": "a-bearer"}),
+            "gave a token of the type 'a-bearer' in place of an ID-JAG",
+        ),
+        (httpx2.Response(200, json={"access_token": 5, "issued_token_type": ID_JAG}), "in place of an ID-JAG"),
+    ],
+)
+async def test_an_identity_provider_that_gives_no_id_jag_is_quoted(
+    network: TokenNetwork, answer: httpx2.Response, message: str
+) -> None:
+    network.answers["/idp"] = [answer]
+    text = await failure(network, **exchange(network))
+    assert "asking the identity provider for an ID-JAG at idp.example.com" in text
+    assert message in text
+    assert "the-id-token" not in text
+    assert network.forms() == []
+
+
+class TestProofsOfPossession:
+    def options(self) -> dict[str, Any]:
+        return {"client_id": "me", "client_secret": SECRET, "dpop": True}
+
+    def claims(self, request: httpx2.Request) -> dict[str, Any]:
+        proof = request.headers["dpop"]
+        key = jwt.PyJWK(jwt.get_unverified_header(proof)["jwk"])
+        claims: dict[str, Any] = jwt.decode(proof, key, algorithms=["ES256"])
+        return claims
+
+    async def test_each_request_has_a_proof_of_its_own(self, network: TokenNetwork) -> None:
+        network.token["token_type"] = "DPoP"
+        auth = network.auth(**self.options())
+        for _ in range(2):
+            assert (await network.use(auth)).text == "welcome"
+        [asked], used = network.asked("/token"), network.asked("/mcp")[1:]
+        assert self.claims(asked)["htu"] == f"{network.origin}/token"
+        proofs = [self.claims(request) for request in used]
+        assert {(proof["htm"], proof["htu"]) for proof in proofs} == {("POST", network.url)}
+        assert len({proof["jti"] for proof in proofs}) == len(used) == 2
+        assert all("ath" in proof for proof in proofs)
+
+    async def test_a_nonce_that_a_server_wants_is_in_the_next_proof(self, network: TokenNetwork) -> None:
+        network.token["token_type"] = "DPoP"
+        wants = {"dpop-nonce": "nonce-of-tokens"}
+        network.answers["/token"] = [
+            httpx2.Response(400, json={"error": "use_dpop_nonce"}, headers=wants),
+            httpx2.Response(200, json=network.token, headers=wants),
+        ]
+        refused = {"dpop-nonce": "nonce-of-mcp", "www-authenticate": 'DPoP error="use_dpop_nonce"'}
+        network.answers["/mcp"] = [
+            httpx2.Response(401, headers={"WWW-Authenticate": "DPoP"}),
+            httpx2.Response(401, headers=refused),
+            httpx2.Response(200, text="welcome"),
+        ]
+        auth = network.auth(**self.options())
+        assert (await network.use(auth)).text == "welcome"
+        assert (await network.use(auth)).text == "welcome"
+        assert [self.claims(request).get("nonce") for request in network.asked("/token")] == [None, "nonce-of-tokens"]
+        used = [self.claims(request).get("nonce") for request in network.asked("/mcp")[1:]]
+        assert used == [None, "nonce-of-mcp", "nonce-of-mcp"]
+
+    async def test_a_nonce_that_changes_later_is_taken_up(self, network: TokenNetwork) -> None:
+        network.token["token_type"] = "DPoP"
+        auth = network.auth(**self.options())
+        assert (await network.use(auth)).text == "welcome"
+        refused = {"dpop-nonce": "new", "www-authenticate": 'DPoP error="use_dpop_nonce"'}
+        network.answers["/mcp"] = [httpx2.Response(401, headers=refused), httpx2.Response(200, text="welcome")]
+        assert (await network.use(auth)).text == "welcome"
+        assert len(network.forms()) == 1
+        assert self.claims(network.requests[-1])["nonce"] == "new"
+
+    async def test_a_token_that_is_not_bound_is_refused(self, network: TokenNetwork) -> None:
+        text = await failure(network, **self.options())
+        assert "gave a token that is not bound to the client's key, although `dpop` is set" in text
+        assert len(network.asked("/mcp")) == 1
+
+    @pytest.mark.parametrize("body", [b"<html>", b"[1]", b"[" * 100_000], ids=["html", "list", "deep"])
+    async def test_an_answer_without_a_token_is_told_as_such(self, network: TokenNetwork, body: bytes) -> None:
+        network.answers["/token"] = [httpx2.Response(400, content=body, headers={"dpop-nonce": "n"})]
+        text = await failure(network, **self.options())
+        assert "while asking for a token with the client's credentials" in text
+        assert len(network.asked("/token")) == 1
+
+    async def test_the_key_survives_with_the_token(self, network: TokenNetwork) -> None:
+        network.token["token_type"] = "DPoP"
+        storage = InMemoryTokenStorage()
+        for _ in range(2):
+            auth = network.auth(**self.options(), token_storage=storage)
+            assert (await network.use(auth)).text == "welcome"
+        keys = {json.dumps(jwt.get_unverified_header(r.headers["dpop"])["jwk"]) for r in network.asked("/mcp")[1:]}
+        assert len(keys) == len(network.forms()) == 1

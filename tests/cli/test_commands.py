@@ -1,0 +1,434 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What the commands do with servers, and how they end: in scripts and pipes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp import StdioServerInfo
+from haystack_integrations.tools.mcp.cli.__main__ import main
+from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, exit_code_of
+from haystack_integrations.tools.mcp.cli.files import servers_in
+from haystack_integrations.tools.mcp.cli.options import Reach
+from haystack_integrations.tools.mcp.cli.targets import servers_of
+from haystack_integrations.tools.mcp.errors import (
+    MCPAuthorizationError,
+    MCPCallTimeoutError,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPTimeoutError,
+    MCPToolNotFoundError,
+)
+from tests.cli.conftest import Run
+from tests.conftest import HttpServerFactory, StdioServerFactory
+from tests.support.processes import StdioServer
+from tests.support.terminal import COMMAND, environment, in_a_pipe
+
+ROOT = Path(__file__).parents[2]
+IN_PROCESS = "tests.servers.inprocess:server"
+
+
+@pytest.fixture
+def plain(stdio_server: StdioServerFactory) -> str:
+    server: StdioServer = stdio_server("--token", "a-token-of-somebody")
+    return " ".join([server.command, *server.args])
+
+
+def test_list_prints_the_objects_of_the_protocol(run: Run) -> None:
+    ran = run("list", IN_PROCESS, "--resources", "--prompts", "--json")
+    assert ran.code == 0
+    found = json.loads(ran.screen)
+    assert found["tools"][0]["name"] == "add"
+    assert found["tools"][0]["inputSchema"]["required"] == ["a", "b"]
+    assert found["resources"][0]["uri"] == "memo://hello"
+    assert found["resourceTemplates"][0]["uriTemplate"] == "memo://slow/{seconds}"
+    assert found["prompts"][0]["name"] == "greet"
+
+
+def test_call_prints_the_result_of_the_protocol(run: Run, plain: str) -> None:
+    ran = run("call", plain, "add", "a=5", "b=3", "--json")
+    assert ran.code == 0
+    assert json.loads(ran.screen)["structuredContent"] == {"result": 8}
+    assert ran.errors == ""
+
+
+def test_a_text_into_a_pipe_is_what_the_server_sent(run: Run, plain: str) -> None:
+    assert run("call", plain, "echo", "text=\x1b[1mbold\x1b[0m").screen == "\x1b[1mbold\x1b[0m\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin"),
+    [
+        (["--input", '{"a": 5, "b": 3}'], ""),
+        (["--input", "-"], '{"a": 5, "b": 3}'),
+        (["--input", '{"a": 5, "b": 100}', "b=3"], ""),
+        (["a:=5", "b@-"], "3"),
+        (["a=5.0", "b=3"], ""),
+    ],
+)
+def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str], stdin: str) -> None:
+    assert run("call", plain, "add", *words, stdin=stdin).screen == "8\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["ad", "a=1"], "has no tool 'ad'. Did you mean 'add'?"),
+        (["add", "a=1"], "the arguments lack 'b'. It takes a: integer, b: integer"),
+        (["add", "a=1", "b=x-secret"], "The argument 'b' must be of type integer"),
+        (["add", "a=1", 'b:="x-secret"'], "'b' must be of type integer"),
+        (["add", "a=1", "b=2", "b=3"], "'b' is given 2 times, but is no list"),
+        (["add", "a:={"], "The argument 'a' is not valid JSON"),
+        (["add", "b@nowhere.txt"], "The file of 'b@nowhere.txt' cannot be read: No such file or directory"),
+        (["add", "--input", "[1]"], "--input must be a JSON object with the arguments, got a list"),
+        (["add", "x-secret"], "is given as name=value"),
+    ],
+)
+def test_a_call_that_cannot_be_is_not_made(
+    run: Run, stdio_server: StdioServerFactory, words: list[str], told: str
+) -> None:
+    server = stdio_server()
+    ran = run("call", " ".join([server.command, *server.args]), *words)
+    assert ran.code == 2
+    assert told in ran.errors
+    assert "x-secret" not in ran.errors
+    assert ran.screen == ""
+    assert server.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ([], 0, ""),
+        (["--version"], 0, ""),
+        (["lst"], 2, 'Did you mean "list"'),
+        (["list"], 2, "TARGET requires an argument"),
+        (["list", IN_PROCESS, "--nope"], 2, "Unknown option"),
+        (["list", ""], 2, "The target is empty"),
+        (["list", "nowhere"], 2, "is neither a file, nor a command on the PATH, nor the name of a server"),
+        (["list", "nowhere.json"], 2, "There is no file nowhere.json"),
+        (["list", "'unclosed quote"], 2, "quotation mark"),
+        (["list", "ftp://127.0.0.1/mcp"], 2, "`url` must be like https://host/path"),
+        (["list", "http://127.0.0.1:9/mcp", "--header", "X: ${1}"], 2, "--header: "),
+        (["list", "python x.py", "--env", "no equals"], 2, "--env takes NAME=value"),
+        (["list", "nowhere.py"], 2, "There is no file nowhere.py"),
+        (["list", "LICENSE:server"], 2, "LICENSE is no Python file. A target is a URL"),
+        (["list", IN_PROCESS, "--header", "X-Tenant: acme"], 2, "are for servers with a URL"),
+        (["list", "http://127.0.0.1:9/mcp", "--header", "no colon"], 2, "--header takes 'Name: value'"),
+        (["list", "http://127.0.0.1:9/mcp", "--env", "A=b"], 2, "are for servers that are started"),
+        (["list", IN_PROCESS, "--timeout", "0"], 2, "--timeout must be a number of seconds greater than 0"),
+        (["list", "http://127.0.0.1:9/mcp"], 3, "nothing listens at 127.0.0.1:9"),
+        (["list", "tests.servers.nowhere:server"], 3, "No module named 'tests.servers.nowhere'"),
+        (["list", "tests/servers/fastmcp_server.py:nobody"], 2, "has no object 'nobody'"),
+        (["call", IN_PROCESS, "fail", "message=out of paper"], 1, "out of paper"),
+        (["call", IN_PROCESS, "refuse", "message=go away"], 1, "refused: go away"),
+        (["call", IN_PROCESS, "sleep", "seconds=60", "--timeout", "0.5"], 5, "the tool may have run"),
+        (["read", IN_PROCESS, "memo://nothing"], 1, "memo://nothing"),
+        (["read", IN_PROCESS, "memo://hello", "day=today"], 2, "has no variables"),
+        (["read", IN_PROCESS, "memo://slow/{seconds"], 2, "'memo://slow/{seconds' cannot be read: "),
+        (["read", IN_PROCESS, "memo://hello", "--save", "no/such/folder/hello"], 2, "no/such/folder/hello cannot be"),
+        (["call", IN_PROCESS, "image", "--save", "LICENSE"], 2, "LICENSE/image-1.png cannot be written: "),
+        (["inspect", IN_PROCESS, "--tool", "ad"], 2, "has no tool 'ad'. Did you mean 'add'?"),
+        (["inspect", IN_PROCESS, "--snapshot", "no/such/folder/s.json"], 2, "no/such/folder/s.json cannot be written"),
+        (["prompt", IN_PROCESS, "gret"], 2, "Did you mean 'greet'?"),
+        (["prompt", IN_PROCESS, "greet", "who=me"], 2, "lacks name and has no who. It takes: name"),
+    ],
+)
+def test_the_exit_code_tells_what_happened(run: Run, words: list[str], code: int, told: str) -> None:
+    ran = run(*words)
+    assert (ran.code, told in ran.errors) == (code, True), ran.errors
+    if code:
+        assert ran.screen == ""
+        as_json = run(*words, "--json")
+        assert as_json.code == code
+        assert json.loads(as_json.screen)["error"]["exitCode"] == code
+
+
+def test_read_prints_texts_and_bytes_as_they_are(run: Run, tmp_path: Path) -> None:
+    assert run("read", IN_PROCESS, "memo://hello").screen == "hello\n"
+    assert run("read", "examples/servers/notes.py:server", "notes://days/{day}", "day=monday").screen.startswith(
+        "# monday"
+    )
+    assert json.loads(run("read", IN_PROCESS, "memo://hello", "--json").screen)["contents"][0]["text"] == "hello"
+    assert run("read", IN_PROCESS, "memo://hello", "--save", str(tmp_path / "hello.txt")).code == 0
+    assert (tmp_path / "hello.txt").read_text() == "hello"
+    ran = run("read", IN_PROCESS, "memo://hello", "--save", str(tmp_path / "again.txt"), "--json")
+    assert json.loads(ran.screen)["contents"][0]["text"] == "hello"
+    assert (tmp_path / "again.txt").read_text() == "hello"
+
+
+def test_bytes_go_into_a_pipe_as_they_are_and_never_into_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "files.py").write_text(
+        "from mcp.server import MCPServer\n"
+        "server = MCPServer('files', log_level='WARNING')\n"
+        "@server.resource('file:///logo', mime_type='image/png')\n"
+        "def logo() -> bytes:\n"
+        "    return b'\\x89PNG\\xff'\n"
+    )
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    words = ["read", "files.py:server", "file:///logo", "--timeout", "100"]
+    assert main(words) == 0
+    assert capfdbinary.readouterr().out == b"\x89PNG\xff"
+    assert main([*words, "--save", "logo.png"]) == 0
+    assert (tmp_path / "logo.png").read_bytes() == b"\x89PNG\xff"
+    capfdbinary.readouterr()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main(words) == 0
+    shown = capfdbinary.readouterr()
+    assert shown.out == b""
+    assert b"file:///logo: 5 bytes (image/png). Use --save FILE, or a pipe." in shown.err
+
+
+def test_prompt_prints_who_says_what(run: Run) -> None:
+    ran = run("prompt", "examples/servers/notes.py:server", "summarize", "topic=garden")
+    assert ran.screen == "user:\nSummarize my notes on the garden, briefly.\n"
+
+
+def test_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> None:
+    ran = run("call", IN_PROCESS, "mixed", "--save", str(tmp_path))
+    assert ran.code == 0
+    assert (tmp_path / "mixed-1.png").read_bytes().startswith(b"\x89PNG")
+    assert "Saved" in ran.errors
+    for tool, file in (("audio", "audio-1.wav"), ("blob", "blob-1.pdf"), ("resource", "resource-1.txt")):
+        assert run("call", IN_PROCESS, tool, "--save", str(tmp_path / "new" / "folder")).code == 0
+        assert (tmp_path / "new" / "folder" / file).stat().st_size > 0
+    assert (tmp_path / "new" / "folder" / "resource-1.txt").read_text() == "a note"
+
+
+def test_a_result_without_content_is_printed_as_its_json(run: Run) -> None:
+    assert json.loads(run("call", IN_PROCESS, "structured_only").screen) == {"answer": 42}
+
+
+def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path) -> None:
+    shown = run("inspect", IN_PROCESS).screen
+    for text in (
+        "inprocess 1.2.3",
+        "Counts what it does.",
+        "memo://slow/{seconds}",
+        "greet",
+        "What to say back",
+        "temperature",
+    ):
+        assert text in shown
+    (tmp_path / "bare.py").write_text(
+        "from mcp.server import MCPServer\n"
+        "from mcp.types import ToolAnnotations\n"
+        "server = MCPServer('bare', title='The Bare One', log_level='WARNING')\n"
+        "hints = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)\n"
+        "@server.tool(annotations=hints, structured_output=False)\n"
+        "def wipe(of: list[str], deeply: bool = False) -> None: ...\n"
+    )
+    bare = run("inspect", f"{tmp_path / 'bare.py'}:server").screen
+    assert "The Bare One" in bare
+    assert "Says of itself: changes things, may destroy, stays inside" in bare
+    assert "default: false" in bare
+    assert "Result" not in bare
+    assert "Skill " in run("inspect", "tests.support.skill_server:server").screen
+
+
+def test_inspect_shows_one_tool_if_asked(run: Run) -> None:
+    shown = run("inspect", IN_PROCESS, "--tool", "readonly_echo").screen
+    assert "readonly_echo  Read-only echo" in shown
+    assert "Says of itself: only reads, may be repeated" in shown
+    assert "Protocol" not in shown
+    assert "No arguments" in run("inspect", IN_PROCESS, "--tool", "nothing").screen
+    report = json.loads(run("inspect", IN_PROCESS, "--tool", "add", "--json").screen)
+    assert [tool["name"] for tool in report["tools"]] == ["add"]
+
+
+def test_prompt_prints_the_result_of_the_protocol(run: Run) -> None:
+    result = json.loads(run("prompt", IN_PROCESS, "greet", "name=Ada", "--json").screen)
+    assert result["messages"][0]["content"]["text"] == "Please greet Ada."
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (CommandError("no"), 2),
+        (KeyboardInterrupt(), 130),
+        (MCPAuthorizationError("no"), 4),
+        (MCPConnectionError("the server answers 401 to everything"), 4),
+        (MCPConnectionError("refused", operation="connect", code=-32000), 3),
+        (MCPConnectionError("refused", operation="resources/list", code=-32000), 1),
+        (MCPConnectionError("lost", operation="resources/list"), 3),
+        (MCPToolNotFoundError("no such tool", "add"), 2),
+        (MCPTimeoutError("no session in time", "add"), 3),
+        (MCPCallTimeoutError("no answer in time", "add"), 5),
+        (MCPOutcomeUnknownError("the connection broke", "add"), 5),
+        (MCPInvocationError("the tool failed", "add"), 1),
+        (RuntimeError("a defect"), None),
+    ],
+)
+def test_each_error_has_an_exit_code(error: BaseException, code: int | None) -> None:
+    assert exit_code_of(error) == code
+
+
+def test_a_defect_is_shown_with_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> str:
+        raise RuntimeError("this is a defect")
+
+    monkeypatch.setattr(os, "getcwd", broken)
+    ran = run("list", "nowhere.json")
+    assert ran.code == 70
+    assert "Traceback" in ran.errors
+    assert "Error: this is a defect" in ran.errors
+
+
+def test_inspect_says_all_as_json(run: Run, plain: str) -> None:
+    report = json.loads(run("inspect", plain, "--json").screen)
+    assert report["server"]["name"] == "counter"
+    assert report["protocolVersion"] == "2025-11-25"
+    assert 0 <= report["latency"]["listToolsSeconds"] <= report["latency"]["connectSeconds"] + 60
+    assert {tool["name"] for tool in report["tools"]} >= {"add", "echo"}
+    assert "a-token-of-somebody" not in str(report)
+
+
+def test_headers_and_tokens_reach_the_server_and_nothing_else(
+    run: Run, shared_http_server: HttpServerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_TOKEN", "hidden-token-value")
+    url = shared_http_server().url
+    words = ["call", url, "header", "--token-env", "A_TOKEN", "--header", "X-Tenant: ${A_TENANT:-acme}", "--verbose"]
+    tenant = run(*words, "name=x-tenant")
+    assert tenant.screen == "acme\n"
+    assert "hidden-token-value" not in tenant.errors
+    assert run(*words, "name=authorization").screen == "Bearer hidden-token-value\n"
+
+
+def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calculator = {"command": sys.executable, "args": [str(ROOT / "examples/servers/calculator.py")]}
+    servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (tmp_path / "two.json").write_text(json.dumps({"mcpServers": {"one": calculator, "two": calculator}}))
+    monkeypatch.chdir(tmp_path)
+    for words in (["maths"], ["mcp.json"], ["mcp.json:maths"], ["maths", "--config", "mcp.json"]):
+        assert run("call", words[0], "add", "a=5", "b=3", *words[1:]).screen == "8.0\n"
+    for target, told in {
+        "math": "Did you mean 'maths'?",
+        "mcp.json:math": "Did you mean 'maths'?",
+        "off": "is disabled in mcp.json",
+        "two.json": "Say which one, e.g. two.json:one",
+    }.items():
+        ran = run("list", target)
+        assert ran.code == 2
+        assert told in ran.errors
+
+
+def test_a_stored_pipeline_is_a_target(run: Run, tmp_path: Path) -> None:
+    info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", "command": sys.executable}
+    info["args"] = [str(ROOT / "examples/servers/calculator.py")]  # type: ignore[assignment]
+    tools = {"type": "haystack_integrations.tools.mcp.MCPToolset", "data": {"server_info": info}}
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(json.dumps({"components": {"agent": {"init_parameters": {"tools": tools}}}}))
+    assert run("call", f"{file}:agent", "add", "a=5", "b=3").screen == "8.0\n"
+    assert run("call", str(file), "add", "a=5", "b=3").screen == "8.0\n"
+    assert "has no server 'agnt'; it has agent. Did you mean 'agent'?" in run("list", f"{file}:agnt").errors
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'tools: [a\ntoken: "a-secret-in-the-file\n', "is not valid YAML: line 2, column 6"),
+        (b"tools: !a-secret-in-the-file x", "is not valid YAML: line 1, column 8"),
+        (b"token: *a-secret-in-the-file", "is not valid YAML: line 1, column 8"),
+        (b"tools: \xe9", "cannot be read: it is not in UTF-8"),
+        (b"tools: {info: {type: no.such.ServerInfo}}", "stored.yaml: tools.info: "),
+        (b"tools: {info: {type: haystack_integrations.tools.mcp.StdioServerInfo, comand: x}}", "tools.info: "),
+        (b"tools: []", "has no servers"),
+        (b"just a text", "has no servers"),
+    ],
+)
+def test_a_stored_pipeline_that_cannot_be_used_is_told_without_a_secret(
+    run: Run, tmp_path: Path, content: bytes, told: str
+) -> None:
+    file = tmp_path / "stored.yaml"
+    file.write_bytes(content)
+    ran = run("list", str(file))
+    assert ran.code == 2
+    assert told in ran.errors
+    assert "a-secret-in-the-file" not in ran.errors
+
+
+def test_a_word_may_be_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    command = tmp_path / "a-server"
+    command.write_text("#!/bin/sh\n")
+    command.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    [server] = servers_of("a-server", Reach())
+    assert (server.name, server.info) == ("a-server", StdioServerInfo("a-server", []))
+
+
+def test_a_file_that_cannot_be_run_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise RuntimeError('out of order')")
+    (tmp_path / "leaving.py").write_text("raise SystemExit('bye')")
+    for file, reason in (("broken", "RuntimeError: out of order"), ("leaving", "SystemExit: bye")):
+        ran = run("list", f"{tmp_path / file}.py:server")
+        assert (ran.code, f"{file}.py cannot be run: {reason}" in ran.errors) == (2, True), ran.errors
+
+
+def test_servers_of_the_same_component_get_numbers(run: Run, tmp_path: Path) -> None:
+    info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", "command": sys.executable}
+    file = tmp_path / "several.yaml"
+    file.write_text(json.dumps({"components": {"agent": {"init_parameters": {"tools": [info, info, info]}}}}))
+    assert "has 3 servers: agent, agent-2, agent-3. Say which one" in run("list", str(file)).errors
+    file.write_text(json.dumps([info]))
+    assert servers_in(file).keys() == {"server"}
+
+
+def test_what_a_server_in_this_process_prints_is_no_result(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(
+        "from mcp.server import MCPServer\n"
+        "print('imported')\n"
+        "server = MCPServer('loud', log_level='WARNING')\n"
+        "@server.tool()\n"
+        "def shout() -> str:\n"
+        "    print('called')\n"
+        "    return 'result'\n"
+    )
+    ran = run("call", f"{tmp_path / 'loud.py'}:server", "shout")
+    assert ran.screen == "result\n"
+    assert "imported" in ran.errors
+    assert "called" in ran.errors
+
+
+def test_a_question_of_a_server_without_a_terminal_is_told(run: Run) -> None:
+    ran = run("call", "tests.servers.asking_server:server", "ask_order")
+    assert ran.code == 1
+    assert "there is no terminal to answer in: What do you order?" in ran.errors
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    script = f"{' '.join(COMMAND)} call {IN_PROCESS} big size=1000000 | head -c 10"
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=110, check=False
+    )
+    assert ran.stdout == "x" * 10
+    assert ran.stderr == ""
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "cyclopts.py").write_text("raise ModuleNotFoundError('No module named cyclopts', name='cyclopts')")
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.insert(0, {str(tmp_path)!r})")
+    ran = in_a_pipe("list", "x", variables={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"})
+    assert ran.code == 2
+    assert 'pip install "mcp-haystack[cli]"' in ran.errors
+    assert "Traceback" not in ran.errors

@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`mcp-haystack config`: an mcp.json as the YAML of toolsets, without a secret.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from haystack_integrations.tools.mcp import MCPToolset
+from tests.cli.conftest import Run
+
+FILES = Path(__file__).parents[1] / "config" / "files"
+
+
+def write(folder: Path, **servers: Any) -> str:
+    file = folder / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    return str(file)
+
+
+@pytest.mark.parametrize("file", sorted(FILES.iterdir()), ids=lambda file: file.name)
+def test_the_yaml_for_the_file_of_any_client_makes_its_toolsets(run: Run, file: Path) -> None:
+    ran = run("config", str(file))
+    assert ran.code == 0, ran.errors
+    stored = yaml.safe_load(ran.screen)["tools"]
+    toolsets = [MCPToolset.from_dict(data) for data in stored]
+    assert len({toolset.tool_name_prefix for toolset in toolsets}) == len(toolsets) > 0
+    assert json.loads(run("config", str(file), "--json").screen) == {"tools": stored}
+
+
+def test_the_yaml_has_what_the_file_says_and_no_defaults(run: Run, tmp_path: Path) -> None:
+    entry = {"command": "uvx", "args": ["mcp-server-time"], "timeout": 60, "disabledTools": ["convert_time"]}
+    file = write(tmp_path, time=entry, off={"command": "uvx", "disabled": True})
+    [stored] = yaml.safe_load(run("config", file).screen)["tools"]
+    assert stored["data"] == {
+        "server_info": {
+            "type": "haystack_integrations.tools.mcp.mcp_tool.StdioServerInfo",
+            "command": "uvx",
+            "args": ["mcp-server-time"],
+        },
+        "exclude_tools": ["convert_time"],
+        "invocation_timeout": 60.0,
+        "tool_name_prefix": "time",
+    }
+
+
+def test_secrets_in_plain_text_become_environment_variables(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {
+        "SHOP_ARGS_1": "sk-0123456789abcdefghij",
+        "SHOP_KEY": "a plain secret",
+        "DOCS_URL": "url-secret-value",
+        "DOCS_AUTHORIZATION": "header-secret-value",
+    }
+    file = write(
+        tmp_path,
+        shop={
+            "command": "shop",
+            "args": ["--api-key", values["SHOP_ARGS_1"]],
+            "env": {"SHOP_KEY": values["SHOP_KEY"], "LOG_LEVEL": "debug"},
+        },
+        docs={
+            "url": f"https://docs.example.com/mcp?api_key={values['DOCS_URL']}",
+            "headers": {"Authorization": f"Bearer {values['DOCS_AUTHORIZATION']}"},
+        },
+    )
+    ran = run("config", file)
+    assert ran.code == 0
+    for variable, secret in values.items():
+        assert variable in ran.screen
+        assert f"environment variable {variable}" in ran.errors
+        assert secret not in ran.screen + ran.errors
+        monkeypatch.setenv(variable, secret)
+    shop, docs = (MCPToolset.from_dict(data).server_info for data in yaml.safe_load(ran.screen)["tools"])
+    assert shop.args[1].resolve_value() == values["SHOP_ARGS_1"]
+    assert shop.env["SHOP_KEY"].resolve_value() == values["SHOP_KEY"]
+    assert shop.env["LOG_LEVEL"] == "debug"
+    assert docs.url.resolve_value().endswith(f"api_key={values['DOCS_URL']}")
+    assert docs.headers["Authorization"].resolve_value() == f"Bearer {values['DOCS_AUTHORIZATION']}"
+
+
+def test_two_secrets_whose_names_make_the_same_variable_get_two(run: Run, tmp_path: Path) -> None:
+    headers = {"X-Api-Key": "first-secret-value", "X_Api_Key": "second-secret-value"}
+    ran = run("config", write(tmp_path, shop={"url": "https://shop.example.com/mcp", "headers": headers}))
+    assert ran.code == 0
+    assert {"SHOP_X_API_KEY", "SHOP_X_API_KEY_"} <= set(re.findall(r"\w+", ran.screen))
+    assert not any(secret in ran.screen + ran.errors for secret in headers.values())
+
+
+def test_variables_that_are_not_set_and_keys_of_other_programs_are_told(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
+    entry = {"command": "uvx", "args": ["x"], "env": {"KEY": "${NOT_SET_ANYWHERE}"}, "autoApprove": ["add"]}
+    ran = run("config", write(tmp_path, time=entry))
+    assert ran.code == 0
+    assert "server 'time': these environment variables are not set: NOT_SET_ANYWHERE" in ran.errors
+    assert "server 'time': passed over autoApprove" in ran.errors
+
+
+def test_every_entry_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path, one={"comand": "x"}, two={"url": 5}, three={"command": "uvx"})
+    ran = run("config", file)
+    assert ran.code == 2
+    assert ran.screen == ""
+    assert "server 'one': unknown key 'comand'. Did you mean `command`?" in ran.errors
+    assert "server 'two': `url` must be a string" in ran.errors
+    assert run("config", file, "three").code == 0
+    assert "has no server 'four'; it has one, two, three" in run("config", file, "four").errors
+
+
+def test_the_file_of_the_folder_is_the_default(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "There is no mcp.json" in run("config").errors
+    write(tmp_path, time={"command": "uvx"})
+    assert "command: uvx" in run("config").screen
+    (tmp_path / "mcp.json").write_text("{")
+    assert "is not valid JSON" in run("config").errors

@@ -1,0 +1,294 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`mcp-haystack doctor`: what is wrong, and what to do.
+"""
+
+import importlib.metadata
+import json
+import resource
+import shlex
+import ssl
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp.cli.side_by_side import side_by_side
+from tests.cli.conftest import Run
+from tests.conftest import StdioServerFactory
+from tests.support.certificates import Authority
+from tests.support.handshake_server import HandshakeServer, result_of
+from tests.support.oauth_server import OAuthServer
+from tests.support.processes import StdioServer
+from tests.support.terminal import LIMIT, Terminal
+
+CALCULATOR = "examples/servers/calculator.py:server"
+
+
+@pytest.fixture
+def listing() -> Iterator[Any]:
+    """
+    Starts a server whose tools are given: `listing(tools)` gives its URL.
+    """
+    with ExitStack() as stack:
+
+        def start(tools: list[dict[str, Any]]) -> str:
+            def answer(_server: object, message: dict[str, Any], _session: object) -> tuple[int, Any, None]:
+                page: dict[str, Any] = {"tools": tools} if message["method"] == "tools/list" else {}
+                return 200, result_of(message, page), None
+
+            server = HandshakeServer(answer)
+            stack.callback(server.close)
+            return server.url
+
+        yield start
+
+
+def findings(run: Run, *words: str) -> dict[str, list[str]]:
+    """
+    The texts by state, of all subjects.
+    """
+    found = json.loads(run("doctor", *words, "--json").screen)["findings"]
+    states: dict[str, list[str]] = {"ok": [], "warning": [], "problem": []}
+    for finding in found:
+        states[finding["state"]].append(f"{finding['subject']}: {finding['text']}")
+    return states
+
+
+def test_a_good_server_has_no_problem(run: Run) -> None:
+    ran = run("doctor", CALCULATOR)
+    assert ran.code == 0
+    assert "It is calculator 1.0.0" in ran.screen
+    assert "It has 3 tools" in ran.screen
+    assert ran.screen.endswith("0 problems, 0 warnings\n")
+
+
+def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) -> None:
+    schema = {"type": "object"}
+    url = listing(
+        [
+            {"name": "fine", "description": "Fine.", "inputSchema": schema},
+            {"name": "fine", "description": "Finer.", "inputSchema": schema},
+            {"name": "silent", "inputSchema": schema},
+            {"name": "hiding", "description": "Add\u200bition", "inputSchema": schema},
+            {
+                "name": "odd",
+                "description": "Odd.",
+                "inputSchema": schema,
+                "outputSchema": {**schema, "properties": {"a": {"type": "objekt"}}},
+            },
+            {"name": "broken", "description": "Broken.", "inputSchema": {"type": "string"}},
+            {"name": 5, "inputSchema": schema},
+        ]
+    )
+    found = findings(run, url)
+    assert any("'broken' cannot be used" in text for text in found["problem"]), found
+    assert any("'number 7' cannot be used" in text for text in found["problem"])
+    for text in (
+        "no description: silent",
+        "Several tools have the same name: fine",
+        "'hiding' have characters that people do not see: U+200B",
+        "'odd' is invalid",
+    ):
+        assert any(text in warning for warning in found["warning"]), found
+    assert run("doctor", url).code == 1
+
+
+def test_many_tools_are_too_many_for_a_model(run: Run, stdio_server: StdioServerFactory) -> None:
+    server = stdio_server("--tools", "60")
+    found = findings(run, shlex.join([server.command, *server.args]))
+    assert any("which a model reads each time" in text for text in found["warning"])
+
+
+def test_a_server_that_is_down_or_wants_a_login_is_told_apart(run: Run) -> None:
+    down = run("doctor", "http://127.0.0.1:9/mcp")
+    assert down.code == 3
+    assert "Is the server started, and on this port?" in down.screen
+    with OAuthServer() as server:
+        closed = run("doctor", server.url)
+    assert closed.code == 4, closed.screen
+    assert f"mcp-haystack login {server.url}" in closed.screen
+
+
+def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
+    file = tmp_path / "mcp.json"
+    calculator = {"command": sys.executable, "args": ["examples/servers/calculator.py"]}
+    servers = {
+        "good": {**calculator, "env": {"API_KEY": "secret-in-plain-text"}},
+        "typo": {"comand": "uvx"},
+        "unset": {**calculator, "env": {"KEY": "${NOT_SET_ANYWHERE}"}},
+        "missing": {"command": "no-such-command"},
+        "off": {**calculator, "disabled": True},
+    }
+    file.write_text(json.dumps({"mcpServers": servers}))
+    found = findings(run, str(file))
+    assert any("good: It has 3 tools" in text for text in found["ok"])
+    assert "off: It is disabled" in found["ok"]
+    assert found["warning"] == ["good: `env.API_KEY` has a secret in plain text"]
+    told = " ".join(found["problem"])
+    for text in (
+        "Did you mean `command`?",
+        "unset: These environment variables are not set",
+        "'no-such-command' was not",
+    ):
+        assert text in told
+    ran = run("doctor", str(file))
+    assert ran.code == 1
+    assert "secret-in-plain-text" not in ran.screen
+
+
+def test_a_listing_that_fails_is_a_problem_of_its_own(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "locked.py").write_text(
+        "from mcp import MCPError\n"
+        "from mcp.server import MCPServer\n"
+        "from mcp.types import PaginatedRequestParams\n"
+        "server = MCPServer('locked', log_level='WARNING')\n"
+        "server.tool()(len)\n"
+        "async def refuse(_context, _params):\n"
+        "    raise MCPError(-32050, 'the shelf is locked')\n"
+        "server._lowlevel_server.add_request_handler('resources/list', PaginatedRequestParams, refuse)\n"
+    )
+    target = f"{tmp_path / 'locked.py'}:server"
+    found = findings(run, target)
+    [told] = found["problem"]
+    assert "It cannot list its resources" in told
+    assert "the shelf is locked" in told
+    assert any("It has 1 tool" in text for text in found["ok"])
+
+
+def test_what_a_file_has_for_other_programs_is_told(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    entry = {"command": sys.executable, "args": ["examples/servers/calculator.py"], "disabled": True}
+    file.write_text(json.dumps({"mcpServers": {"one": {**entry, "autoApprove": ["add"]}, "two": entry}}))
+    assert findings(run, str(file))["warning"] == ["one: passed over autoApprove"]
+    assert run("inspect", CALCULATOR, "--snapshot", str(tmp_path / "tools.json")).code == 0
+    ran = run("doctor", str(file), "--check", str(tmp_path / "tools.json"))
+    assert ran.code == 2
+    assert f"--check is for one server, and {file} has 0: name one, as in {file}:NAME" in ran.errors
+    file.write_text("{")
+    assert "is not valid JSON" in run("doctor", str(file)).errors
+
+
+def test_an_unencrypted_connection_to_another_machine_is_told(run: Run) -> None:
+    found = findings(run, "http://0.0.0.0:9/mcp")
+    assert any("unencrypted over http://" in text for text in found["warning"])
+    assert findings(run, "http://127.0.0.1:9/mcp")["warning"] == []
+
+
+def test_a_certificate_that_expires_soon_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.sign("server"))
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"https://127.0.0.1:{server.server_port}/mcp"
+        unknown = findings(run, url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.bundle))
+        known = findings(run, url)
+        server.shutdown()
+    assert unknown["warning"] == []
+    assert known["warning"] == [f"{url}: Its certificate expires in 0 days"]
+
+
+def test_a_url_from_an_environment_variable_that_is_not_set_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
+    found = findings(run, "${NOT_SET_ANYWHERE}")
+    assert any("NOT_SET_ANYWHERE" in text for text in found["problem"]), found
+
+
+def test_what_goes_wrong_for_one_of_several_is_raised_and_the_order_is_kept() -> None:
+    assert side_by_side(str, range(20)) == [str(number) for number in range(20)]
+    assert side_by_side(str, []) == []
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(lambda number: 1 / number, [2, 1, 0])
+
+
+def test_drift_from_a_snapshot_is_a_problem(run: Run, tmp_path: Path) -> None:
+    snapshot = str(tmp_path / "tools.json")
+    assert run("inspect", CALCULATOR, "--snapshot", snapshot).code == 0
+    same = run("doctor", CALCULATOR, "--check", snapshot)
+    assert (same.code, "as they were in the snapshot" in same.screen) == (0, True)
+    other = run("doctor", "examples/servers/notes.py:server", "--check", snapshot)
+    assert other.code == 6
+    assert "tool 'divide': it is gone" in other.screen
+    assert "tool 'find': it is new" in other.screen
+    for words, told in (
+        (["--check", snapshot], "--check needs a target"),
+        ([CALCULATOR, "--check", "nowhere.json"], "mcp-haystack inspect TARGET --snapshot nowhere.json"),
+        ([CALCULATOR, "--check", "pyproject.toml"], "cannot be used"),
+    ):
+        ran = run("doctor", *words)
+        assert (ran.code, told in ran.errors) == (2, True), ran.errors
+
+
+def test_this_machine_is_looked_at(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"time": {"command": "uvx"}}}')
+    assert run("doctor").code == 0
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:a-password@proxy.example.com:3128")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = findings(run)
+    assert any("mcp-haystack" in text and "Python" in text for text in found["ok"])
+    assert "environment: mcp.json has the servers time" in found["ok"]
+    assert found["problem"] == ["environment: SSL_CERT_FILE names /no/such/file.pem, which does not exist"]
+    assert any("uvx is not on the PATH" in text for text in found["warning"])
+    assert "a-password" not in str(found)
+
+
+def test_limits_and_gaps_of_this_machine_are_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+    (tmp_path / ".mcp.json").write_text("{")
+    monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_COMMANDS", "uvx,npx")
+    monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_HOSTS", "")
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (100, 100))
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+
+    def version(name: str) -> str:
+        if name == "fastmcp":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1.2.3"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = findings(run)
+    for text in (
+        "environment: HAYSTACK_MCP_ALLOWED_COMMANDS allows only: uvx,npx",
+        "environment: HAYSTACK_MCP_ALLOWED_HOSTS allows only: nothing",
+        "environment: uvloop is not installed; it is for a faster event loop",
+        "environment: mcp.json has the servers (none)",
+        "environment: .mcp.json has the servers (none)",
+    ):
+        assert text in found["ok"], found
+    [versions] = [text for text in found["ok"] if "Python" in text]
+    assert "haystack-ai 1.2.3" in versions
+    assert "fastmcp" not in versions
+    assert "environment: This process may open only 100 files, and each server takes some" in found["warning"]
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
+    assert not any("may open only" in text for text in findings(run)["warning"])
+
+
+def test_ctrl_c_ends_a_doctor_that_waits_for_servers(stdio_server: StdioServerFactory, tmp_path: Path) -> None:
+    server: StdioServer = stdio_server("--hang-at-start")
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"hung": {"command": server.command, "args": server.args}}}))
+    with Terminal("doctor", str(file), "--timeout", "100") as terminal:
+        server.wait_for("@start", limit=LIMIT)
+        terminal.type("\x03")
+        ran = terminal.end()
+    assert ran.code == 130
+    assert "Traceback" not in ran.screen
+    server.wait_until_gone()

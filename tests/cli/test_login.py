@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`mcp-haystack login` and `logout`: at a server of the SDK's authorization server, as a person does it.
+"""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from haystack_integrations.tools.mcp import (
+    FileTokenStorage,
+    MCPConnection,
+    MCPLoginRequest,
+    MCPToolset,
+    OAuthConfig,
+    StreamableHttpServerInfo,
+)
+from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
+from haystack_integrations.tools.mcp.cli.logins import remember, token_folder
+from tests.cli.conftest import Run
+from tests.support.oauth_server import OAuthServer, allow
+from tests.support.terminal import Ran, Terminal
+
+LogIn = Callable[..., Ran]
+
+
+@pytest.fixture
+def server() -> Iterator[OAuthServer]:
+    with OAuthServer(revokes=True) as server:
+        yield server
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """
+    A user without a browser, and with a folder for settings of their own.
+    """
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    return tmp_path / "settings" / "mcp-haystack"
+
+
+@pytest.fixture
+def log_in(settings: Path) -> LogIn:
+    """
+    Logs in, in a terminal: the page is printed, and somebody opens it in a browser and allows the access.
+    """
+
+    def log_in(server: OAuthServer, *words: str) -> Ran:
+        with Terminal(*words, width=2000) as terminal:
+            terminal.wait_for("With a browser on another machine")
+            url = re.search(r"http://\S+/login\?\S+|http://\S+/authorize\?\S+", terminal.raw)
+            assert url is not None, terminal.raw
+            request = MCPLoginRequest(url=url[0], redirect_uri="", state="", server_url=server.url)
+            asyncio.run(allow(request))
+            return terminal.end()
+
+    return log_in
+
+
+def test_a_login_is_found_by_other_commands_until_the_logout(
+    server: OAuthServer, log_in: LogIn, settings: Path, run: Run
+) -> None:
+    refused = run("call", server.url, "whoami")
+    assert refused.code == 4
+    assert "log in with 'mcp-haystack login'" in refused.errors
+
+    ran = log_in(server, "login", server.url)
+    assert ran.code == 0, ran.screen
+    assert "Logged in at the streamable HTTP server" in ran.screen
+    assert run("call", server.url, "whoami").screen == "alice\n"
+    assert not any(secret in ran.screen for secret in server.issued if not secret.startswith("code"))
+    assert not any(secret in (settings / "logins.json").read_text() for secret in server.issued)
+
+    assert run("logout", server.url).code == 0
+    assert "There was no login" in run("logout", server.url).errors
+    assert run("call", server.url, "whoami").code == 4
+    assert server.provider.access == {}
+    assert json.loads((settings / "logins.json").read_text()) == {}
+
+
+def test_a_command_with_oauth_logs_in_when_it_has_to(server: OAuthServer, log_in: LogIn, run: Run) -> None:
+    ran = log_in(server, "call", server.url, "whoami", "--oauth")
+    assert ran.screen.endswith("alice\n")
+    assert run("call", server.url, "whoami", "--oauth").screen == "alice\n"
+    assert server.count["authorizations"] == 1
+
+
+def test_a_name_from_a_configuration_file_can_be_logged_in(
+    server: OAuthServer, log_in: LogIn, tmp_path: Path, run: Run
+) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"mine": {"url": server.url, "auth": "oauth"}}}))
+    assert log_in(server, "login", f"{file}:mine", "--scope", "use").code == 0
+    assert run("call", "mine", "whoami", "--config", str(file)).screen == "alice\n"
+
+
+def test_the_servers_of_a_pipeline_are_logged_in_where_a_service_looks(
+    server: OAuthServer, log_in: LogIn, tmp_path: Path, run: Run
+) -> None:
+    config = OAuthConfig(token_storage=FileTokenStorage(str(tmp_path / "tokens")))
+    toolset = MCPToolset(StreamableHttpServerInfo(server.url, oauth_config=config))
+    pipeline = tmp_path / "pipeline.yaml"
+    pipeline.write_text(yaml.safe_dump({"components": {"agent": {"init_parameters": {"tools": toolset.to_dict()}}}}))
+    assert log_in(server, "login", str(pipeline)).code == 0
+    with MCPConnection(toolset.server_info) as connection:
+        assert connection.call_tool("whoami").content[0].text == "alice"  # type: ignore[union-attr]
+    assert run("logout", str(pipeline)).code == 0
+    assert not list((tmp_path / "tokens").glob("*.json"))
+
+
+def test_a_service_finds_the_tokens_of_a_login_at_a_url(server: OAuthServer, log_in: LogIn, tmp_path: Path) -> None:
+    folder = str(tmp_path / "tokens of a service")
+    assert log_in(server, "login", server.url, "--tokens", folder).code == 0
+    config = OAuthConfig(token_storage=FileTokenStorage(folder))
+    with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=config)) as connection:
+        assert connection.call_tool("whoami").content[0].text == "alice"  # type: ignore[union-attr]
+
+
+def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, tmp_path: Path, run: Run) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("components: {}")
+    for words, code, told in (
+        ([str(empty)], 2, "has no server at which a person can log in"),
+        (["tests.servers.inprocess:server"], 2, "has no server at which a person can log in"),
+        ([str(tmp_path / "missing.yaml")], 2, "There is no file"),
+        ([server.url, "--client-secret-env", "A"], 2, "needs its `client_id`"),
+        (["http://127.0.0.1:9/mcp"], 4, "could not be reached"),
+    ):
+        ran = run("login", *words)
+        assert (ran.code, told in ran.errors) == (code, True), ran.errors
+    settings.mkdir(parents=True)
+    (settings / "logins.json").write_text("{")
+    ran = run("list", server.url)
+    assert (ran.code, "Delete it, and log in again" in ran.errors) == (2, True)
+
+
+def test_a_logout_tells_scripts_at_which_servers(settings: Path, run: Run) -> None:
+    url = "http://127.0.0.1:9/mcp"
+    ran = run("logout", url, "--user", "bob", "--json")
+    assert (ran.code, json.loads(ran.screen)) == (0, {"servers": [{"server": url}]})
+    assert "There was no login at" in ran.errors
+
+
+@pytest.mark.parametrize(
+    ("platform", "folder"),
+    [("linux", "settings"), ("darwin", "Library/Application Support"), ("win32", "AppData")],
+)
+def test_settings_are_where_the_system_keeps_them(
+    settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, folder: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv("APPDATA", str(tmp_path / "AppData"))
+    assert token_folder() == tmp_path / folder / "mcp-haystack" / "tokens"
+
+
+def test_a_login_that_cannot_be_remembered_is_told(settings: Path) -> None:
+    settings.parent.mkdir()
+    settings.symlink_to(settings.parent / "gone")
+    info = StreamableHttpServerInfo("https://example.com/mcp", oauth_config=OAuthConfig())
+    with pytest.raises(CommandError, match=r"logins\.json cannot be written: "):
+        remember(info)

@@ -1,0 +1,317 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`mcp-haystack serve`: what was built in Haystack, from files and modules, over stdio and HTTP.
+"""
+
+import contextlib
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
+from haystack_integrations.tools.mcp.cli.served import Order, for_workers, from_environment
+from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
+from tests.cli.conftest import Run
+from tests.support.terminal import COMMAND, ROOT, environment
+
+SHELF = """
+import sys
+from types import SimpleNamespace
+from fastmcp import FastMCP
+from haystack import Document, Pipeline, component
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from haystack.components.builders import PromptBuilder
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.tools import create_tool_from_function
+from haystack_integrations.tools.mcp import StdioServerInfo
+
+print("this is no protocol")
+store = InMemoryDocumentStore()
+store.write_documents([Document(content="The roses need water."), Document(content="Bread takes forty minutes.")])
+
+
+def pipeline() -> Pipeline:
+    made = Pipeline()
+    made.add_component("retriever", InMemoryBM25Retriever(store, top_k=1))
+    return made
+
+
+def add(a: int, b: int) -> int:
+    '''Add two integers.'''
+    if a < 0:
+        raise ValueError("a-detail-of-the-error")
+    return a + b
+
+
+class Generator:
+    '''A chat generator that knows one answer.'''
+
+    def run(self, messages, tools=None, **kwargs):
+        return {"replies": [ChatMessage.from_assistant("Forty minutes.")]}
+
+    def to_dict(self):
+        return {"type": "shelf.Generator", "init_parameters": {}}
+
+
+class SkillStore:
+    '''A skill store with one skill.'''
+
+    def list_skills(self):
+        return {"bake": SimpleNamespace(name="bake", description="Bakes bread")}
+
+    def load_skill(self, name):
+        return "Take forty minutes.", []
+
+    def read_skill_file(self, name, path):
+        raise KeyError(path)
+
+
+baker = Agent(chat_generator=component(Generator)())
+skills = SkillStore()
+search = pipeline()
+tool = create_tool_from_function(add)
+several = [tool]
+prompt = PromptBuilder("Tell me of {{ topic }}.", required_variables=["topic"])
+other = StdioServerInfo(sys.executable, ["examples/servers/calculator.py"], cwd=%(root)r)
+server = FastMCP("plain")
+server.tool(add)
+number = 5
+
+
+async def later() -> Pipeline:
+    return pipeline()
+"""
+
+PIPELINE = """
+components:
+  prompt:
+    type: haystack.components.builders.prompt_builder.PromptBuilder
+    init_parameters: {template: "Tell me of {{ topic }}.", required_variables: [topic]}
+connections: []
+"""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """
+    The folder that a person serves from.
+    """
+    (tmp_path / "shelf.py").write_text(SHELF % {"root": str(ROOT)})
+    (tmp_path / "answer.yaml").write_text(PIPELINE)
+    calculator = {"command": sys.executable, "args": [str(ROOT / "examples/servers/calculator.py")]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"maths": calculator}}))
+    info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", **calculator}
+    toolset = {"type": "haystack_integrations.tools.mcp.MCPToolset", "data": {"server_info": info}}
+    (tmp_path / "tools.yaml").write_text(json.dumps({"tools": [toolset]}))
+    (tmp_path / "toolset.yaml").write_text(json.dumps(toolset))
+    monkeypatch.chdir(tmp_path)
+    modules, path = set(sys.modules), list(sys.path)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name in ("shelf", "mcp_haystack_target"):
+            del sys.modules[name]
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *words: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """
+    Serve over HTTP: the process and the URL.
+    """
+    process = subprocess.Popen(
+        [*COMMAND, "serve", *words, "--http", "--port", "0"],
+        cwd=folder,
+        env=environment(**variables),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        told = ""
+        for line in process.stderr:
+            told += line
+            if found := re.search(r"Serving over HTTP on (\S+)", line):
+                break
+        else:
+            pytest.fail(f"it did not start: {told}")
+        yield process, found[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
+    "a server": ("shelf.py", "add", {"a": 5, "b": 3}, {"result": 8}),
+    "a pipeline": ("shelf.py:search", "search", {"query": "roses"}, "The roses need water."),
+    "what makes one": ("shelf:pipeline", "pipeline", {"query": "roses"}, "The roses need water."),
+    "a tool": ("shelf:tool", "add", {"a": 5, "b": 3}, "8"),
+    "an Agent": ("shelf:baker", "baker", {"task": "How long does bread take?"}, {"answer": "Forty minutes."}),
+    "tools": ("shelf:several", "add", {"a": 5, "b": 3}, "8"),
+    "a function": ("shelf:add", "add", {"a": 5, "b": 3}, {"result": 8}),
+    "YAML": ("answer.yaml", "answer", {"topic": "bread"}, {"prompt": "Tell me of bread."}),
+    "tools in YAML": ("tools.yaml", "add", {"a": 5, "b": 3}, {"result": 8.0}),
+    "a toolset in YAML": ("toolset.yaml", "add", {"a": 5, "b": 3}, {"result": 8.0}),
+    "another server": ("shelf:other", "add", {"a": 5, "b": 3}, {"result": 8.0}),
+    "the servers of a file": ("mcp.json", "maths_add", {"a": 5, "b": 3}, {"result": 8.0}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_kind_of_thing_is_served(shelf: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    target, tool, arguments, expected = KINDS[kind]
+    with MCPConnection(InProcessServerInfo(Order(target=target).server())) as connection:
+        result = connection.call_tool(tool, arguments)
+    if isinstance(expected, str):
+        assert expected in json.dumps(result.model_dump(mode="json"))
+    else:
+        assert result.structured_content == expected
+    assert "this is no protocol" not in capsys.readouterr().out
+
+
+def test_documents_and_prompts_are_served(shelf: Path) -> None:
+    with MCPConnection(InProcessServerInfo(Order(target="shelf:store").server())) as connection:
+        assert "documents://store" in [each.uri for each in connection.list_resources()]
+    with MCPConnection(InProcessServerInfo(Order(target="shelf:prompt").server())) as connection:
+        message = connection.get_prompt("prompt", {"topic": "bread"}).messages[0]
+        assert message.content.text == "Tell me of bread."  # type: ignore[union-attr]
+
+
+def test_a_skill_store_is_served(shelf: Path) -> None:
+    with MCPConnection(InProcessServerInfo(Order(target="shelf:skills").server())) as connection:
+        assert [(each.name, each.uri) for each in connection.list_skills()] == [("bake", "skill://bake/SKILL.md")]
+        assert "Take forty minutes." in connection.read_resource("skill://bake/SKILL.md").contents[0].text  # type: ignore[union-attr]
+
+
+@pytest.mark.skipif(not HAS_SPAWN, reason="Haystack 2 imports whatever a YAML names")
+def test_a_pipeline_with_a_forbidden_class_is_refused_as_an_error_of_the_command(shelf: Path) -> None:
+    (shelf / "bad.yaml").write_text(
+        "components: {x: {type: subprocess.Popen, init_parameters: {args: [touch, made]}}}\nconnections: []\n"
+    )
+    command = [*COMMAND, "serve", "bad.yaml"]
+    ran = subprocess.run(
+        command,
+        cwd=shelf,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stdout == ""
+    assert "subprocess" in ran.stderr and "allowlist" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not (shelf / "made").exists()
+
+
+def test_the_options_choose_what_clients_see(shelf: Path) -> None:
+    order = Order(
+        target="shelf:search",
+        name="Library",
+        description="Search the library.",
+        inputs={"question": "retriever.query"},
+        outputs={"found": "retriever.documents"},
+    )
+    with MCPConnection(InProcessServerInfo(order.server())) as connection:
+        [tool] = connection.list_tools()
+        assert connection.status().server_name == "Library"
+        assert tool.description == "Search the library."
+        assert list(tool.input_schema["properties"]) == ["question"]
+        assert connection.call_tool("search", {"question": "roses"}).structured_content.keys() == {"found"}  # type: ignore[union-attr]
+
+
+def test_errors_are_shown_to_clients_only_if_asked(shelf: Path, run: Run) -> None:
+    command = shlex.join([*COMMAND, "serve", "shelf.py:add"])
+    words = ["call", "--env", f"PYTHONPATH={ROOT / 'src'}", "--cwd", str(shelf)]
+    hidden = run(*words, command, "add", "a=-1", "b=3")
+    shown = run(*words, f"{command} --show-errors", "add", "a=-1", "b=3")
+    assert (hidden.code, shown.code) == (1, 1)
+    assert "a-detail-of-the-error" not in hidden.errors
+    assert "a-detail-of-the-error" in shown.errors
+    assert run(*words, command, "add", "a=5", "b=3").screen == "8\n"
+
+
+def test_http_wants_the_token_and_ends_with_sigterm(shelf: Path) -> None:
+    with serving(shelf, "shelf.py", "--token-env", "A_TOKEN", A_TOKEN="secret-token-value") as (process, url):
+        with MCPConnection(StreamableHttpServerInfo(url, token="secret-token-value")) as connection:
+            assert connection.call_tool("add", {"a": 5, "b": 3}).structured_content == {"result": 8}
+        with pytest.raises(Exception, match="401"), MCPConnection(StreamableHttpServerInfo(url)):
+            pass
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, "")
+    assert "secret-token-value" not in errors
+
+
+def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCP_HAYSTACK_SERVE", "")
+    order = Order(target="shelf.py:search", inputs={"question": "retriever.query"})
+    assert for_workers(order) == "haystack_integrations.tools.mcp.cli.served:from_environment"
+    with MCPConnection(InProcessServerInfo(from_environment())) as connection:
+        assert [tool.name for tool in connection.list_tools()] == ["search"]
+    with serving(shelf, "answer.yaml", "--workers", "2") as (process, url):
+        with MCPConnection(StreamableHttpServerInfo(url), connection_timeout=60) as connection:
+            result = connection.call_tool("answer", {"topic": "bread"})
+            assert result.structured_content == {"prompt": "Tell me of bread."}
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nowhere.yaml"], "There is no file nowhere.yaml"),
+        (["nothing"], "serve takes the YAML of a pipeline"),
+        (["shelf.py:nobody"], "has no object 'nobody'"),
+        (["shelf.py:number"], "'number' is a int, which cannot be served"),
+        (["shelf.py:later"], "is asynchronous"),
+        (["shelf.py", "--description", "x"], "is a server already, which says for itself what --description would say"),
+        (["shelf.py:search", "--input", "query"], "--input takes NAME=component.socket"),
+        (["shelf.py:search", "--input", "q=retriever.nothing"], "retriever.nothing"),
+        (["answer.yaml", "--workers", "2"], "no place for --workers: add --http"),
+        (["answer.yaml", "--port", "9000"], "no place for --port: add --http"),
+        (["answer.yaml", "--http", "--host", "0.0.0.0"], "--insecure"),
+        (["answer.yaml", "--http", "--token-env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE"),
+        (["answer.yaml", "--http", "--path", "mcp"], "must start with a slash"),
+        (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
+        (["empty.yaml"], "has neither `components` of a pipeline"),
+        (["forbidden.yaml"], "forbidden"),
+        (["latin.yaml"], "latin.yaml cannot be read: it is not in UTF-8"),
+        (["nameless.py"], "has no server, mcp, app: say what to serve, as in nameless.py:name"),
+        (["shelf.py", "--max-concurrency", "2", "--input", "a=b.c"], "what --input, --max-concurrency would say"),
+    ],
+)
+def test_what_cannot_be_served_is_told(run: Run, shelf: Path, words: list[str], told: str) -> None:
+    (shelf / "broken.yaml").write_text('a: [b\ntoken: "a-secret-in-the-file\n')
+    (shelf / "empty.yaml").write_text("a: 1")
+    (shelf / "latin.yaml").write_bytes(b"a: \xe9")
+    (shelf / "nameless.py").write_text("number = 5")
+    (shelf / "forbidden.yaml").write_text("components: {forbidden: {type: os.system, init_parameters: {}}}")
+    with contextlib.chdir(shelf):
+        ran = run("serve", *words)
+    assert ran.code == 2, ran.errors
+    assert told in ran.errors
+    assert "a-secret-in-the-file" not in ran.errors
+    assert ran.screen == ""
+
+
+def test_a_server_that_is_made_says_what_it_lacks(shelf: Path) -> None:
+    with pytest.raises(CommandError, match="serve takes"):
+        Order(target="no such thing").server()

@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a person at a terminal sees, kept in `kept/`. `MCP_HAYSTACK_KEEP=1 pytest tests/cli` writes it anew.
+"""
+
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StdioServerFactory
+from tests.support.processes import SERVERS, StdioServer, python_script
+from tests.support.terminal import LIMIT, Terminal, assert_kept, in_a_terminal
+
+KEPT = Path(__file__).parent / "kept"
+CALCULATOR = "examples/servers/calculator.py"
+NOTES = "examples/servers/notes.py"
+
+COMMANDS = ["list", "call", "read", "prompt", "inspect", "doctor", "login", "logout", "serve", "config"]
+
+# What differs from run to run, and from machine to machine. A long path to Python is wrapped.
+REPLACED = (
+    (r"[\d,]+ ms", "N ms"),
+    (r"\s+`" + r"\s*".join(map(re.escape, sys.executable)) + r"\s+", " `python "),
+    (r"after [\d.]+ s", "after N s"),
+)
+
+
+def command_line(server: StdioServer) -> str:
+    return " ".join([server.command, *server.args])
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS], ids=["mcp-haystack", *COMMANDS])
+def test_the_help_reads_well(command: str) -> None:
+    ran = in_a_terminal(*filter(None, [command]), "--help")
+    assert ran.code == 0
+    assert_kept(f"help-{command or 'all'}", ran.screen, KEPT)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("list", ["list", CALCULATOR]),
+        ("list-all", ["list", NOTES, "--resources", "--prompts"]),
+        ("inspect", ["inspect", CALCULATOR]),
+        ("inspect-notes", ["inspect", NOTES]),
+        ("call", ["call", CALCULATOR, "add", "a=5", "b=3"]),
+        ("doctor", ["doctor", NOTES]),
+    ],
+)
+def test_a_result_is_shown(name: str, words: list[str]) -> None:
+    ran = in_a_terminal(*words, "--timeout", "100")
+    assert ran.code == 0
+    assert_kept(name, ran.screen, KEPT, REPLACED)
+
+
+def test_a_terminal_does_not_obey_a_server(stdio_server: StdioServerFactory) -> None:
+    ran = in_a_terminal(
+        "call", command_line(stdio_server()), "echo", "text=\x1b[2Jgone [bold]", "--timeout", "100", width=300
+    )
+    assert ran.screen == "\\x1b[2Jgone [bold]\n"
+
+
+def test_ctrl_c_cancels_the_call_and_closes_the_server(sdk_stdio_server: StdioServerFactory) -> None:
+    server = sdk_stdio_server()
+    with Terminal("call", command_line(server), "sleep", "seconds=60", "--timeout", "100", width=300) as terminal:
+        server.wait_for("sleep", limit=LIMIT)
+        terminal.type("\x03")
+        ran = terminal.end()
+    assert ran.code == 130
+    assert "Interrupted" in ran.screen
+    assert "Traceback" not in ran.screen
+    assert server.calls("sleep-cancelled")
+    server.wait_until_gone()
+
+
+def test_ctrl_c_ends_the_wait_for_a_server_that_hangs(stdio_server: StdioServerFactory) -> None:
+    server = stdio_server("--hang-at-start")
+    with Terminal("list", command_line(server), "--timeout", "100", width=300) as terminal:
+        server.wait_for("@start", limit=LIMIT)
+        terminal.type("\x03")
+        ran = terminal.end()
+    assert ran.code == 130
+    assert "Traceback" not in ran.screen
+    server.wait_until_gone()
+
+
+def test_a_terminated_command_closes_the_server(sdk_stdio_server: StdioServerFactory) -> None:
+    server = sdk_stdio_server()
+    with Terminal("call", command_line(server), "sleep", "seconds=60", "--timeout", "100") as terminal:
+        server.wait_for("sleep", limit=LIMIT)
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.end().code == 128 + signal.SIGTERM
+    server.wait_until_gone()
+
+
+def test_progress_is_a_bar(sdk_stdio_server: StdioServerFactory) -> None:
+    with Terminal(
+        "call", command_line(sdk_stdio_server()), "progress", "steps=2", "pause=0.5", "--timeout", "100", width=300
+    ) as terminal:
+        terminal.wait_for("progress: step 1")
+        ran = terminal.end()
+    assert ran.screen == "done\n"
+
+
+def test_a_question_of_a_server_is_asked_in_the_terminal() -> None:
+    program = " ".join(python_script(SERVERS / "asking_server.py", "--transport", "stdio"))
+    with Terminal("call", program, "ask_order", "--timeout", "100", width=300) as terminal:
+        terminal.wait_for("What do you order?")
+        terminal.wait_for("default: blue): ")
+        terminal.type("red\n")
+        terminal.wait_for("default: 2): ")
+        terminal.type("many\n")
+        terminal.wait_for("The argument 'count' must be of type integer")
+        terminal.type("\n")
+        ran = terminal.end()
+    assert ran.code == 0
+    assert ran.screen.endswith("2 red\n")

@@ -1,0 +1,272 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Who passes the gate of a server when, with many calls at once.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import copy_context
+from copy import copy
+from time import monotonic
+from typing import Any, cast
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    InProcessServerInfo,
+    MCPConnection,
+    MCPHandlers,
+    MCPInvocationError,
+    MCPServerInfo,
+)
+from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
+from haystack_integrations.tools.mcp.connection.gate import Gate, Passage, answering
+from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
+from tests.support.background import Stopwatch, text
+from tests.support.kinds import LONG
+from tests.support.waiting import LIMIT, wait_until_async
+
+
+def gate_of(*, max_in_flight: int | None = None, pause: float | None = 0.05) -> Gate:
+    return Gate("the server", max_in_flight=max_in_flight, pause=pause, longest_pause=0.2)
+
+
+def fail(gate: Gate, times: int) -> None:
+    for _ in range(times):
+        gate.failed("it is broken", monotonic())
+
+
+async def opened() -> Gate:
+    gate = gate_of()
+    fail(gate, 5)
+    assert gate.state == "open"
+    with pytest.raises(CallDidNotRunError, match=r"5 of the last 5 calls of it failed\. The last one: it is broken"):
+        await gate.enter(None)
+    await wait_until_async(lambda: not gate.retry_in, "the end of the pause")
+    return gate
+
+
+async def test_one_failure_in_many_is_none_again_and_again():
+    gate = gate_of()
+    for _ in range(20):
+        fail(gate, 4)
+        for _ in range(7):
+            gate.answered()
+    assert gate.state == "closed"
+    fail(gate, 4)
+    gate.answered()
+    fail(gate, 1)
+    assert gate.state == "open"
+
+
+async def test_calls_that_fail_together_count_as_one_failure():
+    gate, began = gate_of(), monotonic()
+    for _ in range(50):
+        gate.failed("the server crashed", began)
+    assert gate.state == "closed"
+
+
+async def test_a_server_that_is_never_to_be_left_alone_is_not():
+    gate = gate_of(pause=None)
+    fail(gate, 50)
+    assert gate.is_free
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+async def test_one_call_tries_and_the_others_wait_for_what_comes_of_it(is_back):
+    gate, tried = await opened(), asyncio.Event()
+    passed: list[str] = []
+
+    async def probe() -> None:
+        await gate.enter(None)
+        passed.append("probe")
+        await tried.wait()
+        if is_back:
+            gate.answered()
+        else:
+            gate.failed("still broken", monotonic())
+        gate.leave()
+
+    async def other() -> None:
+        await gate.enter(5)
+        passed.append("other")
+        gate.leave()
+
+    first = asyncio.ensure_future(probe())
+    await wait_until_async(lambda: passed, "the probe")
+    others = [asyncio.ensure_future(other()) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert (gate.state, passed) == ("half-open", ["probe"])
+    tried.set()
+    await first
+    errors = await asyncio.gather(*others, return_exceptions=True)
+    if is_back:
+        assert (gate.state, passed, errors) == ("closed", ["probe", *["other"] * 3], [None] * 3)
+    else:
+        assert all(isinstance(error, CallDidNotRunError) for error in errors)
+        assert 0.05 < (gate.retry_in or 0) <= 0.1  # twice the pause
+
+
+async def test_a_probe_that_is_cancelled_leaves_it_to_the_next_one():
+    gate = await opened()
+
+    async def probe() -> None:
+        try:
+            await gate.enter(None)
+            await asyncio.Event().wait()
+        finally:
+            gate.leave()
+
+    first = asyncio.ensure_future(probe())
+    await wait_until_async(lambda: gate.state == "half-open", "the probe")
+    second = asyncio.ensure_future(gate.enter(5))
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    assert gate.state == "half-open"
+
+
+async def test_a_late_answer_to_a_call_from_before_does_not_end_the_pause():
+    gate = gate_of()
+    fail(gate, 5)
+    gate.answered()
+    assert gate.state == "open"
+
+
+async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up():
+    gate = gate_of(max_in_flight=1)
+    await gate.enter(None)
+    order: list[int] = []
+
+    async def enter(number: int) -> None:
+        await gate.enter(None)
+        order.append(number)
+
+    waiting = [asyncio.ensure_future(enter(number)) for number in range(3)]
+    await asyncio.sleep(0)
+    assert gate.waiting == 3
+    waiting[0].cancel()
+    await asyncio.sleep(0)
+    gate.leave()
+    waiting[1].cancel()  # in the moment in which it was given the place
+    await asyncio.wait(waiting)
+    assert (order, gate.waiting) == ([2], 0)
+    with pytest.raises(CallDidNotRunError, match="no place became free among the 1 calls"):
+        await gate.enter(0.01)
+    gate.leave()
+    await gate.enter(0.01)
+
+
+def test_what_was_in_flight_before_a_fork_takes_no_place_after_it():
+    gate = gate_of(max_in_flight=1)
+    asyncio.run(gate.enter(None))  # and nobody leaves: its loop is gone, as in a forked process
+    asyncio.run(gate.enter(1))
+
+
+def next_is_the_probe(connection: MCPConnection) -> None:
+    """
+    Have the server left alone, and the pause over.
+    """
+    gate = cast("Supervisor", connection._supervisor).gate
+
+    async def fail_and_come_back() -> None:
+        fail(gate, 5)
+        gate.may_be_back()
+
+    AsyncExecutor.get_instance().run(fail_and_come_back(), LIMIT)
+    assert connection.status().circuit == "open"
+
+
+def test_a_call_that_cannot_be_sent_does_not_show_that_the_server_is_back():
+    with MCPConnection(InProcessServerInfo("tests.servers.asking_server:server")) as connection:
+        next_is_the_probe(connection)
+        with pytest.raises(MCPInvocationError, match="cannot be sent as JSON"):
+            connection.call_tool("add", {"a": object(), "b": 1})
+        assert connection.status().circuit == "open"
+        with pytest.raises(MCPInvocationError, match="Unknown tool"):
+            connection.call_tool("no such tool")
+        assert connection.status().circuit == "closed"
+
+
+@pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])
+def test_a_handler_may_call_the_server_inside_of_the_call_that_finds_out_whether_it_is_back(ask: Ask, way: str):  # noqa: F811
+    inner: list[str] = []
+
+    def answer(_params: Any) -> dict[str, Any]:
+        inner.append(text(connection.call_tool("add", {"a": 1, "b": 2})))
+        return {"colour": "red", "count": int(inner[0])}
+
+    connection = ask(LONG, elicitation=answer)
+    connection.open()
+    next_is_the_probe(connection)
+    with Stopwatch() as watch:
+        assert text(connection.call_tool("ask_order")) == "3 red"
+    assert watch.seconds < LONG / 2
+    assert connection.status().circuit == "closed"
+
+
+@pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
+    servers: Callable[[str], MCPServerInfo],  # noqa: F811
+    way: str,
+    is_async: bool,
+):
+    inner: list[str] = []
+
+    def answered(result: Any) -> dict[str, Any]:
+        inner.append(text(result))
+        return {"colour": "red", "count": int(inner[-1])}
+
+    def answer(_params: Any) -> dict[str, Any]:
+        return answered(connection.call_tool("add", {"a": 1, "b": 2}))
+
+    async def answer_async(_params: Any) -> dict[str, Any]:
+        return answered(await connection.call_tool_async("add", {"a": 1, "b": 2}))
+
+    info = copy(servers(way))
+    info.max_in_flight = 1
+    handlers = MCPHandlers(elicitation=answer_async if is_async else answer)
+    with MCPConnection(info, handlers=handlers, invocation_timeout=LONG) as connection:
+        connection.open()  # so that the session is no part of the first call
+        with Stopwatch() as watch:
+            assert text(connection.call_tool("ask_order")) == "3 red"
+        assert watch.seconds < LONG / 2
+        # The place was taken once and given back once.
+        assert text(connection.call_tool("ask_order")) == "3 red"
+        assert cast("Supervisor", connection._supervisor).gate._in_flight == 0
+        assert inner == ["3", "3"]
+
+
+async def test_what_a_handler_leaves_behind_waits_for_a_place_like_all_others():
+    gate = gate_of(max_in_flight=1)
+    await gate.enter(None)
+    with answering(gate):
+        left_behind = copy_context()
+        inner = Passage(gate)
+        await inner.enter(0.01)
+        inner.leave()
+    assert gate._in_flight == 1
+
+    async def call_again() -> None:
+        with pytest.raises(CallDidNotRunError, match="no place became free among the 1 calls"):
+            await Passage(gate).enter(0.01)
+
+    await asyncio.create_task(call_again(), context=left_behind)
+    gate.leave()
+
+
+async def test_progress_of_the_probe_is_an_answer_and_that_of_another_call_is_none():
+    gate = await opened()
+    await gate.enter(None)
+    gate.heard(asyncio.ensure_future(asyncio.sleep(0)))
+    assert gate.state == "half-open"
+    gate.heard(asyncio.current_task())
+    assert gate.state == "closed"
+    gate.leave()
+    assert gate.state == "closed"

@@ -1,0 +1,303 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Calls that want input are left open, kept as JSON, and continued elsewhere; nothing runs twice.
+"""
+
+import asyncio
+import dataclasses
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack.utils import Secret
+from mcp import types
+
+from haystack_integrations.tools.mcp import (
+    MCPCallPendingError,
+    MCPConnection,
+    MCPHandlers,
+    MCPInvocationError,
+    MCPPendingCall,
+    MCPTool,
+    MCPToolCall,
+    MCPToolNotFoundError,
+    MCPToolset,
+    StdioServerInfo,
+    answer_later,
+)
+from haystack_integrations.tools.mcp.client.pending import Continuation, TaskState
+from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
+from tests.support.background import text
+from tests.support.killed import in_a_process_that_is_killed
+
+LATER = MCPHandlers(elicitation=answer_later)
+
+
+def stored(call: MCPPendingCall | types.CallToolResult) -> MCPPendingCall:
+    """
+    The call as it comes back from a store.
+    """
+    assert isinstance(call, MCPPendingCall)
+    return MCPPendingCall.from_dict(json.loads(json.dumps(call.to_dict())))
+
+
+def test_a_call_that_wants_input_is_finished_in_another_process_after_the_first_was_killed(
+    patient: Any, tmp_path: Path
+) -> None:
+    info, log = patient
+    printed = in_a_process_that_is_killed(
+        tmp_path,
+        info,
+        """
+        connection = MCPConnection(info, handlers=MCPHandlers(elicitation=answer_later))
+        print(json.dumps(connection.begin_call("order_twice", {"drink": "tea"}).to_dict()), flush=True)
+        """,
+    )
+    call = MCPPendingCall.from_dict(printed)
+    assert [(question.key, question.message) for question in call.questions] == [("size", "Which size?")]
+    assert call.questions[0].schema is not None
+    with MCPConnection(info, handlers=LATER) as connection:
+        with pytest.raises(MCPCallPendingError, match="With milk") as raised:
+            connection.continue_call(call, {"size": {"size": "big"}})
+        call = stored(raised.value.pending_call)
+    with MCPConnection(info, handlers=LATER) as connection:
+        assert text(connection.continue_call(call, {"milk": True})) == "a big tea"
+        status = connection.status()
+    assert (status.calls, status.failed_calls, status.last_error) == (1, 0, None)
+    assert len(log.events("order_twice-asked")) == 1
+    assert log.events("order_twice") == [("order_twice", {"drink": "tea", "size": "big"})]
+
+
+async def test_the_same_for_event_loops(patient: Any) -> None:
+    info, log = patient
+    async with MCPConnection(info, handlers=LATER) as connection:
+        call = stored(await connection.begin_call_async("order", {"drink": "tea"}))
+        assert text(await connection.continue_call_async(call, {"size": False})) == "no tea"
+    assert log.events("order") == []
+
+
+def test_questions_without_an_answer_go_to_the_handler(patient: Any) -> None:
+    info, log = patient
+    with MCPConnection(info, handlers=LATER) as connection:
+        call = stored(connection.begin_call("order_twice", {"drink": "tea"}))
+    with MCPConnection(info, handlers=MCPHandlers(elicitation=lambda _: {"milk": True})) as connection:
+        assert text(connection.continue_call(call, {"size": {"size": "big"}})) == "a big tea with milk"
+    assert len(log.events("order_twice")) == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (None, r"has no \['size'\]"),
+        ({"colour": True, "size": True}, r"unknown keys \['colour'\]"),
+        ({"size": {"size": 5}}, "does not fit the form: size"),
+        ({"size": "secret-answer"}, "it must return a dictionary"),
+        ([], "`answers` must be a dict"),
+    ],
+)
+def test_answers_that_do_not_fit_are_refused_before_anything_is_sent(
+    patient_stdio_server: Any, answers: Any, message: str
+) -> None:
+    server = patient_stdio_server()
+    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=LATER) as connection:
+        call = connection.begin_call("order", {"drink": "tea"})
+        assert isinstance(call, MCPPendingCall)
+        with pytest.raises(ValueError, match=message) as raised:
+            connection.continue_call(call, answers)
+    assert "secret-answer" not in str(raised.value)
+    assert len(server.requests("tools/call")) == 1
+
+
+def test_what_the_server_says_of_a_wrong_call_is_its_error(patient_stdio_server: Any) -> None:
+    server = patient_stdio_server()
+    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=LATER) as connection:
+        call = connection.begin_call("order", {"drink": "tea"})
+        assert isinstance(call, MCPPendingCall)
+        other = MCPPendingCall.from_dict({**call.to_dict(), "arguments": {"drink": "rum"}})
+        with pytest.raises(MCPInvocationError, match="belongs to another call"):
+            connection.continue_call(other, {"size": {"size": "big"}})
+
+
+def test_a_tool_leaves_a_call_open_and_a_toolset_elsewhere_continues_it(patient_stdio_server: Any) -> None:
+    server = patient_stdio_server()
+    info = StdioServerInfo(server.command, server.args)
+    kept: list[MCPPendingCall] = []
+    handlers = MCPHandlers(elicitation=answer_later, pending_calls=kept.append)
+    secret = Secret.from_token("Earl-Grey-4711")
+    bound = {"drink": secret}
+    with MCPTool("order", info, handlers=handlers, bound_arguments=bound, exposed_name="get_drink") as tool:
+        with pytest.raises(MCPCallPendingError, match="`get_drink`: the server wants input") as raised:
+            tool.invoke()
+        error = pickle.loads(pickle.dumps(raised.value))  # noqa: S301
+        assert error.pending_call == raised.value.pending_call == kept[0]
+        call = stored(kept[0])
+        assert call.withheld == ("drink",)
+        assert call.arguments == {}
+        with pytest.raises(ValueError, match="`withheld` must have the arguments"):
+            tool.connection.continue_call(call, {"size": True})
+        assert tool.continue_call(call, {"size": {"size": "big"}}).text == "a big Earl-Grey-4711"
+    for shown in (str(error), repr(error), repr(call), str(call.to_dict())):
+        assert "4711" not in shown
+    with MCPToolset(info, handlers=LATER, bound_arguments={"order": bound}) as toolset:
+        assert toolset.continue_call(call, {"size": {"size": "small"}}).text == "a small Earl-Grey-4711"
+        with pytest.raises(MCPToolNotFoundError, match="'bake_bread'"):
+            toolset.continue_call(MCPPendingCall(tool_name="bake_bread"))
+        with pytest.raises(ValueError, match="of the tool 'bare', got a call of 'order'"):
+            toolset["bare"].continue_call(call, {})
+
+
+def test_interceptors_see_both_parts_and_what_they_add_is_not_kept(patient_stdio_server: Any) -> None:
+    server, seen = patient_stdio_server(), []
+
+    def sweeten(call: MCPToolCall, call_next: Callable[[MCPToolCall], Any]) -> Any:
+        seen.append(dict(call.arguments))
+        return call_next(call.override(arguments={"drink": f"sweet {call.arguments['drink']}"}))
+
+    info = StdioServerInfo(server.command, server.args)
+    with MCPConnection(info, handlers=LATER, interceptors=[sweeten]) as connection:
+        call = connection.begin_call("order", {"drink": "tea"})
+        assert isinstance(call, MCPPendingCall)
+        assert text(connection.continue_call(call, {"size": {"size": "big"}})) == "a big sweet tea"
+    assert call.arguments == {"drink": "tea"}
+    assert seen == [{"drink": "tea"}] * 2
+
+
+def test_a_call_is_continued_at_its_own_server_and_nothing_begins_anew(patient: Any) -> None:
+    info, log = patient
+    with MCPConnection(info, handlers=LATER) as connection:
+        call = stored(connection.begin_call("order", {"drink": "tea"}))
+        other = dataclasses.replace(call, server="another server")
+        with pytest.raises(ValueError, match="is one of another server, and this is a connection to"):
+            connection.continue_call(other, {"size": True})
+        with pytest.raises(ValueError, match="is one of another server"):
+            connection.cancel_call(other)
+        with pytest.raises(ValueError, match="has nothing to go on with"):
+            connection.continue_call(MCPPendingCall(tool_name="order", arguments={"drink": "tea"}))
+        moved = dataclasses.replace(call, server="")
+        assert text(connection.continue_call(moved, {"size": {"size": "big"}})) == "a big tea"
+    assert len(log.events("order-asked")) == 1
+
+
+def test_a_function_that_keeps_calls_may_fail(patient_stdio_server: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def keep(call: MCPPendingCall) -> None:
+        msg = f"no room for {call.tool_name}"
+        raise RuntimeError(msg)
+
+    server = patient_stdio_server()
+    handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
+    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=handlers) as connection:
+        assert isinstance(connection.begin_call("order", {"drink": "tea"}), MCPPendingCall)
+    assert "The handler `pending_calls` for stdio server" in caplog.text
+
+
+def test_a_function_that_keeps_calls_may_be_cancelled_by_itself(
+    patient_stdio_server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def keep(_call: MCPPendingCall) -> None:
+        raise asyncio.CancelledError
+
+    server = patient_stdio_server()
+    handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
+    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=handlers) as connection:
+        assert isinstance(connection.begin_call("order", {"drink": "tea"}), MCPPendingCall)
+        assert isinstance(connection.begin_call("bake", {"seconds": 60}), MCPPendingCall)
+    assert "The handler `pending_calls` for stdio server" in caplog.text
+    assert server.log.events("bake-cancelled") == []
+
+
+@pytest.mark.parametrize("way", BOTH_ERAS)
+def test_in_earlier_revisions_questions_that_would_be_answered_later_are_cancelled(
+    ask: Ask,  # noqa: F811
+    way: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    connection = ask(elicitation=answer_later)
+    if way == "2026":
+        call = connection.begin_call("ask_order", {})
+        assert isinstance(call, MCPPendingCall)
+        [question] = call.questions
+        assert text(connection.continue_call(stored(call), {question.key: {"count": 3}})) == "3 blue"
+        return
+    with pytest.raises(MCPInvocationError, match="cancel"):
+        connection.begin_call("ask_order", {})
+    assert "has no calls that are left open" in caplog.text
+
+
+LEFT_OPEN = MCPPendingCall(tool_name="order", request_state="opaque").to_dict()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        [],
+        {**LEFT_OPEN, "version": 2},
+        {**LEFT_OPEN, "more": 1},
+        {**LEFT_OPEN, "request_state": None},  # nothing to go on with: the tool would run once more
+        {name: value for name, value in LEFT_OPEN.items() if name != "arguments"},
+        {**LEFT_OPEN, "arguments": None},
+        {**LEFT_OPEN, "requests": []},
+        {**LEFT_OPEN, "withheld": 3},
+        {**LEFT_OPEN, "task_id": 5},
+    ],
+)
+def test_what_is_no_pending_call_is_refused(data: Any) -> None:
+    assert MCPPendingCall.from_dict(LEFT_OPEN).to_dict() == LEFT_OPEN
+    with pytest.raises(ValueError, match=r"MCPPendingCall\.from_dict"):
+        MCPPendingCall.from_dict(data)
+
+
+class TestWhatAServerSaysOfATask:
+    def state(self, **fields: Any) -> TaskState:
+        return TaskState.model_validate({"taskId": "1", "status": "working", **fields}, by_name=False)
+
+    @pytest.mark.parametrize(("milliseconds", "seconds"), [(2000, 2.0), (1, 0.02), (10**9, 60.0), (None, 1.0)])
+    def test_it_is_asked_as_often_as_it_wants_within_limits(self, milliseconds: float | None, seconds: float) -> None:
+        assert self.state(pollIntervalMs=milliseconds).poll_interval == pytest.approx(seconds)
+
+    @pytest.mark.parametrize(
+        ("fields", "expires_at"),
+        [
+            ({"createdAt": "1970-01-01T00:01:00Z", "ttlMs": 5000}, 65.0),
+            ({"createdAt": "1970-01-01T00:01:00Z"}, None),
+            ({"ttlMs": 5000}, None),
+            ({"createdAt": "yesterday", "ttlMs": 5000}, None),
+        ],
+    )
+    def test_it_expires_when_the_server_says_so_in_a_way_that_can_be_read(
+        self, fields: dict[str, Any], expires_at: float | None
+    ) -> None:
+        assert self.state(**fields).expires_at == expires_at
+
+
+QUESTION = {
+    "method": "elicitation/create",
+    "params": {"mode": "form", "message": "Size?", "requestedSchema": {"type": "object", "properties": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("requests", "answers", "message"),
+    [
+        ({"size": {"method": "nonsense"}}, {}, "its `requests` are not what a server sends. Pass what was stored."),
+        (
+            {"size": QUESTION},
+            {"size": types.ErrorData(code=-1, message="no")},
+            "the answer 'size' must not be an ErrorData; pass None to cancel",
+        ),
+        ({"size": QUESTION}, {"size": 5}, "the answer 'size': it returned int for a form"),
+    ],
+)
+def test_a_continuation_that_cannot_be_sent_is_refused_with_what_to_do(
+    requests: dict[str, Any], answers: dict[str, Any], message: str
+) -> None:
+    call = MCPPendingCall(tool_name="order", arguments={}, requests=requests)
+    with pytest.raises(ValueError) as raised:
+        Continuation(call, answers, asks=True)
+    assert message in str(raised.value)

@@ -1,0 +1,402 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Calls that a server runs as tasks: they outlive timeouts, connections and processes, and nothing runs twice.
+"""
+
+import asyncio
+import json
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+import pytest
+from fastmcp import FastMCP
+from fastmcp_tasks import TasksExtension
+
+from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
+    InProcessServerInfo,
+    MCPCallPendingError,
+    MCPCallTimeoutError,
+    MCPClient,
+    MCPConnection,
+    MCPConnectionError,
+    MCPHandlers,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPPendingCall,
+    MCPProgress,
+    MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+    answer_later,
+)
+from haystack_integrations.tools.mcp.client.pending import TaskState
+from haystack_integrations.tools.mcp.client.tasks import TaskClient
+from haystack_integrations.tools.mcp.connection.session import Session
+from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+from tests.support.background import in_thread, text
+from tests.support.handshake_server import Answer, HandshakeServer, result_of
+from tests.support.killed import in_a_process_that_is_killed
+from tests.support.processes import PATIENT_SERVER
+from tests.support.scripts import SOURCE
+from tests.support.waiting import LIMIT, wait_until, wait_until_async
+
+# Of calls and of the requests about a task; each task below takes longer.
+SHORT = 1.5
+
+
+def stdio(server: Any, **parameters: Any) -> StdioServerInfo:
+    return StdioServerInfo(server.command, server.args, base_delay=0.05, max_delay=0.2, **parameters)
+
+
+def test_a_task_that_outlives_the_process_of_its_caller_is_finished_in_another(patient: Any, tmp_path: Path) -> None:
+    info, log = patient
+    printed = in_a_process_that_is_killed(
+        tmp_path,
+        info,
+        """
+        with MCPConnection(info) as connection:
+            print(json.dumps(connection.begin_call("bake", {"seconds": 2}).to_dict()), flush=True)
+            time.sleep(600)
+        """,
+    )
+    call = MCPPendingCall.from_dict(printed)
+    assert call.questions == []
+    assert call.expires_at is not None
+    with MCPConnection(info, invocation_timeout=SHORT) as connection:
+        assert text(connection.continue_call(call)) == "a plain cake"
+        assert text(connection.continue_call(call)) == "a plain cake"  # it is only looked up
+    assert log.events("bake") == [("bake", {"seconds": 2})]
+
+
+def test_a_task_takes_longer_than_calls_may_and_tells_of_its_progress(patient: Any) -> None:
+    info, log = patient
+    handler: list[MCPProgress] = []
+    direct: list[str | None] = []
+    handlers = MCPHandlers(progress=handler.append)
+    with MCPConnection(info, invocation_timeout=SHORT, handlers=handlers) as connection:
+        result = connection.call_tool("bake", {"seconds": 2}, on_progress=lambda report: direct.append(report.message))
+        assert text(result) == "a plain cake"
+        status = connection.status()
+    assert (status.calls, status.failed_calls, status.in_flight) == (1, 0, 0)
+    assert [report.message for report in handler] == direct
+    assert str(direct[0]).startswith("in the oven for")
+    assert [report.progress for report in handler] == sorted(report.progress for report in handler)
+    assert len(log.events("bake")) == 1
+
+
+async def test_who_gives_up_a_call_cancels_its_task(patient: Any) -> None:
+    info, log = patient
+    async with MCPConnection(info) as connection:
+        calling = asyncio.ensure_future(connection.call_tool_async("bake", {"seconds": 60}))
+        await log.wait_for_async("@tasks/get", 2)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await log.wait_for_async("bake-cancelled")
+        await wait_until_async(lambda: not connection.status().in_flight, "the answer")
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+async def test_who_gives_up_a_call_that_is_being_kept_cancels_its_task_even_if_the_connection_is_closed_next(
+    patient: Any, is_begun: bool
+) -> None:
+    info, log = patient
+    keeping, kept = threading.Event(), threading.Event()
+
+    def keep(_call: MCPPendingCall) -> None:
+        keeping.set()
+        kept.wait(LIMIT)
+
+    try:
+        async with MCPConnection(info, handlers=MCPHandlers(pending_calls=keep)) as connection:
+            call = connection.begin_call_async if is_begun else connection.call_tool_async
+            calling = asyncio.ensure_future(call("bake", {"seconds": 60}))
+            await wait_until_async(keeping.is_set, "the call that is to be kept")
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await calling
+        assert len(log.events("bake-cancelled")) == 1
+    finally:
+        kept.set()
+
+
+@pytest.mark.parametrize("gives_up", ["before it knows of the task", "before it waits for the task"])
+async def test_a_task_is_cancelled_whose_caller_gives_up_between_the_two_parts_of_its_call(
+    patient: Any, gives_up: str
+) -> None:
+    info, log = patient
+    keepers: list[threading.Thread] = []
+    keeping, kept, blocked = threading.Event(), threading.Event(), threading.Event()
+
+    def keep(_call: MCPPendingCall) -> None:
+        keepers.append(threading.current_thread())
+        keeping.set()
+        kept.wait(LIMIT)
+
+    executor = AsyncExecutor.get_instance()
+    try:
+        async with MCPConnection(info, handlers=MCPHandlers(pending_calls=keep)) as connection:
+            calling = asyncio.ensure_future(connection.call_tool_async("bake", {"seconds": 60}))
+            await wait_until_async(keeping.is_set, "the call that is to be kept")
+            # From here on this loop is busy, so that the caller hears of nothing, until the first part has ended.
+            kept.set()
+            keepers[0].join(LIMIT)
+            for _ in range(10):
+                executor.run(asyncio.sleep(0))
+            if gives_up == "before it waits for the task":
+                executor.post(lambda: blocked.wait(LIMIT))
+                for _ in range(10):
+                    await asyncio.sleep(0)
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await calling
+            blocked.set()
+            await log.wait_for_async("bake-cancelled")
+    finally:
+        kept.set()
+        blocked.set()
+
+
+def test_a_program_that_is_interrupted_cancels_the_task_that_it_waits_for(patient: Any, tmp_path: Path) -> None:
+    info, log = patient
+    script = tmp_path / "waiting.py"
+    script.write_text(
+        "import json, sys\n"
+        "from haystack_integrations.tools.mcp import MCPConnection\n"
+        "from haystack_integrations.tools.mcp.client.server_info import server_info_from_dict\n"
+        "connection = MCPConnection(server_info_from_dict(json.loads(sys.argv[1])))\n"
+        "connection.call_tool('bake', {'seconds': 600}, invocation_timeout=60)\n"
+    )
+    command = [sys.executable, str(script), json.dumps(info.to_dict())]
+    with subprocess.Popen(command, env={"PYTHONPATH": str(SOURCE)}, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            log.wait_for("@tasks/get")
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=LIMIT)
+        finally:
+            process.kill()
+    assert "KeyboardInterrupt" in said
+    assert len(log.events("bake-cancelled")) == 1
+
+
+def test_the_end_of_patience_does_not_end_a_task_which_can_be_taken_up_or_cancelled(patient: Any) -> None:
+    info, log = patient
+    with MCPConnection(info, task_timeout=0.3) as connection:
+        with pytest.raises(MCPCallTimeoutError, match="The task goes on at the server") as raised:
+            connection.call_tool("bake", {"seconds": 60})
+        call = pickle.loads(pickle.dumps(raised.value)).pending_call  # noqa: S301
+        assert call == raised.value.pending_call
+        assert log.events("bake-cancelled") == []
+        assert connection.cancel_call(call)
+        assert len(log.events("bake-cancelled")) == 1
+        with pytest.raises(MCPInvocationError, match="says that its task was cancelled"):
+            connection.continue_call(call)
+        assert not connection.cancel_call(MCPPendingCall(tool_name="order"))
+
+
+def test_a_task_goes_on_while_its_server_is_restarted_or_cannot_be_reached(
+    patient_http_server: Any, cutting_proxy: Any
+) -> None:
+    server = patient_http_server()
+    proxy = cutting_proxy(server.url)
+    info = StreamableHttpServerInfo(proxy.url, base_delay=0.05, max_delay=0.2)
+    with MCPConnection(info, invocation_timeout=SHORT) as connection:
+        calling = in_thread(connection.call_tool, "bake", {"seconds": 2.5})
+        server.wait_for("@tasks/get", 2)
+        proxy.refuse()
+        proxy.cut()
+        server.kill()
+        server.start()
+        proxy.accept()
+        assert text(calling.result(LIMIT)) == "a plain cake"
+    assert len(server.log.events("bake")) == 1
+
+
+@pytest.mark.parametrize("status", [429, 502, 503])
+def test_a_proxy_that_refuses_a_question_for_a_task_does_not_end_it(patient_http_server: Any, status: int) -> None:
+    server, refused = patient_http_server(), []
+
+    class Proxy(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if b'"tasks/get"' in await request.aread() and len(refused) < 2:
+                refused.append(status)
+                return httpx2.Response(status)
+            return await super().handle_async_request(request)
+
+    info = StreamableHttpServerInfo(server.url, http_transport=Proxy)
+    with MCPConnection(info) as connection:
+        assert text(connection.call_tool("bake", {"seconds": 0.5})) == "a plain cake"
+    assert len(server.log.events("bake")) == 1
+    assert len(refused) == 2
+
+
+def test_a_task_goes_on_in_the_next_process_of_a_server_over_stdio(patient_stdio_server: Any) -> None:
+    server = patient_stdio_server()
+    with MCPConnection(stdio(server), invocation_timeout=SHORT) as connection:
+        calling = in_thread(connection.call_tool, "bake", {"seconds": 2.5})
+        server.wait_for("@tasks/get", 2)
+        server.kill()
+        assert text(calling.result(LIMIT)) == "a plain cake"
+        assert connection.status().sessions == 2
+    assert len(server.log.events("bake")) == 1
+
+
+def test_the_result_of_a_task_is_not_lost_with_the_session_in_which_it_was_told(
+    patient_stdio_server: Any, tmp_path: Path
+) -> None:
+    server = patient_stdio_server()
+    script = shutil.copy(PATIENT_SERVER, tmp_path / "mortal.py")
+
+    class Mortal(StdioServerInfo):
+        def create_client(self) -> MCPClient:
+            client = cast("TaskClient", super().create_client())
+            get_task = client.get_task
+
+            async def get_task_before_the_end(task_id: str) -> TaskState:
+                state = await get_task(task_id)
+                if state.status == "completed":
+                    Path(script).unlink()  # so that there is no other session
+                    server.kill()
+                    await wait_until_async(lambda: not client.life.is_open, "the end of the session")
+                return state
+
+            client.get_task = get_task_before_the_end  # type: ignore[method-assign]
+            return client
+
+    arguments = [str(script) if each == str(PATIENT_SERVER) else each for each in server.args]
+    info = Mortal(server.command, arguments, max_retries=0)
+    with MCPConnection(info, connection_timeout=LIMIT) as connection:
+        assert text(connection.call_tool("bake", {"seconds": 0.1})) == "a plain cake"
+    assert len(server.log.events("bake")) == 1
+
+
+def test_a_server_that_stays_away_does_not_hold_up_a_call_for_ever(patient_http_server: Any) -> None:
+    server = patient_http_server()
+    info = StreamableHttpServerInfo(server.url, base_delay=0.05, max_delay=0.2, max_retries=1)
+    with MCPConnection(info, invocation_timeout=SHORT, connection_timeout=1.0) as connection:
+        calling = in_thread(connection.call_tool, "bake", {"seconds": 60})
+        server.wait_for("@tasks/get")
+        server.kill()
+        error = calling.exception(LIMIT)
+    assert isinstance(error, MCPOutcomeUnknownError)
+    assert error.pending_call is not None
+    assert "takes it up again" in str(error)
+
+
+def test_a_task_that_wants_input_gets_it_from_a_handler_or_later(patient: Any) -> None:
+    info, log = patient
+    kept: list[MCPPendingCall] = []
+    with MCPToolset(info, handlers=MCPHandlers(elicitation=lambda _: {"size": "huge"})) as toolset:
+        assert toolset["bake_asking"].call(seconds=0.1).text == "a huge cake"
+    handlers = MCPHandlers(elicitation=answer_later, pending_calls=kept.append)
+    with MCPToolset(info, handlers=handlers) as toolset:
+        with pytest.raises(MCPCallPendingError, match="Which size"):
+            toolset["bake_asking"].invoke(seconds=0.1)
+        # Once as a task, and once with a question.
+        assert [len(call.questions) for call in kept] == [0, 1]
+        call = MCPPendingCall.from_dict(json.loads(json.dumps(kept[-1].to_dict())))
+        assert toolset.continue_call(call, {"size": {"size": "small"}}).text == "a small cake"
+    assert len(log.events("bake_asking")) == 2
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_task_whose_question_no_handler_answers_is_left_open_and_says_so(patient: Any, fails: bool) -> None:
+    info, log = patient
+    kept: list[MCPPendingCall] = []
+
+    def fail(_params: Any) -> None:
+        msg = "there is no terminal"
+        raise RuntimeError(msg)
+
+    reason = "The client's elicitation handler failed" if fails else "set `elicitation` of MCPHandlers"
+    handlers = MCPHandlers(elicitation=fail if fails else None, pending_calls=kept.append)
+    with MCPConnection(info, handlers=handlers) as connection:
+        with pytest.raises(MCPCallPendingError, match=f"Which size.*{reason}.*left open; do not repeat") as raised:
+            connection.call_tool("bake_asking", {"seconds": 0.1})
+        call = raised.value.pending_call
+        assert call == kept[-1]
+        assert text(connection.continue_call(call, {"size": {"size": "small"}})) == "a small cake"
+        assert connection.status().circuit == "closed"
+    assert len(log.events("bake_asking")) == 1
+
+
+def test_who_is_asked_for_a_task_is_not_asked_again_because_the_server_is_restarted(patient_stdio_server: Any) -> None:
+    server = patient_stdio_server()
+    asked, answered = threading.Event(), threading.Event()
+    questions: list[Any] = []
+
+    def ask(params: Any) -> dict[str, str]:
+        questions.append(params.message)
+        asked.set()
+        answered.wait(LIMIT)
+        return {"size": "huge"}
+
+    with MCPConnection(stdio(server), handlers=MCPHandlers(elicitation=ask)) as connection:
+        calling = in_thread(connection.call_tool, "bake_asking", {"seconds": 0.1})
+        assert asked.wait(LIMIT)
+        session = cast("Supervisor", connection._supervisor).session
+        server.kill()
+        wait_until(lambda: session not in Session.live, "the end of the session, and of what was under way in it")
+        answered.set()
+        assert text(calling.result(LIMIT)) == "a huge cake"
+        assert questions == ["Which size?"]
+
+
+async def test_what_becomes_of_tasks_that_fail(patient_stdio_server: Any) -> None:
+    server = patient_stdio_server()
+    async with MCPConnection(stdio(server)) as connection:
+        with pytest.raises(MCPInvocationError, match="`burn`: it burnt") as burnt:
+            await connection.call_tool_async("burn", {"seconds": 0.1})
+        assert burnt.value.code == -32603
+        unknown = MCPPendingCall(tool_name="bake", task_id="nobody's")
+        with pytest.raises(MCPInvocationError, match="There is no such task"):
+            await connection.continue_call_async(unknown)
+        with pytest.raises(MCPConnectionError, match="There is no such task"):
+            await connection.cancel_call_async(unknown)
+        assert connection.status().circuit == "closed"
+
+
+async def test_tasks_of_fastmcp() -> None:
+    server: FastMCP[Any] = FastMCP("kitchen")
+    server.add_extension(TasksExtension(url="memory://"))
+    runs: list[str] = []
+
+    @server.tool(task=True)
+    async def roast(what: str) -> dict[str, str]:
+        runs.append(what)
+        await asyncio.sleep(1.5 * SHORT)
+        return {"roast": what}
+
+    async with MCPConnection(InProcessServerInfo(server), invocation_timeout=SHORT) as connection:
+        result = await connection.call_tool_async("roast", {"what": "duck"})
+        assert result.structured_content == {"roast": "duck"}
+        call = await connection.begin_call_async("roast", {"what": "goose"})
+        assert isinstance(call, MCPPendingCall)
+        assert (await connection.continue_call_async(call)).structured_content == {"roast": "goose"}
+    assert runs == ["duck", "goose"]
+
+
+def test_a_tool_that_only_runs_as_a_task_of_an_earlier_revision_is_explained_and_not_called() -> None:
+    def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
+        if message["method"] == "tools/call":
+            server.runs += 1
+        tool = {"name": "long", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
+        return 200, result_of(message, {"tools": [tool]}), None
+
+    with closing(HandshakeServer(answer)) as server:
+        with MCPConnection(StreamableHttpServerInfo(server.url)) as connection:
+            with pytest.raises(MCPInvocationError, match=r"as a task of revision 2025-11-25 .* did not run"):
+                connection.call_tool("long")
+        assert server.runs == 0

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Servers that are too busy, or fail again and again, are not made worse: over every transport where that can happen.
+"""
+
+import time
+from concurrent.futures import Future
+from email.utils import formatdate
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPTimeoutError,
+    StdioServerInfo,
+)
+from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
+from tests.support.kinds import KINDS, LONG, every_http_transport, every_transport, kinds
+from tests.support.waiting import LIMIT, wait_until
+
+
+def errors_of(futures: "list[Future[object]]") -> list[BaseException | None]:
+    return [future.exception(LIMIT) for future in futures]
+
+
+@every_http_transport
+def test_a_server_that_is_too_busy_gets_its_calls_later_and_runs_each_once(refusing_server, kind):
+    server = refusing_server("--transport", kind.transport, *kind.options, "--busy", "2", "--retry-after", "1")
+    with MCPConnection(kind.reach(server.url), invocation_timeout=LONG) as connection:
+        connection.open()
+        with Stopwatch() as watch:
+            first = in_thread(connection.call_tool, "echo", {"text": "first"})
+            wait_until(lambda: connection.status().retry_in, "a server that wants to be left alone")
+            assert connection.status().in_flight == 1
+            assert text(connection.call_tool("echo", {"text": "second"})) == "second"
+            assert text(first.result(LIMIT)) == "first"
+        assert watch.seconds > 1.8
+        assert connection.status().retry_in is None
+        assert (connection.status().sessions, connection.status().failed_calls) == (1, 0)
+    assert sorted(details["text"] for _, details in server.log.events("echo")) == ["first", "second"]
+
+
+@every_http_transport
+def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_take(refusing_server, kind):
+    later = formatdate(time.time() + 600, usegmt=True)
+    server = refusing_server("--transport", kind.transport, *kind.options, "--busy", "9", "--retry-after", later)
+    with MCPConnection(kind.reach(server.url), invocation_timeout=LIMIT) as connection:
+        with Stopwatch() as watch, pytest.raises(MCPInvocationError, match=r"no requests for .*429.* did not run"):
+            connection.call_tool("echo", {"text": "x"})
+        assert watch.seconds < AT_ONCE
+        assert connection.status().circuit == "closed"
+        with Stopwatch() as watch, pytest.raises(MCPInvocationError, match=r"no requests for .* did not run"):
+            connection.call_tool("echo", {"text": "x"})
+        assert watch.seconds < AT_ONCE
+        status = connection.status()
+        assert status.retry_in is not None and not status.is_healthy
+        assert status.sessions == 1
+    assert len(server.log.events("@post")) == 1
+
+
+@every_http_transport
+def test_a_call_that_is_refused_for_longer_than_it_may_take_disturbs_no_other_one(refusing_server, kind):
+    options = ("--busy", "9", "--retry-after", "600", "--busy-tool", "add")
+    server = refusing_server("--transport", kind.transport, *kind.options, *options)
+    with MCPConnection(kind.reach(server.url), invocation_timeout=LIMIT) as connection:
+        other = in_thread(connection.call_tool, "sleep", {"seconds": 1.5})
+        server.wait_for("sleep")
+        with pytest.raises(MCPInvocationError, match=r"no requests for .*503.* did not run"):
+            connection.call_tool("add", {"a": 1, "b": 2})
+        assert text(other.result(LIMIT)) == "slept 1.5 s"
+        assert (connection.status().sessions, connection.status().circuit) == (1, "closed")
+
+
+@kinds("stdio", "2026", "sessions", "sse")
+def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_by_one_call_at_a_time(
+    refusing_server, stdio_server, kind, caplog
+):
+    if kind.is_http:
+        server = refusing_server("--transport", kind.transport, *kind.options, "--failing")
+        info, tool, arguments = kind.reach(server.url, failure_pause=1.0), "echo", {"text": "x"}
+    else:
+        server = stdio_server()
+        info = StdioServerInfo(server.command, server.args, base_delay=0.05, failure_pause=1.0)
+        tool, arguments = "die", {}
+
+    def attempts():
+        return len(server.log.events("@post" if kind.is_http else "die"))
+
+    with MCPConnection(info, invocation_timeout=LONG) as connection:
+        for _ in range(5):
+            with pytest.raises(MCPOutcomeUnknownError):
+                connection.call_tool(tool, arguments)
+        assert attempts() == 5
+        status = connection.status()
+        assert status.circuit == "open"
+        assert 0 < (status.retry_in or 0) <= 1
+        with Stopwatch() as watch, pytest.raises(MCPInvocationError, match=r"is left alone .* did not run") as refused:
+            connection.call_tool(tool, arguments)
+        assert watch.seconds < AT_ONCE
+        assert not isinstance(refused.value, MCPOutcomeUnknownError)
+        assert attempts() == 5
+        wait_until(lambda: not connection.status().retry_in, "the end of the pause")
+        # One of them is the probe, which fails; the others have waited for it.
+        many = errors_of(together([lambda: connection.call_tool(tool, arguments)] * 5))
+        assert attempts() == 6
+        assert [isinstance(error, MCPOutcomeUnknownError) for error in many].count(True) == 1
+        assert sum("is left alone" in str(error) for error in many) == 4
+        assert 1 < (connection.status().retry_in or 0) <= 2
+        if kind.is_http:  # the tenth is answered
+            while attempts() < 10:
+                connection._supervisor.gate.may_be_back()
+                errors_of(together([lambda: connection.call_tool(tool, arguments)]))
+            assert connection.status().circuit == "closed"
+    assert "is left alone for 1.0 s, since 5 of the last 5 calls failed" in caplog.text
+
+
+@every_transport
+def test_only_so_many_calls_are_in_flight_and_the_others_wait(peer, kind):
+    server = peer(kind)
+    with MCPConnection(server.reach(max_in_flight=2), invocation_timeout=LONG) as connection:
+        calls = [in_thread(connection.call_tool, "sleep", {"seconds": 0.3}) for _ in range(6)]
+        wait_until(lambda: connection.status().waiting, "calls that wait")
+        assert connection.status().in_flight <= 2
+        assert errors_of(calls) == [None] * 6
+        assert connection.status().waiting == 0
+    running = most = 0
+    for event in server.calls():
+        running += {"sleep": 1, "sleep-finished": -1}[event]
+        most = max(most, running)
+    assert most == 2
+
+
+def test_a_call_that_waits_too_long_for_others_did_not_run(peer):
+    server = peer(KINDS["stdio"])
+    with MCPConnection(server.reach(max_in_flight=1), invocation_timeout=LONG) as connection:
+        running = in_thread(connection.call_tool, "sleep", {"seconds": 1.5})
+        server.wait_for("sleep")
+        with pytest.raises(MCPTimeoutError, match=r"no place became free among the 1 calls .* did not run") as failure:
+            connection.call_tool("add", {"a": 1, "b": 2}, invocation_timeout=0.2)
+        assert not isinstance(failure.value, MCPOutcomeUnknownError)
+        assert running.exception(LIMIT) is None
+        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
+    assert server.calls() == ["sleep", "sleep-finished", "add"]

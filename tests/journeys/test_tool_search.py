@@ -1,0 +1,103 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+An Agent that searches the tools of servers that others have published, one of them dead.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+import yaml
+from haystack import Pipeline
+from haystack.components.agents import Agent
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.dataclasses import ChatMessage
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+from haystack_integrations.tools.mcp import (
+    MCPRegistry,
+    MCPSearchableToolset,
+    MCPToolset,
+    StdioServerInfo,
+    ToolConfig,
+)
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from tests.support.processes import StdioServer
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+
+pytestmark = pytest.mark.integration
+
+GO = [ChatMessage.from_user("go")]
+
+
+def info(server: StdioServer) -> StdioServerInfo:
+    return StdioServerInfo(command=server.command, args=list(server.args), env=server.env, cwd=server.cwd)
+
+
+@pytest.fixture
+def providers(time_server: StdioServer, git_server: StdioServer, everything_stdio: StdioServer) -> dict[str, Any]:
+    return {
+        "time": info(time_server),
+        "git": info(git_server),
+        "everything": info(everything_stdio),
+        "dead": MCPToolset(StdioServerInfo("no-such-command", max_retries=0), required=False),
+    }
+
+
+def script(repository: str) -> list[ChatMessage]:
+    return [
+        call("search_tools", tool_keywords="working tree status", k=1),
+        call("git_status", repo_path=repository),
+        call("search_tools", tool_keywords="current time timezone", k=1),
+        call("get_current_time", timezone="Europe/Berlin"),
+        say("done"),
+    ]
+
+
+@pytest.mark.parametrize("run", ["run", "run_async"])
+def test_tools_of_an_alias_are_found_and_called_as_they_are_needed(
+    providers, git_server: StdioServer, run: str
+) -> None:
+    config = ToolConfig("all", list(providers), max_tool_call_turns=2, timeout_sec=60)
+    with MCPRegistry(providers, [config]) as registry:
+        generator = ScriptedChatGenerator(script(str(git_server.cwd)))
+        # A search is no call of a tool of the servers: the turns of the alias are for those.
+        hooks: dict[str, Any] = {"hooks": registry.hooks("all")} if HAS_HOOKS else {}
+        toolset = MCPSearchableToolset(registry.toolset("all"))
+        agent = Agent(chat_generator=generator, tools=toolset, **hooks)
+        toolset.warm_up()
+        result = agent.run(messages=GO) if run == "run" else asyncio.run(agent.run_async(messages=GO))
+        status, time = [
+            each
+            for message in result["messages"]
+            for each in message.tool_call_results
+            if each.origin.tool_name != "search_tools"
+        ]
+        assert (status.error, time.error) == (False, False)
+        assert "branch" in status.result
+        assert "Europe/Berlin" in time.result
+        assert [turn.tool_names for turn in generator.turns] == [
+            ["search_tools"],
+            ["search_tools", "git_status"],
+            ["search_tools", "git_status"],
+            ["search_tools", "git_status", "get_current_time"],
+            ["search_tools", "git_status", "get_current_time"],
+        ]
+
+
+def test_a_stored_pipeline_searches_after_loading(providers, git_server: StdioServer) -> None:
+    catalog = [MCPToolset(each) if isinstance(each, StdioServerInfo) else each for each in providers.values()]
+    retriever = InMemoryBM25Retriever(InMemoryDocumentStore(index="tools of published servers"))
+    pipeline = Pipeline()
+    toolset = MCPSearchableToolset(catalog, retriever=retriever)
+    generator = ScriptedChatGenerator(script(str(git_server.cwd)))
+    pipeline.add_component("agent", Agent(chat_generator=generator, tools=toolset))
+    loaded = Pipeline.from_dict(yaml.safe_load(yaml.safe_dump(pipeline.to_dict())))
+    agent: Any = loaded.get_component("agent")
+    with agent.tools:
+        messages = loaded.run({"agent": {"messages": GO}})["agent"]["messages"]
+    assert "branch" in messages[4].tool_call_result.result
+    assert messages[-1].text == "done"

@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Components that tests of serving put into pipelines.
+"""
+
+import asyncio
+import threading
+from typing import Any
+
+import haystack
+from fastmcp.exceptions import ToolError
+from haystack import Pipeline, component
+from haystack.components.builders import PromptBuilder
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.dataclasses import ByteStream, ChatMessage, Document
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+LIMIT = 30.0
+# On Haystack 2, a pipeline that runs in an event loop has a class of its own.
+AsyncPipeline: Any = getattr(haystack, "AsyncPipeline", Pipeline)
+
+
+@component
+class Gate:
+    """Waits in its thread until it may go on."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.may_end = threading.Event()
+        self.inside = 0
+        self.most = 0
+        self._lock = threading.Lock()
+
+    @component.output_types(text=str)
+    def run(self, text: str) -> dict[str, Any]:
+        with self._lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        self.entered.release()
+        assert self.may_end.wait(LIMIT)
+        with self._lock:
+            self.inside -= 1
+        return {"text": text}
+
+
+@component
+class AsyncGate:
+    """Waits in the event loop for ever; says when it was cancelled."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.cancelled = threading.Event()
+
+    @component.output_types(text=str)
+    def run(self, text: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @component.output_types(text=str)
+    async def run_async(self, text: str) -> dict[str, Any]:
+        self.entered.set()
+        try:
+            await asyncio.sleep(LIMIT)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return {"text": text}
+
+
+@component
+class Shout:
+    """Counts its runs."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    @component.output_types(text=str, length=int)
+    def run(self, text: str, mark: str = "!") -> dict[str, Any]:
+        """
+        Shout.
+
+        :param text: What to shout.
+        :param mark: What comes at its end.
+        """
+        self.runs += 1
+        return {"text": text.upper() + mark, "length": len(text)}
+
+
+@component
+class Fails:
+    """Fails, for clients to read or not."""
+
+    @component.output_types(text=str)
+    def run(self, text: str, public: bool = False) -> dict[str, Any]:
+        if public:
+            raise ToolError("The shop is closed.")
+        raise ValueError("SECRET of the shop")
+
+
+@component
+class Answers:
+    """Has outputs of Haystack's own types."""
+
+    @component.output_types(documents=list[Document], replies=list[ChatMessage], score=float, nothing=str | None)
+    def run(self, query: str) -> dict[str, Any]:
+        document = Document(
+            content=query, meta={"content": "of meta"}, embedding=[0.1, 0.2], blob=ByteStream(b"\xff\xfe"), score=0.5
+        )
+        return {
+            "documents": [document],
+            "replies": [ChatMessage.from_assistant(query)],
+            "score": float("nan"),
+            "nothing": None,
+        }
+
+
+def rag_pipeline() -> Pipeline:
+    """A retriever and the prompt that shows what it found."""
+    store = InMemoryDocumentStore()
+    store.write_documents([Document(content="Berlin is in Germany."), Document(content="Paris is in France.")])
+    pipeline = Pipeline(metadata={"description": "Answers questions about cities."})
+    pipeline.add_component("retriever", InMemoryBM25Retriever(store, top_k=1))
+    pipeline.add_component("prompt", PromptBuilder("{{ query }} {% for d in documents %}{{ d.content }}{% endfor %}"))
+    pipeline.connect("retriever.documents", "prompt.documents")
+    return pipeline
+
+
+def chain(*components: Any, kind: Any = Pipeline) -> Any:
+    """A pipeline of components that each take the `text` of the one before."""
+    pipeline = kind()
+    for number, each in enumerate(components):
+        pipeline.add_component(f"c{number}", each)
+        if number:
+            pipeline.connect(f"c{number - 1}.text", f"c{number}.text")
+    return pipeline

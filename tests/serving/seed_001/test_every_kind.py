@@ -1,0 +1,261 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Every feature of a FastMCP tool that concerns all that is served, for each kind of it.
+"""
+
+import threading
+import time
+
+import anyio
+import pytest
+from fastmcp import Client
+from fastmcp.dependencies import Depends
+from fastmcp.exceptions import ToolError
+from fastmcp.server.dependencies import get_context
+from fastmcp_tasks.client import call_tool_task
+from mcp.types import Icon, ToolAnnotations
+
+from haystack_integrations.tools.mcp.serving import ServeOptions
+from tests.serving.seed_001.kinds import NAME
+
+
+async def listed(server):
+    async with Client(server) as client:
+        return {tool.name: tool for tool in await client.list_tools()}
+
+
+async def test_it_is_listed_with_a_schema_and_called(kind):
+    async with Client(kind.server()) as client:
+        [tool] = await client.list_tools()
+        assert tool.name == NAME
+        assert tool.input_schema["properties"][kind.argument]["type"] == "string"
+        assert tool.input_schema["required"] == [kind.argument]
+        result = await client.call_tool(NAME, kind.arguments("tea"))
+    assert "TEA" in result.content[0].text
+    assert result.structured_content == {kind.answer: "TEA"}
+
+
+async def test_all_that_is_said_of_it_reaches_the_client(kind):
+    options = ServeOptions(
+        name="find",
+        title="Find It",
+        description="Finds it.",
+        tags={"catalog", "search"},
+        icons=["https://example.com/icon.png", Icon(src="https://example.com/big.png", sizes=["96x96"])],
+        meta={"author": "product-team"},
+        annotations={"readOnlyHint": True, "openWorldHint": False},
+        version="1.2",
+    )
+    tool = (await listed(kind.server(options=options)))["find"]
+    assert tool.title == "Find It"
+    assert tool.description == "Finds it."
+    assert [icon.src for icon in tool.icons] == ["https://example.com/icon.png", "https://example.com/big.png"]
+    assert tool.meta["author"] == "product-team"
+    assert tool.meta["fastmcp"]["tags"] == ["catalog", "search"]
+    assert tool.meta["fastmcp"]["version"] == "1.2"
+    assert tool.annotations == ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+
+async def test_an_argument_of_another_type_is_refused(kind):
+    async with Client(kind.server()) as client:
+        for wrong in (None, 3, ["tea"], {"text": "tea"}):
+            with pytest.raises(ToolError, match=f"Invalid arguments.*'{kind.argument}'"):
+                await client.call_tool(NAME, kind.arguments(wrong))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+async def test_missing_and_unknown_arguments_are_refused(kind, strict):
+    async with Client(kind.server(strict_input_validation=strict)) as client:
+        with pytest.raises(ToolError, match=rf"'{kind.argument}'.*[Mm]issing|[Mm]issing.*'{kind.argument}'"):
+            await client.call_tool(NAME, {})
+        with pytest.raises(ToolError, match="'other'"):
+            await client.call_tool(NAME, {**kind.arguments("tea"), "other": 1})
+
+
+@pytest.mark.parametrize("timeout", [0.2])
+async def test_a_call_that_takes_too_long_is_answered_at_its_timeout(kind, timeout):
+    may_end = threading.Event()
+    server = kind.server(lambda text: str(may_end.wait(60)), ServeOptions(timeout=timeout))
+    try:
+        async with Client(server) as client:
+            with anyio.fail_after(30), pytest.raises(ToolError, match=r"did not finish within 0\.2 s.*background task"):
+                await client.call_tool(NAME, kind.arguments("tea"))
+    finally:
+        may_end.set()
+
+
+async def test_as_a_background_task_it_has_no_timeout(kind):
+    def slow(text):
+        time.sleep(0.3)
+        return text.upper()
+
+    async with Client(kind.server(slow, ServeOptions(task=True, timeout=0.1))) as client:
+        task = await call_tool_task(client, NAME, kind.arguments("tea"))
+        assert (await task.result()).structured_content == {kind.answer: "TEA"}
+
+
+async def test_blocking_calls_run_at_the_same_time(kind):
+    together = threading.Barrier(3, timeout=30)
+
+    def meet(text):
+        together.wait()
+        return text
+
+    async with Client(kind.server(meet)) as client, anyio.create_task_group() as calls:
+        for _ in range(3):
+            calls.start_soon(client.call_tool, NAME, kind.arguments("tea"))
+
+
+async def test_not_more_calls_than_wanted_run_at_the_same_time(kind):
+    running, most, lock = set(), [0], threading.Lock()
+
+    def note(text):
+        with lock:
+            running.add(text)
+            most[0] = max(most[0], len(running))
+        time.sleep(0.05)
+        with lock:
+            running.discard(text)
+        return text
+
+    async with Client(kind.server(note, ServeOptions(max_concurrency=2))) as client:
+        async with anyio.create_task_group() as calls:
+            for number in range(6):
+                calls.start_soon(client.call_tool, NAME, kind.arguments(str(number)))
+    assert most == [2]
+
+
+async def test_details_of_errors_are_masked_unless_asked_for(kind):
+    def fail(text):
+        msg = "the password is hunter2"
+        raise ValueError(msg)
+
+    async with Client(kind.server(fail)) as client:
+        with pytest.raises(ToolError) as failed:
+            await client.call_tool(NAME, kind.arguments("tea"))
+    assert str(failed.value) == f"Error calling tool '{NAME}'"
+    async with Client(kind.server(fail, mask_error_details=False)) as client:
+        with pytest.raises(ToolError, match="hunter2"):
+            await client.call_tool(NAME, kind.arguments("tea"))
+
+
+async def test_the_message_of_a_tool_error_is_always_shown(kind):
+    def refuse(text):
+        msg = "Division by zero is not allowed."
+        raise ToolError(msg)
+
+    async with Client(kind.server(refuse)) as client:
+        with pytest.raises(ToolError, match="Division by zero is not allowed"):
+            await client.call_tool(NAME, kind.arguments("tea"))
+
+
+@pytest.mark.parametrize("criteria", [{"keys": {"tool:thing"}}, {"names": {NAME}}, {"tags": {"admin"}}])
+async def test_it_is_disabled_and_enabled(kind, criteria):
+    server = kind.server(options=ServeOptions(tags={"admin"}))
+    server.disable(**criteria)
+    async with Client(server) as client:
+        assert await client.list_tools() == []
+        with pytest.raises(ToolError, match="Unknown tool"):
+            await client.call_tool(NAME, kind.arguments("tea"))
+    server.enable(**criteria)
+    assert NAME in await listed(server)
+
+
+async def test_in_only_these_mode_nothing_else_can_be_used(kind):
+    server = kind.server(options=ServeOptions(tags={"admin"}))
+
+    @server.tool(tags={"public"})
+    def public_action() -> str:
+        return "Done"
+
+    server.enable(tags={"public"}, only=True)
+    assert list(await listed(server)) == ["public_action"]
+
+
+async def test_it_stands_beside_functions_that_were_decorated(kind):
+    server = kind.server()
+
+    @server.tool
+    def double(n: int) -> int:
+        return 2 * n
+
+    async with Client(server) as client:
+        assert (await client.call_tool("double", {"n": "4"})).data == 8
+        assert (await client.call_tool(NAME, kind.arguments("tea"))).structured_content == {kind.answer: "TEA"}
+
+
+async def test_clients_get_the_highest_version(kind):
+    server = kind.several({"1": str.lower, "2": str.upper})
+    async with Client(server) as client:
+        assert len(await client.list_tools()) == 1
+        assert (await client.call_tool(NAME, kind.arguments("Tea"))).structured_content == {kind.answer: "TEA"}
+        older = await client.call_tool(NAME, kind.arguments("Tea"), version="1")
+        assert older.structured_content == {kind.answer: "tea"}
+
+
+async def test_it_is_removed(kind):
+    server = kind.server()
+    async with Client(server) as client:
+        server.local_provider.remove_tool(NAME)
+        assert await client.list_tools() == []
+        with pytest.raises(ToolError, match="Unknown tool"):
+            await client.call_tool(NAME, kind.arguments("tea"))
+
+
+async def test_what_it_runs_has_the_context_of_the_request(kind):
+    def look(text):
+        context = get_context()
+        anyio.from_thread.run(context.report_progress, 1, 2, "half of it")
+        return f"{context.fastmcp.name} {bool(context.request_id)}"
+
+    seen = []
+
+    async def note(progress, total, message):
+        seen.append(message)
+
+    async with Client(kind.server(look)) as client:
+        result = await client.call_tool(NAME, kind.arguments("tea"), progress_handler=note)
+    assert result.structured_content == {kind.answer: "shop True"}
+    assert "half of it" in seen
+
+
+async def test_arguments_are_injected_that_clients_neither_see_nor_set(kind):
+    options = ServeOptions(bound={kind.argument: Depends(lambda: "injected")})
+    async with Client(kind.server(options=options)) as client:
+        [tool] = await client.list_tools()
+        assert tool.input_schema.get("properties", {}) == {}
+        assert (await client.call_tool(NAME, {})).structured_content == {kind.answer: "INJECTED"}
+        with pytest.raises(ToolError, match=kind.argument):
+            await client.call_tool(NAME, kind.arguments("mine"))
+
+
+async def test_a_long_answer_is_cut_and_its_structured_content_still_valid(kind):
+    async with Client(kind.server(lambda text: text * 100, ServeOptions(max_characters=10))) as client:
+        result = await client.call_tool(NAME, kind.arguments("tea"))
+    assert result.structured_content == {kind.answer: "teateateat..."}
+    assert "cut to 10 characters" in result.content[-1].text
+    assert result.meta["haystack"]["truncated"]
+
+
+async def test_an_output_schema_that_is_given_is_sent_and_kept(kind):
+    schema = {"type": "object", "properties": {kind.answer: {"enum": ["TEA"]}}, "required": [kind.answer]}
+    if kind.answer == "result":
+        schema["x-fastmcp-wrap-result"] = True
+    async with Client(kind.server(options=ServeOptions(output_schema=schema))) as client:
+        [tool] = await client.list_tools()
+        assert tool.output_schema["properties"] == schema["properties"]
+        assert (await client.call_tool(NAME, kind.arguments("tea"))).structured_content == {kind.answer: "TEA"}
+        with pytest.raises(ToolError, match=r"does not conform to its output schema \(\$\.\w+: 'enum' is violated\)"):
+            await client.call_tool(NAME, kind.arguments("jam"))
+
+
+async def test_without_an_output_schema_only_objects_are_structured_content(kind):
+    async with Client(kind.server(options=ServeOptions(output_schema=False))) as client:
+        [tool] = await client.list_tools()
+        assert tool.output_schema is None
+        result = await client.call_tool(NAME, kind.arguments("tea"))
+    assert result.structured_content == (None if kind.answer == "result" else {kind.answer: "TEA"})
+    assert "TEA" in result.content[0].text

@@ -1,0 +1,365 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from fastmcp import Client
+from fastmcp.exceptions import ToolError
+from haystack import component
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage, StreamingChunk
+from haystack.tools import Tool, tool
+
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from tests.serving.components import LIMIT
+from tests.support.reachable import reachable
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+def agent_that_says(*replies: ChatMessage, tools: Any = (add,), **parameters: Any) -> Agent:
+    return Agent(chat_generator=ScriptedChatGenerator(list(replies)), tools=list(tools), **parameters)
+
+
+@asynccontextmanager
+async def serving(agent: Any, **options: Any) -> AsyncIterator[Client[Any]]:
+    server = create_mcp_server("shop", agents={"helper": agent}, options={"helper": ServeOptions(**options)})
+    async with Client(server) as client:
+        yield client
+
+
+class Notes:
+    """The progress that a client was told."""
+
+    def __init__(self) -> None:
+        self.numbers: list[float] = []
+        self.messages: list[str | None] = []
+
+    async def __call__(self, done: float, total: float | None, message: str | None) -> None:
+        self.numbers.append(done)
+        self.messages.append(message)
+
+
+async def test_a_task_goes_in_and_the_answer_comes_out():
+    agent = agent_that_says(call("add", a=1, b=2), say("It is 3."), system_prompt="You calculate.")
+    async with serving(agent) as client:
+        (served,) = await client.list_tools()
+        result = await client.call_tool("helper", {"task": "What is 1 + 2?"})
+
+    assert list(served.input_schema["properties"]) == ["task"] == served.input_schema["required"]
+    assert served.output_schema is not None and list(served.output_schema["properties"]) == ["answer"]
+    assert result.structured_content == {"answer": "It is 3."}
+    assert [block.text for block in result.content] == ["It is 3."]
+    assert [each.text for each in agent.chat_generator.turns[0].messages] == ["You calculate.", "What is 1 + 2?"]
+    assert agent.chat_generator.turns[1].tool_results == ["3"]
+
+
+async def test_steps_and_tool_calls_are_told_without_arguments():
+    notes = Notes()
+    agent = agent_that_says(calls(("add", {"a": 1, "b": 41}), ("add", {"a": 3, "b": 4})), say("Done."))
+    async with serving(agent) as client:
+        await client.call_tool("helper", {"task": "x"}, progress_handler=notes)
+        await client.list_tools()
+
+    assert notes.messages == [
+        "Step 1: asking the model",
+        "Calling add, add",
+        "add answered",
+        "add answered",
+        "Step 2: asking the model",
+    ]
+    assert notes.numbers == sorted(set(notes.numbers))
+
+
+@component
+class StreamingChatGenerator:
+    """Streams its words one by one, and sees to it that all are sent together."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+
+    def _chunks(self) -> list[StreamingChunk]:
+        return [StreamingChunk(content=word) for word in self.words]
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], streaming_callback: Any = None, tools: Any = None) -> dict[str, Any]:
+        for chunk in self._chunks():
+            streaming_callback(chunk)
+        return {"replies": [ChatMessage.from_assistant("".join(self.words))]}
+
+    @component.output_types(replies=list[ChatMessage])
+    async def run_async(
+        self, messages: list[ChatMessage], streaming_callback: Any = None, tools: Any = None
+    ) -> dict[str, Any]:
+        for chunk in self._chunks():
+            await streaming_callback(chunk)
+        return {"replies": [ChatMessage.from_assistant("".join(self.words))]}
+
+
+async def test_tokens_are_collected_and_sent_in_few_notifications():
+    notes = Notes()
+    agent = Agent(chat_generator=StreamingChatGenerator(["a"] * 1000), tools=[])
+    async with serving(agent) as client:
+        await client.call_tool("helper", {"task": "x"}, progress_handler=notes)
+        await client.list_tools()
+
+    assert notes.messages[0] == "Step 1: asking the model"
+    texts = [each or "" for each in notes.messages[1:]]
+    assert "".join(texts) == "a" * 1000
+    assert len(texts) < 20
+
+
+async def test_half_an_emoji_spoils_no_report():
+    notes = Notes()
+    agent = Agent(chat_generator=StreamingChatGenerator(["\ud83d", "\ude00", " \ud83d"]), tools=[])
+    async with serving(agent) as client:
+        result = await client.call_tool("helper", {"task": "x"}, progress_handler=notes)
+        await client.list_tools()
+
+    assert "".join(each or "" for each in notes.messages[1:]) == "\U0001f600 \ufffd"
+    assert result.structured_content == {"answer": "\U0001f600 \ufffd"}
+
+
+async def test_nothing_of_a_run_is_copied_with_its_callback():
+    copies: list[Any] = []
+
+    class Uncopied(StreamingChatGenerator):
+        def __deepcopy__(self, memo: Any) -> Any:
+            copies.append(self)
+            return self
+
+    async with serving(Agent(chat_generator=Uncopied(["a"]), tools=[])) as client:
+        await client.call_tool("helper", {"task": "x"}, progress_handler=Notes())
+
+    assert copies == []
+
+
+async def test_an_agent_keeps_its_own_streaming_callback():
+    own: list[str] = []
+    agent = Agent(
+        chat_generator=StreamingChatGenerator(["a", "b"]), tools=[], streaming_callback=lambda c: own.append(c.content)
+    )
+    async with serving(agent) as client:
+        await client.call_tool("helper", {"task": "x"}, progress_handler=Notes())
+
+    assert own == ["a", "b"]
+
+
+@tool(outputs_to_state={"notes": {"source": "notes"}}, inputs_from_state={"city": "city"})
+def note(city: str) -> dict[str, Any]:
+    """Writes a note."""
+    return {"notes": [f"note of {city}"]}
+
+
+PROMPT = "{% message role='user' %}Tell of {{ city }}{% endmessage %}"
+SCHEMA = {"notes": {"type": list[str]}, "city": {"type": str}}
+
+
+async def test_state_goes_in_and_comes_out_where_it_was_chosen():
+    agent = agent_that_says(call("note"), say("Done."), tools=[note], state_schema=SCHEMA)
+    async with serving(
+        agent, inputs={"task": "task", "place": "city"}, outputs={"text": "answer", "notes": "notes"}
+    ) as client:
+        (served,) = await client.list_tools()
+        result = await client.call_tool("helper", {"task": "x", "place": "Berlin"})
+
+    assert list(served.input_schema["properties"]) == ["task", "place"]
+    assert served.output_schema is not None and served.output_schema["properties"]["notes"]["type"] == "array"
+    assert result.structured_content == {"text": "Done.", "notes": ["note of Berlin"]}
+
+
+async def test_state_is_bound_by_the_server():
+    agent = agent_that_says(call("note"), say("Done."), tools=[note], state_schema=SCHEMA)
+    async with serving(agent, bound={"city": "Paris"}, outputs=["notes"]) as client:
+        with pytest.raises(ToolError, match="city"):
+            await client.call_tool("helper", {"task": "x", "city": "Berlin"})
+        result = await client.call_tool("helper", {"task": "x"})
+
+    assert result.structured_content == {"notes": ["note of Paris"]}
+
+
+async def test_a_conversation_is_continued():
+    agent = agent_that_says(say("You are Ada."))
+    conversation = [
+        {"role": "user", "content": "I am Ada."},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "Who am I?"},
+    ]
+    async with serving(agent, inputs=["messages", "task"], outputs=["answer", "messages"]) as client:
+        result = await client.call_tool("helper", {"messages": conversation})
+        with pytest.raises(ToolError, match="Give `task` or `messages`"):
+            await client.call_tool("helper", {})
+        with pytest.raises(ToolError, match="role"):
+            await client.call_tool("helper", {"messages": [{"role": "system", "content": "Obey."}]})
+
+    assert [each.role.value for each in agent.chat_generator.turns[0].messages] == ["user", "assistant", "user"]
+    messages = [ChatMessage.from_dict(each) for each in (result.structured_content or {})["messages"]]
+    assert messages[-1].text == "You are Ada."
+
+
+async def test_variables_of_a_prompt_are_the_arguments():
+    agent = agent_that_says(say("Done."), user_prompt=PROMPT)
+    async with serving(agent) as client:
+        (served,) = await client.list_tools()
+        await client.call_tool("helper", {"city": "Berlin"})
+
+    assert served.input_schema["properties"]["city"]["type"] == "string"
+    assert agent.chat_generator.turns[0].messages[-1].text == "Tell of Berlin"
+
+
+async def test_an_agent_that_ran_out_of_steps_says_so():
+    agent = agent_that_says(call("add", a=1, b=2), say("never"), max_agent_steps=1, exit_conditions=["text"])
+    async with serving(agent) as client:
+        result = await client.call_tool("helper", {"task": "x"})
+
+    assert (result.structured_content or {})["answer"] == "3"
+    # Haystack 2 does not say why an Agent ended.
+    assert len(result.content) == (2 if "exit_reason" in agent.__haystack_output__ else 1)
+    if len(result.content) == 2:
+        assert "as many steps as it may" in result.content[1].text
+
+
+def _fail(secret: str) -> str:
+    raise ValueError(f"SECRET {secret}")
+
+
+def _refuse() -> str:
+    raise ToolError("The shop is closed.")
+
+
+NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("mask", [True, False])
+async def test_errors_show_neither_arguments_nor_details(mask: bool):
+    failing = Tool("fail", "Fails.", {"type": "object", "properties": {"secret": {"type": "string"}}}, _fail)
+    refusing = Tool("refuse", "Refuses.", NO_ARGUMENTS, _refuse)
+    agents = {
+        "fails": agent_that_says(
+            call("fail", secret="ARGUMENT"), tools=[failing], raise_on_tool_invocation_failure=True
+        ),
+        "refuses": agent_that_says(call("refuse"), tools=[refusing], raise_on_tool_invocation_failure=True),
+        "silent": agent_that_says(),
+    }
+    async with Client(create_mcp_server("shop", agents=agents, mask_error_details=mask)) as client:
+        with pytest.raises(ToolError) as failed:
+            await client.call_tool("fails", {"task": "x"})
+        with pytest.raises(ToolError, match=r"^The shop is closed\.$"):
+            await client.call_tool("refuses", {"task": "x"})
+        with pytest.raises(ToolError):
+            await client.call_tool("silent", {"task": "x"})
+
+    assert "'secret'" not in str(failed.value)
+    assert ("SECRET" in str(failed.value)) is not mask
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options", "message"),
+    [
+        ({}, {"inputs": ["tools"]}, "`inputs` names 'tools'"),
+        ({}, {"inputs": ["task", "notes"]}, "`inputs` names 'notes'"),
+        ({}, {"outputs": ["notes"]}, "`outputs` names 'notes'"),
+        ({}, {"bound": {"notes": 1}}, "`bound` names notes"),
+        (
+            {"user_prompt": "Tell of {{ city }}", "required_variables": ["city"]},
+            {"inputs": ["task"]},
+            "Nothing sets city",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_when_the_server_is_made(parameters: Any, options: Any, message: str):
+    with pytest.raises(ValueError, match="'helper' cannot be served") as caught:
+        create_mcp_server(
+            "shop", agents={"helper": agent_that_says(**parameters)}, options={"helper": ServeOptions(**options)}
+        )
+    assert caught.match(message)
+
+
+def test_only_agents_are_agents():
+    with pytest.raises(ValueError, match="It is no Agent, but of type str"):
+        create_mcp_server("shop", agents={"helper": "agent.yaml"})
+    with pytest.raises(ValueError, match="a dictionary of names to Agents"):
+        create_mcp_server("shop", agents=[agent_that_says()])
+
+
+async def test_a_cancelled_agent_takes_no_further_step():
+    entered, may_end = threading.Event(), threading.Event()
+
+    def wait() -> str:
+        entered.set()
+        assert may_end.wait(LIMIT)
+        return "waited"
+
+    waiting = Tool("wait", "Waits.", NO_ARGUMENTS, wait)
+    agent = agent_that_says(call("wait"), say("never"), say("second call"), tools=[waiting])
+    async with serving(agent) as client:
+        cancelled = asyncio.create_task(client.call_tool("helper", {"task": "x"}))
+        assert await asyncio.to_thread(entered.wait, LIMIT)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        await client.list_tools()
+        may_end.set()
+        # The script goes on where the cancelled run left it.
+        answers = [await client.call_tool("helper", {"task": "y"})]
+
+    assert [(each.structured_content or {})["answer"] for each in answers] == ["never"]
+
+
+async def test_agents_run_at_the_same_time_and_apart():
+    barrier = threading.Barrier(4)
+
+    @tool
+    def meet() -> str:
+        """Waits for the others."""
+        barrier.wait(LIMIT)
+        return "met"
+
+    agents = {f"agent{n}": agent_that_says(call("meet"), say(str(n)), tools=[meet]) for n in range(4)}
+    async with Client(create_mcp_server("shop", agents=agents)) as client:
+        results = await asyncio.gather(*(client.call_tool(name, {"task": "x"}) for name in agents))
+
+    assert [(each.structured_content or {})["answer"] for each in results] == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+async def test_an_agent_of_haystack_delegates_to_a_served_agent(over_http: bool):
+    server = create_mcp_server("shop", agents={"calculator": agent_that_says(call("add", a=1, b=2), say("It is 3."))})
+
+    def delegate(target: Any) -> str:
+        info = StreamableHttpServerInfo(url=target) if over_http else InProcessServerInfo(server=target)
+        toolset = MCPToolset(info)
+        boss = agent_that_says(call("calculator", task="1 + 2"), say("Three."), tools=[toolset])
+        try:
+            toolset.warm_up()
+            result = boss.run([ChatMessage.from_user("What is 1 + 2?")])
+            assert boss.chat_generator.turns[1].tool_results == ["It is 3."]
+            return str(result["last_message"].text)
+        finally:
+            toolset.close()
+
+    async with reachable(server, over_http=over_http) as target:
+        assert await asyncio.to_thread(delegate, target) == "Three."
+
+
+async def test_the_agent_itself_stays_as_it_was():
+    agent = agent_that_says(say("served"), say("direct"))
+    before = dict(agent.__dict__)
+    async with serving(agent) as client:
+        await client.call_tool("helper", {"task": "x"})
+
+    assert agent.__dict__ == before
+    assert agent.run([ChatMessage.from_user("x")])["last_message"].text == "direct"

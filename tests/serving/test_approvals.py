@@ -1,0 +1,653 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastmcp import Client
+from fastmcp.client.elicitation import ElicitResult
+from fastmcp.exceptions import ToolError
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from haystack.tools import ComponentTool, tool
+from haystack.utils import Secret
+from mcp import types
+from mcp.shared.exceptions import MCPError as SDKError
+
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MCPToolset
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.serving.approvals import keys_for_workers
+from haystack_integrations.tools.mcp.serving.questions import Question, digest
+from tests.serving.components import LIMIT
+from tests.support.reachable import reachable
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.waiting import wait_until_async
+
+if HAS_HOOKS:
+    from haystack.hooks.human_in_the_loop import (
+        AlwaysAskPolicy,
+        AskOncePolicy,
+        BlockingConfirmationStrategy,
+        ConfirmationHook,
+        SimpleConsoleUI,
+    )
+else:
+    from haystack.human_in_the_loop import (
+        AlwaysAskPolicy,
+        AskOncePolicy,
+        BlockingConfirmationStrategy,
+        SimpleConsoleUI,
+    )
+
+KEYS = ["a" * 32]
+HANDSHAKE, MODERN = "legacy", "auto"
+ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+
+
+class Shop:
+    """Tools that remember what they did, and an Agent that needs approval to pay."""
+
+    def __init__(self, *replies: ChatMessage, strategy: Any = None, **parameters: Any) -> None:
+        self.did: list[Any] = []
+        self.questions: list[str] = []
+
+        @tool
+        def pay(amount: int) -> str:
+            """Pays."""
+            self.did.append(amount)
+            return f"paid {amount}"
+
+        @tool(outputs_to_state={"seen": {"source": "seen"}}, inputs_from_state={"secret": "secret"})
+        def look(secret: str = "") -> dict[str, Any]:
+            """Looks around."""
+            self.did.append("look")
+            return {"seen": [f"shelf {len(self.did)}"]}
+
+        self.agent = approving(
+            {"pay": strategy or ClientConfirmationStrategy()},
+            chat_generator=ScriptedChatGenerator(list(replies)),
+            tools=[pay, look],
+            system_prompt="You shop.",
+            state_schema={"seen": {"type": list[str]}, "secret": {"type": str}},
+            **parameters,
+        )
+
+    @property
+    def model_saw(self) -> list[Any]:
+        return self.agent.chat_generator.turns[-1].tool_results
+
+    def server(self, **options: Any) -> Any:
+        return create_mcp_server(
+            "shop",
+            agents={"shop": self.agent},
+            options={"shop": ServeOptions(outputs=["answer", "seen"])},
+            request_state_keys=KEYS,
+            **options,
+        )
+
+    def client(self, target: Any, era: str, answer: Callable[[str], ElicitResult] | None = None) -> Client[Any]:
+        async def ask(message: str, *_: Any) -> ElicitResult:
+            self.questions.append(message)
+            return (answer or approve)(message)
+
+        return Client(target, elicitation_handler=ask, mode=era)
+
+
+def approving(strategies: dict[str, Any], **parameters: Any) -> Agent:
+    if HAS_HOOKS:
+        return Agent(hooks={"before_tool": [ConfirmationHook(strategies)]}, **parameters)
+    return Agent(confirmation_strategies=strategies, **parameters)
+
+
+def approve(_: str) -> ElicitResult:
+    return ElicitResult(action="accept", content={"approve": True})
+
+
+def question(amount: int) -> str:
+    return f"The agent 'shop' wants to call the tool 'pay' with {{\"amount\": {amount}}}"
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+@ERAS
+async def test_a_client_approves_and_rejects_and_nothing_runs_twice(era: str, over_http: bool):
+    def answer(message: str) -> ElicitResult:
+        content = {"approve": '"amount": 2' not in message, "feedback": "too much"}
+        return ElicitResult(action="accept", content=content)
+
+    shop = Shop(
+        call("look"),
+        calls(("pay", {"amount": 1}), ("look", {}), ("pay", {"amount": 2})),
+        call("pay", amount=3),
+        say("Done."),
+    )
+    async with reachable(shop.server(), over_http=over_http) as target, shop.client(target, era, answer) as client:
+        result = await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.questions == [question(1), question(2), question(3)]
+    assert shop.did[0] == "look" and sorted(map(str, shop.did)) == ["1", "3", "look", "look"]
+    assert (result.structured_content or {})["answer"] == "Done."
+    # What was written to the State before the first pause is still there.
+    assert (result.structured_content or {})["seen"][0] == "shelf 1"
+    assert len(shop.agent.chat_generator.turns) == 4
+    last = shop.agent.chat_generator.turns[-1].messages
+    assert [each.text for each in last if each.is_from("system") or each.is_from("user")] == ["You shop.", "Shop."]
+    assert any("rejected by the user. With user feedback: too much" in str(each) for each in shop.model_saw)
+    assert "paid 1" in shop.model_saw and "paid 3" in shop.model_saw
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+@ERAS
+async def test_whoever_does_not_approve_rejects(era: str, action: Any):
+    shop = Shop(call("pay", amount=1), say("Done."))
+    async with shop.client(shop.server(), era, lambda _: ElicitResult(action=action)) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.did == []
+    assert "rejected by the user" in shop.model_saw[0]
+
+
+@ERAS
+async def test_a_client_that_cannot_ask_rejects(era: str):
+    shop = Shop(call("pay", amount=1), say("Done."))
+    async with Client(shop.server(), mode=era) as client:
+        result = await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.did == []
+    assert "the client does not take questions" in shop.model_saw[0]
+    assert (result.structured_content or {})["answer"] == "Done."
+
+
+@ERAS
+async def test_a_strategy_that_would_ask_at_a_console_asks_the_client(era: str):
+    console = BlockingConfirmationStrategy(
+        confirmation_policy=AskOncePolicy(), confirmation_ui=SimpleConsoleUI(), reject_template="No {tool_name}."
+    )
+    shop = Shop(call("pay", amount=1), call("pay", amount=1), call("pay", amount=2), say("Done."), strategy=console)
+
+    def answer(message: str) -> ElicitResult:
+        return ElicitResult(action="accept", content={"approve": '"amount": 1' in message})
+
+    async with shop.client(shop.server(), era, answer) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    # The policy asks once for equal arguments.
+    assert shop.questions == [question(1), question(2)]
+    assert shop.did == [1, 1]
+    assert shop.model_saw[-1] == "No pay."
+
+
+@ERAS
+async def test_what_one_client_approved_is_not_approved_for_another(era: str):
+    strategy = ClientConfirmationStrategy(AskOncePolicy())
+    shop = Shop(*[call("pay", amount=1), call("pay", amount=1), say("Done.")] * 2, strategy=strategy)
+    server = shop.server()
+    for answer in (approve, lambda _: ElicitResult(action="decline")):
+        async with shop.client(server, era, answer) as client:
+            await client.call_tool("shop", {"task": "Shop."})
+
+    # One question of the first client; two of the other, who rejected both.
+    assert (len(shop.questions), shop.did) == (3, [1, 1])
+
+
+@pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
+@ERAS
+async def test_a_confirmation_hook_of_this_package_asks_the_client(era: str):
+    from haystack_integrations.hooks.mcp import MCPConfirmationHook
+
+    shop = Shop(call("pay", amount=1), say("Done."))
+    hook = MCPConfirmationHook(SimpleConsoleUI(), overrides={"pay": "always"})
+    shop.agent.hooks = {"before_tool": [hook]}
+    async with shop.client(shop.server(), era) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert (shop.questions, shop.did) == ([question(1)], [1])
+    assert hook.confirmation_ui is not None
+
+
+@ERAS
+async def test_values_of_the_state_are_not_shown(era: str):
+    shop = Shop(call("look"), say("Done."))
+    asking = {"look": ClientConfirmationStrategy()}
+    if HAS_HOOKS:
+        shop.agent.hooks = {"before_tool": [ConfirmationHook(asking)]}
+    else:
+        shop.agent._confirmation_strategies = asking
+    server = create_mcp_server(
+        "shop", agents={"shop": shop.agent}, options={"shop": ServeOptions(bound={"secret": "SECRET"})}
+    )
+    async with shop.client(server, era) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.questions == ["The agent 'shop' wants to call the tool 'look' with {}"]
+
+
+class Buyer:
+    """An Agent within an Agent: it is a tool of that, and needs approval itself."""
+
+    def __init__(self, way: str, *replies: ChatMessage) -> None:
+        self.shop = Shop(call("pay", amount=1), say("Bought."))
+        inner = self.shop.agent
+
+        @tool
+        def look() -> str:
+            """Looks around."""
+            self.shop.did.append("look")
+            return "a shelf"
+
+        @tool(name="buy")
+        def in_thread() -> str:
+            """Buys."""
+            return str(inner.run([ChatMessage.from_user("Buy.")])["last_message"].text)
+
+        @tool(name="buy")
+        def in_own_loop() -> str:
+            """Buys."""
+            return str(asyncio.run(inner.run_async([ChatMessage.from_user("Buy.")]))["last_message"].text)
+
+        as_component = ComponentTool(inner, name="buy", outputs_to_string={"source": "last_message"})
+        self.model = ScriptedChatGenerator(list(replies))
+        buy = {"component": as_component, "thread": in_thread, "own loop": in_own_loop}[way]
+        self.agent = approving(
+            {"look": ClientConfirmationStrategy()}, chat_generator=self.model, tools=[buy, look], max_agent_steps=5
+        )
+        self.server = create_mcp_server("buyer", agents={"buyer": self.agent}, request_state_keys=KEYS)
+
+
+BUY = ("buy", {"messages": [ChatMessage.from_user("Buy.").to_dict()]})
+
+
+@pytest.mark.parametrize("way", ["component", "thread", "own loop"])
+@pytest.mark.parametrize("approves", [True, False])
+@ERAS
+async def test_an_agent_within_an_agent_asks_where_that_is_possible_and_nothing_runs_twice(
+    era: str, approves: bool, way: str
+):
+    buy = BUY if way == "component" else ("buy", {})
+    buyer = Buyer(way, calls(("look", {}), buy), say("Done."))
+    inner = buyer.shop
+
+    def answer(message: str) -> ElicitResult:
+        return ElicitResult(action="accept", content={"approve": approves or "'look'" in message})
+
+    async with inner.client(buyer.server, era, answer) as client:
+        result = await client.call_tool("buyer", {"task": "Buy."})
+
+    about_look = "The agent 'buyer' wants to call the tool 'look' with {}"
+    about_pay = "A tool of the agent 'buyer' wants to call the tool 'pay' with {\"amount\": 1}"
+    was_paid = approves and era == HANDSHAKE
+    assert sorted(map(str, inner.did)) == (["1", "look"] if was_paid else ["look"])
+    assert inner.questions == ([about_look, about_pay] if era == HANDSHAKE else [about_look])
+    # Neither model was asked twice for one step.
+    assert (len(buyer.model.turns), len(inner.agent.chat_generator.turns)) == (2, 2)
+    (told,) = inner.model_saw
+    if era == MODERN:
+        assert "nobody can be asked for approval: this client can be asked only about the calls of" in told
+    else:
+        assert told == ("paid 1" if approves else "Tool execution for 'pay' was rejected by the user.")
+    assert (result.structured_content or {})["answer"] == "Done."
+
+
+@ERAS
+async def test_an_equal_call_within_is_a_decision_of_its_own(era: str):
+    """What was approved for the served Agent is not approved for the one within."""
+    shop = Shop(call("pay", amount=1), say("Bought."))
+    inner = shop.agent
+
+    @tool
+    def buy() -> str:
+        """Buys."""
+        return str(inner.run([ChatMessage.from_user("Buy.")])["last_message"].text)
+
+    model = ScriptedChatGenerator([calls(("buy", {}), ("pay", {"amount": 1})), say("Done.")])
+    agent = approving(
+        {"pay": ClientConfirmationStrategy()},
+        chat_generator=model,
+        tools=[buy, *[each for each in inner.tools if each.name == "pay"]],
+    )
+    answers = [True, False]
+    async with shop.client(
+        create_mcp_server("shop", agents={"shop": agent}),
+        era,
+        lambda _: ElicitResult(action="accept", content={"approve": answers.pop(0)}),
+    ) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.did == [1]
+    assert len(shop.questions) == (2 if era == HANDSHAKE else 1)
+
+
+def edit(arguments: str) -> Callable[[str], ElicitResult]:
+    return lambda _: ElicitResult(action="accept", content={"approve": True, "arguments": arguments})
+
+
+@ERAS
+async def test_a_client_edits_the_arguments(era: str):
+    shop = Shop(call("pay", amount=1), say("Done."))
+    async with shop.client(shop.server(), era, edit('{"amount": 2}')) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.did == [2]
+    said = [each.text for each in shop.agent.chat_generator.turns[-1].messages if each.is_from("user")]
+    assert any("'pay' were updated by the user" in str(each) for each in said)
+
+
+@pytest.mark.parametrize("same", ["", ' {"amount" : 1}'])
+@ERAS
+async def test_arguments_that_stay_the_same_are_not_edited(era: str, same: str):
+    shop = Shop(call("pay", amount=1), say("Done."))
+    async with shop.client(shop.server(), era, edit(same)) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.did == [1]
+    assert not any("updated by the user" in str(each) for each in shop.agent.chat_generator.turns[-1].messages)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("[2]", "are not a JSON object"),
+        ('{"amount": NaN}', "are not a JSON object"),
+        ("{" * 5000, "are not a JSON object"),
+        ('{"amount": 2, "secret": "x"}', "arguments that the call does not have"),
+    ],
+)
+@ERAS
+async def test_arguments_that_cannot_be_used_are_no_approval(era: str, arguments: str, told: str):
+    shop = Shop(call("pay", amount=1), say("Done."))
+    async with shop.client(shop.server(), era, edit(arguments)) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.did == []
+    assert told in shop.model_saw[0]
+
+
+@ERAS
+async def test_no_arguments_are_not_the_same_as_those_of_the_model(era: str):
+    shop = Shop(call("pay", amount=1), say("Done."))
+    async with shop.client(shop.server(), era, edit("{}")) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.did == []
+
+
+def test_what_is_shown_hides_nothing():
+    asked = Question.about("The agent 'x'", "pay", {"to": "Bob\u202e\u200b\u2028\ud83d\U000e0041é"}, "key")
+
+    assert asked.message.endswith(r'{"to": "Bob\u202e\u200b\u2028\ud83d\udb40\udc41é"}')
+    assert asked.form["properties"]["arguments"]["default"] == asked.arguments
+
+
+def test_nobody_edits_what_is_not_shown_in_whole():
+    asked = Question.about("The agent 'x'", "pay", {"to": "B" * 5000}, "key")
+    answer = types.ElicitResult(action="accept", content={"approve": True, "arguments": '{"to": "C"}'})
+
+    assert "more characters)" in asked.message
+    assert "arguments" not in asked.form["properties"]
+    assert not asked.verdict(answer).approved
+
+
+def test_a_call_is_identified_by_all_its_arguments_in_each_process_alike():
+    class Odd:
+        pass
+
+    state = {"to": {"a", "b", "c"}, "on": ChatMessage.from_user("x"), 1: Odd(), "call": print, "half": "\ud83d"}
+    ids = [
+        digest("s", "pay", arguments)
+        for arguments in (state, {**state, "to": {"a", "b"}}, {**state, "on": ChatMessage.from_user("y")})
+    ]
+    assert len({*ids, digest("t", "pay", state), digest("s", "paid", state)}) == 5
+    assert ids[0] == digest("s", "pay", {"to": {"c", "b", "a"}, **{k: v for k, v in state.items() if k != "to"}})
+    assert ids[0] == digest("s", "pay", {**state, 1: Odd()})
+
+
+async def test_clients_cannot_guess_what_they_are_not_shown_by_the_names_of_questions():
+    shop = Shop(call("pay", amount=1), call("pay", amount=1))
+    async with shop.client(shop.server(), MODERN) as client:
+        first, second = await paused(client), await paused(client)
+
+    assert set(first.input_requests or {}).isdisjoint(second.input_requests or {})
+
+
+async def paused(client: Client[Any], **arguments: Any) -> types.InputRequiredResult:
+    result = await client.session.call_tool("shop", {"task": "Shop.", **arguments}, allow_input_required=True)
+    assert isinstance(result, types.InputRequiredResult)
+    return result
+
+
+async def continued(client: Client[Any], pause: types.InputRequiredResult, **options: Any) -> Any:
+    approved = types.ElicitResult(action="accept", content={"approve": True})
+    return await client.session.call_tool(
+        options.get("name", "shop"),
+        {"task": options.get("task", "Shop.")},
+        input_responses=options.get("answers", dict.fromkeys(pause.input_requests or {}, approved)),
+        request_state=options.get("state", pause.request_state),
+        allow_input_required=True,
+    )
+
+
+async def test_another_process_goes_on_with_a_run():
+    first = Shop(call("look"), calls(("look", {}), ("pay", {"amount": 1})))
+    second = Shop(say("Done."))
+    async with first.client(first.server(), MODERN) as here, second.client(second.server(), MODERN) as there:
+        pause = await paused(here)
+        assert first.did == ["look"]
+        result = await continued(there, pause)
+
+    assert first.did == ["look"]
+    assert sorted(map(str, second.did)) == ["1", "look"]
+    assert (result.structured_content["answer"], result.structured_content["seen"][0]) == ("Done.", "shelf 1")
+    (turn,) = second.agent.chat_generator.turns
+    assert [each.role.value for each in turn.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "tool",
+    ]
+
+
+@pytest.mark.parametrize("keys", [["b" * 32], None])
+async def test_a_process_with_other_keys_refuses(keys: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", raising=False)
+    first, second = Shop(call("pay", amount=1)), Shop(say("Done."))
+    other = create_mcp_server("shop", agents={"shop": second.agent}, request_state_keys=keys)
+    async with first.client(first.server(), MODERN) as here, second.client(other, MODERN) as there:
+        pause = await paused(here)
+        with pytest.raises(SDKError, match="Invalid or expired requestState"):
+            await continued(there, pause)
+
+    assert second.did == []
+
+
+async def test_keys_come_from_the_environment_and_are_replaced_while_servers_run(monkeypatch: pytest.MonkeyPatch):
+    old, new = "a" * 32, "b" * 32
+    first, second = Shop(call("pay", amount=1)), Shop(say("Done."))
+    monkeypatch.setenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", old)
+    before = create_mcp_server("shop", agents={"shop": first.agent})
+    monkeypatch.setenv("ROTATED", old)
+    after = create_mcp_server(
+        "shop", agents={"shop": second.agent}, request_state_keys=[new, Secret.from_env_var("ROTATED")]
+    )
+    async with first.client(before, MODERN) as here, second.client(after, MODERN) as there:
+        await continued(there, await paused(here))
+
+    assert second.did == [1]
+    with pytest.raises(ValueError, match="at least 32 bytes"):
+        create_mcp_server("shop", request_state_keys=["short"])
+
+
+@pytest.mark.parametrize("given", [None, "c" * 32])
+async def test_workers_share_a_key_without_being_given_one(given: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", raising=False)
+    if given:
+        monkeypatch.setenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", given)
+    first, second = Shop(call("pay", amount=1)), Shop(say("Done."))
+    with keys_for_workers():
+        workers = [create_mcp_server("shop", agents={"shop": each.agent}) for each in (first, second)]
+    async with first.client(workers[0], MODERN) as here, second.client(workers[1], MODERN) as there:
+        await continued(there, await paused(here))
+
+    assert second.did == [1]
+    assert os.environ.get("MCP_HAYSTACK_REQUEST_STATE_KEYS") == given
+
+
+async def test_a_pause_is_continued_once_whatever_arrives_together():
+    shop = Shop(call("pay", amount=1), say("Done."), say("never"))
+    async with shop.client(shop.server(), MODERN) as client:
+        pause = await paused(client)
+        results = await asyncio.gather(*(continued(client, pause) for _ in range(4)))
+
+    assert shop.did == [1]
+    assert sorted(each.is_error for each in results) == [False, True, True, True]
+    refused = next(each for each in results if each.is_error)
+    assert "was continued before" in refused.content[0].text
+
+
+@pytest.mark.parametrize("change", ["task", "state", "name"])
+async def test_a_state_is_good_for_its_own_call_only(change: str):
+    shop, other = Shop(call("pay", amount=1), say("Done.")), Shop(say("Done."))
+    server = create_mcp_server("shop", agents={"shop": shop.agent, "other": other.agent}, request_state_keys=KEYS)
+    async with shop.client(server, MODERN) as client:
+        pause = await paused(client)
+        state = pause.request_state or ""
+        changed = {"task": "Something else.", "name": "other", "state": state[:-8] + state[-8:].swapcase()}
+        with pytest.raises(SDKError, match="Invalid or expired requestState"):
+            await continued(client, pause, **{change: changed[change]})
+
+    assert shop.did == other.did == []
+
+
+async def test_questions_without_an_answer_are_asked_again():
+    shop = Shop(calls(("pay", {"amount": 1}), ("pay", {"amount": 2})), say("Done."))
+    async with shop.client(shop.server(), MODERN) as client:
+        pause = await paused(client)
+        one, two = pause.input_requests or {}
+        again = await continued(client, pause, answers={one: types.ElicitResult(action="decline")})
+        assert isinstance(again, types.InputRequiredResult)
+        assert list(again.input_requests or {}) == [two] and shop.did == []
+        result = await continued(client, again)
+
+    assert shop.did == [2]
+    assert result.structured_content["answer"] == "Done."
+
+
+@ERAS
+async def test_two_equal_calls_are_two_decisions(era: str):
+    shop = Shop(calls(("pay", {"amount": 1}), ("pay", {"amount": 1})), say("Done."))
+    answers = [True, False]
+    async with shop.client(
+        shop.server(), era, lambda _: ElicitResult(action="accept", content={"approve": answers.pop(0)})
+    ) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.did == [1]
+
+
+@ERAS
+async def test_steps_are_counted_across_pauses(era: str):
+    shop = Shop(*[call("pay", amount=n) for n in range(5)], max_agent_steps=3)
+    async with shop.client(shop.server(), era) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert shop.did == [0, 1, 2]
+
+
+async def test_a_state_that_cannot_be_carried_is_an_error_before_anything_is_decided():
+    class Odd:
+        pass
+
+    shop = Shop(call("pay", amount=1), say("Done."))
+    agent = approving(
+        {"pay": ClientConfirmationStrategy()},
+        chat_generator=shop.agent.chat_generator,
+        tools=shop.agent.tools,
+        state_schema={"odd": {"type": Odd}, "seen": {"type": list[str]}, "secret": {"type": str}},
+    )
+    server = create_mcp_server("shop", agents={"shop": agent}, options={"shop": ServeOptions(bound={"odd": Odd()})})
+    async with shop.client(server, MODERN) as client:
+        with pytest.raises(ToolError, match="cannot be carried on after an approval"):
+            await client.call_tool("shop", {"task": "Shop."})
+
+    assert (shop.did, shop.questions) == ([], [])
+
+
+async def test_a_cancelled_call_waits_for_no_answer():
+    asked, released = asyncio.Event(), threading.Event()
+
+    class Watched(ClientConfirmationStrategy):
+        def run(self, **given: Any) -> Any:
+            try:
+                return super().run(**given)
+            finally:
+                released.set()
+
+        async def run_async(self, **given: Any) -> Any:
+            try:
+                return await super().run_async(**given)
+            finally:
+                released.set()
+
+    shop = Shop(call("pay", amount=1), say("never"), strategy=Watched())
+
+    async def ask(*_: Any) -> ElicitResult:
+        asked.set()
+        await asyncio.sleep(LIMIT)
+        raise AssertionError
+
+    async with Client(shop.server(), elicitation_handler=ask, mode=HANDSHAKE) as client:
+        waiting = asyncio.create_task(client.call_tool("shop", {"task": "Shop."}))
+        async with asyncio.timeout(LIMIT):
+            await asked.wait()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await wait_until_async(released.is_set, "the run to end")
+
+    assert shop.did == []
+
+
+async def test_the_handlers_of_this_package_answer():
+    shop = Shop(call("pay", amount=1), say("Done."))
+
+    def answer(params: Any) -> dict[str, Any]:
+        shop.questions.append(params.message)
+        return {"approve": True}
+
+    def delegate() -> str:
+        toolset = MCPToolset(InProcessServerInfo(server=shop.server()), handlers=MCPHandlers(elicitation=answer))
+        try:
+            toolset.warm_up()
+            (served,) = list(toolset)
+            return str(served.invoke(task="Shop."))
+        finally:
+            toolset.close()
+
+    assert "Done." in await asyncio.to_thread(delegate)
+    assert (shop.questions, shop.did) == ([question(1)], [1])
+
+
+def test_a_strategy_is_stored_and_loaded():
+    strategy = ClientConfirmationStrategy(AskOncePolicy(), reject_template="No.")
+    loaded = ClientConfirmationStrategy.from_dict(strategy.to_dict())
+
+    assert isinstance(loaded.confirmation_policy, AskOncePolicy)
+    assert loaded.to_dict() == strategy.to_dict()
+    assert isinstance(ClientConfirmationStrategy().confirmation_policy, AlwaysAskPolicy)
+    with pytest.raises(TypeError, match="Unknown parameters: accept_template"):
+        ClientConfirmationStrategy(accept_template="x")
+
+
+def test_without_a_server_there_is_no_client():
+    shop = Shop(call("pay", amount=1), say("Done."))
+    with pytest.raises(Exception, match="not run by a server"):
+        shop.agent.run([ChatMessage.from_user("Shop.")])
+    assert shop.did == []

@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import pytest
+from fastmcp import Client
+from fastmcp.exceptions import ToolError
+from haystack.tools import Tool
+from pydantic import BeforeValidator, Field
+
+from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, only
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "count": {"type": "integer"},
+        "share": {"type": "number", "maximum": 1},
+        "price": {"type": "number", "multipleOf": 0.01},
+        "perhaps": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "either": {"type": ["integer", "string"]},
+        "pair": {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}]},
+        "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+    },
+    "additionalProperties": False,
+}
+
+
+def checked(arguments: dict[str, Any], *, strict: bool = False) -> Any:
+    return ArgumentCheck("tool", SCHEMA).check(arguments, strict=strict)
+
+
+NO_NUMBERS = [
+    "nan",
+    "NaN",
+    "inf",
+    "-Infinity",
+    "1_0",
+    "\uff11\uff10",
+    "\u0663",
+    "0x10",
+    "1e",
+    "",
+    " ",
+    "1 0",
+    "1e999",
+    "9" * 5000,
+    "--1",
+]
+
+
+@pytest.mark.parametrize("text", [*NO_NUMBERS, "1e-999999999", "1e999999999"], ids=lambda text: repr(text[:12]))
+@pytest.mark.parametrize("name", ["count", "share", "price", "perhaps"])
+def test_only_numbers_of_json_are_numbers(name: str, text: str):
+    with pytest.raises(ToolError, match=rf"^Invalid arguments for tool 'tool': '{name}' must be of type "):
+        checked({name: text})
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("10", 10), (" -3 ", -3), ("+4", 4), ("1.0", 1), ("1e3", 1000), ("12345678901234567890.0", 12345678901234567890)],
+)
+@pytest.mark.parametrize("name", ["count", "perhaps"])
+def test_a_text_is_read_as_an_integer(name: str, text: str, number: int):
+    read = checked({name: text})[name]
+    assert (read, type(read)) == (number, int)
+
+
+def test_texts_are_read_as_numbers_and_in_pairs():
+    assert checked({"share": "0.5", "price": ".25", "pair": ["1", "1"], "counts": {"a": "2"}, "either": "3"}) == {
+        "share": 0.5,
+        "price": 0.25,
+        "pair": [1, "1"],
+        "counts": {"a": 2},
+        "either": "3",
+    }
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_whole_number_is_an_integer_however_it_was_written(strict: bool):
+    arguments = {"count": 1.0, "perhaps": 2.0, "counts": {"a": 3.0}, "pair": [4.0, "x"], "share": 1.0, "either": 5.0}
+    read = checked(arguments, strict=strict)
+    assert json.dumps(read) == (
+        '{"count": 1, "perhaps": 2, "counts": {"a": 3}, "pair": [4, "x"], "share": 1.0, "either": 5}'
+    )
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_nan_passes_no_limit(number: float, strict: bool):
+    for arguments, where in (({"share": number}, "share"), ({"counts": {"a": [number]}}, r"counts\.a\[0\]")):
+        with pytest.raises(ToolError, match=f"'{where}' must be a finite number"):
+            checked(arguments, strict=strict)
+
+
+@pytest.mark.parametrize("number", ["inf", "1e308", 1e308, 10**400])
+def test_no_number_is_too_much_for_multiple_of(number: Any):
+    try:
+        assert checked({"price": number})
+    except ToolError as error:
+        assert "Invalid arguments" in str(error)
+
+
+@pytest.mark.parametrize("others", [True, {}, {"type": "string"}])
+async def test_arguments_without_a_name_in_the_schema_are_taken_where_it_says_so(others: Any):
+    parameters = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": others}
+    server = create_mcp_server("s", tools=[Tool("show", "Shows.", parameters, lambda **given: given)])
+    async with Client(server) as client:
+        result = await client.call_tool("show", {"a": "1", "b": "2"})
+    assert result.structured_content == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize("others", [{"additionalProperties": True}, {"patternProperties": {"": {}}}])
+async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, Any]):
+    parameters = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, **others}
+    assert only(parameters, ["a"], "show")["additionalProperties"] is False
+    tool = (Tool("show", "Shows.", parameters, lambda **given: given), ServeOptions(inputs=["a"]))
+    async with Client(create_mcp_server("s", tools=[tool])) as client:
+        with pytest.raises(ToolError, match="there is no argument 'b'"):
+            await client.call_tool("show", {"a": "1", "b": "2"})
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("text", NO_NUMBERS, ids=lambda text: repr(text[:12]))
+async def test_a_function_takes_no_other_numbers_either(text: str, strict: bool):
+    def add(a: int = 0, b: float = 0.0, c: int | None = None, d: list[float] | None = None) -> str:
+        """Adds."""
+        return f"{a} {b} {c} {d}"
+
+    options = {"add": ServeOptions(strict_validation=strict)}
+    async with Client(create_mcp_server("s", tools=[add], options=options)) as client:
+        for name in "abc":
+            with pytest.raises(ToolError, match=f"^Invalid arguments for tool 'add': '{name}"):
+                await client.call_tool("add", {name: text})
+        with pytest.raises(ToolError, match=r"^Invalid arguments for tool 'add': 'd"):
+            await client.call_tool("add", {"d": ["1", text]})
+
+
+async def test_a_function_may_read_texts_as_numbers_in_a_way_of_its_own():
+    def keep(size: Annotated[int, BeforeValidator(lambda size: int(size.removesuffix("k")) * 1000)]) -> int:
+        """Keeps."""
+        return size
+
+    async with Client(create_mcp_server("s", tools=[keep])) as client:
+        assert (await client.call_tool("keep", {"size": "10k"})).data == 10_000
+
+
+async def test_a_pattern_of_another_dialect_is_left_to_whoever_wrote_it():
+    def greet(name: Annotated[str, Field(pattern=r"^\p{Lu}")]) -> str:
+        """Greets."""
+        return name
+
+    async with Client(create_mcp_server("s", tools=[greet])) as client:
+        assert (await client.call_tool("greet", {"name": "Ann"})).data == "Ann"
+        with pytest.raises(ToolError, match="Invalid arguments for tool 'greet'"):
+            await client.call_tool("greet", {"name": "ann"})
+
+
+async def test_a_client_does_not_get_all_its_names_back():
+    def greet(name: str = "") -> str:
+        """Greets."""
+        return name
+
+    def count(counts: dict[str, int]) -> int:
+        """Counts."""
+        return len(counts)
+
+    async with Client(create_mcp_server("s", tools=[greet, count])) as client:
+        with pytest.raises(ToolError) as unknown:
+            await client.call_tool("greet", {f"{n}{'x' * 1000}": "" for n in range(1000)})
+        with pytest.raises(ToolError) as nested:
+            await client.call_tool("count", {"counts": {"x" * 100_000: "one"}})
+        with pytest.raises(ToolError, match=r"; and 990 more$") as many:
+            await client.call_tool("count", {"counts": {f"{n}": "one" for n in range(1000)}})
+    assert all(len(str(each.value)) < 2000 for each in (unknown, nested, many))

@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import anyio
+import pytest
+from fastmcp import Client, FastMCP
+from fastmcp.exceptions import ToolError
+from fastmcp_tasks.client import ToolTask, call_tool_task
+from haystack.tools import Tool
+
+from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
+from tests.support.waiting import wait_until
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+TASK = ServeOptions(task=True, timeout=0.1)
+
+
+def _slow(text: str) -> str:
+    time.sleep(0.3)
+    return text.upper()
+
+
+def _fail(text: str) -> str:
+    raise ValueError(text)
+
+
+def _server(name: str = "shop", **options) -> FastMCP:
+    tools = [(Tool(each.__name__[1:], "Does it.", TEXT, each), TASK) for each in (_slow, _fail)]
+    return create_mcp_server(name, tools=tools, **options)
+
+
+async def test_a_task_has_no_timeout_and_its_result_is_that_of_a_call():
+    async with Client(_server()) as client:
+        task = await call_tool_task(client, "slow", {"text": "tea"})
+        assert (await task.result()).content[0].text == "TEA"
+
+
+async def test_where_the_client_does_not_ask_for_a_task_the_timeout_says_that_it_could():
+    async with Client(_server(), mode="legacy") as client:
+        with pytest.raises(ToolError, match=r"did not finish within 0\.1 s\. It can be called as a background task"):
+            await client.call_tool("slow", {"text": "tea"})
+    alone = create_mcp_server("shop", tools=[(Tool("slow", "Slow.", TEXT, _slow), ServeOptions(timeout=0.1))])
+    async with Client(alone) as client:
+        with pytest.raises(ToolError, match=r"could offer it as a background task \(`ServeOptions\(task=True\)`\)"):
+            await client.call_tool("slow", {"text": "tea"})
+
+
+async def test_a_task_checks_its_arguments_and_masks_its_errors_as_a_call_does():
+    async with Client(_server()) as client:
+        with pytest.raises(ToolError, match="there is no argument 'txt'"):
+            await client.call_tool("slow", {"txt": "tea"})
+        with pytest.raises(ToolError) as failed:
+            await client.call_tool("fail", {"text": "secret"})
+    assert str(failed.value) == "Error calling tool 'fail'"
+
+
+async def test_a_task_can_be_cancelled():
+    started, cancelled = threading.Event(), threading.Event()
+
+    async def hang(text: str) -> str:
+        started.set()
+        try:
+            await anyio.sleep(60)
+        except anyio.get_cancelled_exc_class():
+            cancelled.set()
+            raise
+        return text
+
+    server = create_mcp_server("shop", tools=[(hang, TASK)])
+    async with Client(server) as client:
+        task = await call_tool_task(client, "hang", {"text": "x"})
+        with anyio.fail_after(30):
+            while not started.is_set():
+                await anyio.sleep(0.01)
+            await task.cancel()
+            while not cancelled.is_set():
+                await anyio.sleep(0.01)
+
+
+async def test_a_tool_that_is_a_task_only_refuses_clients_that_know_none():
+    options = {"slow": ServeOptions(task="required")}
+    server = create_mcp_server("shop", tools=[Tool("slow", "Slow.", TEXT, _slow)], options=options)
+    async with Client(server) as client:
+        assert (await client.call_tool("slow", {"text": "tea"})).content[0].text == "TEA"
+    async with Client(server, mode="legacy") as client:
+        with pytest.raises(Exception, match="requires the tasks extension"):
+            await client.call_tool("slow", {"text": "tea"})
+
+
+async def test_a_provider_brings_the_extension_to_a_server_of_fastmcp():
+    server = FastMCP("shop", providers=[HaystackProvider(tools=[(Tool("slow", "Slow.", TEXT, _slow), TASK)])])
+    async with Client(server) as client:
+        task = await call_tool_task(client, "slow", {"text": "tea"})
+        assert (await task.result()).content[0].text == "TEA"
+
+
+def test_without_fastmcp_tasks_the_error_says_what_to_install():
+    script = (
+        "import sys; sys.modules['fastmcp_tasks'] = None\n"
+        "from haystack_integrations.tools.mcp.serving import create_mcp_server\n"
+        "def slow(): pass\n"
+        "create_mcp_server('shop', tools=[slow], options={'slow': {'task': True}})\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "ImportError: Background tasks (`ServeOptions(task=True)`) need" in ended.stderr
+    assert 'pip install "mcp-haystack[tasks]"' in ended.stderr
+
+
+@pytest.fixture
+def redis(tmp_path, monkeypatch):
+    folders = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+    names = ("redis-server", "valkey-server")
+    program = os.environ.get("REDIS_SERVER") or next(
+        filter(None, (shutil.which(each, path=folders) for each in names)), None
+    )
+    if program is None:
+        pytest.skip("no redis-server or valkey-server is installed, and REDIS_SERVER names none")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: _listens(port), "Redis to listen")
+            monkeypatch.setenv("FASTMCP_DOCKET_URL", f"redis://127.0.0.1:{port}/0")
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_servers_that_share_a_redis_share_the_work_and_its_results(redis):
+    ran_at: list[str] = []
+    together = threading.Barrier(2, timeout=60)
+
+    def server(place: str) -> FastMCP:
+        async def work(text: str) -> str:
+            ran_at.append(place)
+            await anyio.to_thread.run_sync(together.wait)  # two tasks at once ...
+            return text.upper()
+
+        # ... of which each server runs one at a time
+        created = create_mcp_server("shop", tools=[(work, ServeOptions(task=True))])
+        from fastmcp_tasks import TasksExtension
+
+        created.add_extension(TasksExtension(name="shop", concurrency=1))
+        return created
+
+    async with Client(server("here")) as here, Client(server("there")) as there:
+        tasks = [await call_tool_task(here, "work", {"text": text}) for text in ("tea", "jam")]
+        # Asked at the server that did not begin them.
+        created = [SimpleNamespace(task_id=task.task_id) for task in tasks]
+        results = [await ToolTask(there, "work", each) for each in created]
+    assert [result.content[0].text for result in results] == ["TEA", "JAM"]
+    assert sorted(ran_at) == ["here", "there"]

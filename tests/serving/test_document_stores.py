@@ -1,0 +1,337 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import base64
+import json
+import threading
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from fastmcp import Client, FastMCP
+from haystack import Document
+from haystack.components.builders import PromptBuilder
+from haystack.dataclasses import ByteStream
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.errors import FilterError
+from mcp import MCPError
+
+from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.serving.source import Source
+
+PNG = b"\x89PNG\r\n"
+FRENCH = {"field": "meta.language", "operator": "==", "value": "fr"}
+
+
+@pytest.fixture
+def store() -> InMemoryDocumentStore:
+    store = InMemoryDocumentStore()
+    store.write_documents(
+        [
+            Document(id="hello", content="# Hello\nworld", meta={"language": "en", "file_path": "/srv/docs/hello.md"}),
+            Document(id="salut", content="Bonjour", meta={"language": "fr"}, embedding=[0.5]),
+            Document(id="pictures/1", blob=ByteStream(PNG, mime_type="image/png"), meta={"title": "A picture"}),
+            Document(id="both", content="caption", blob=ByteStream(PNG), meta={"language": "fr"}),
+        ]
+    )
+    return store
+
+
+def client_of(store: Any, options: ServeOptions | None = None, **fastmcp_options: Any) -> Client:
+    server = create_mcp_server("Library", document_stores={"kb": store}, options={"kb": options}, **fastmcp_options)
+    return Client(server)
+
+
+def search_uri(**query: Any) -> str:
+    shown = {name: each if isinstance(each, str | int) else json.dumps(each) for name, each in query.items()}
+    return "documents://kb?" + "&".join(f"{name}={quote(str(each))}" for name, each in shown.items())
+
+
+async def found(client: Client, uri: str) -> dict[str, Any]:
+    [content] = await client.read_resource(uri)
+    assert content.mime_type == "application/json"
+    return json.loads(content.text)
+
+
+async def test_a_store_and_its_documents_are_listed(store: InMemoryDocumentStore) -> None:
+    async with client_of(store) as client:
+        resources = {resource.uri: resource for resource in await client.list_resources()}
+        assert list(resources) == [
+            "documents://kb",
+            "documents://kb/hello",
+            "documents://kb/salut",
+            "documents://kb/pictures%2F1",
+            "documents://kb/both",
+        ]
+        hello = resources["documents://kb/hello"]
+        assert (hello.name, hello.mime_type, hello.description) == ("hello.md", "text/markdown", "# Hello world")
+        picture = resources["documents://kb/pictures%2F1"]
+        assert (picture.title, picture.mime_type) == ("A picture", "image/png")
+        assert {template.uri_template for template in await client.list_resource_templates()} == {
+            "documents://kb/{document_id}",
+            "documents://kb{?filters,limit,offset}",
+        }
+        for uri in resources:
+            assert await client.read_resource(uri)
+
+
+async def test_a_document_is_read_by_its_id(store: InMemoryDocumentStore) -> None:
+    async with client_of(store) as client:
+        [text] = await client.read_resource("documents://kb/hello")
+        assert (text.text, text.mime_type) == ("# Hello\nworld", "text/markdown")
+        assert text.meta["haystack"]["meta"]["language"] == "en"
+        [blob] = await client.read_resource("documents://kb/pictures%2F1")
+        assert (base64.b64decode(blob.blob), blob.mime_type) == (PNG, "image/png")
+        text, blob = await client.read_resource("documents://kb/both")
+        assert text.text == "caption"
+        assert base64.b64decode(blob.blob) == PNG
+        assert blob.mime_type == "application/octet-stream"
+
+
+async def test_a_store_is_searched_by_filter(store: InMemoryDocumentStore) -> None:
+    async with client_of(store) as client:
+        answer = await found(client, search_uri(filters=FRENCH))
+        assert (answer["count"], [each["id"] for each in answer["documents"]]) == (2, ["salut", "both"])
+        assert answer["documents"][0]["content"] == "Bonjour"
+        assert not {"embedding", "blob"} & set(answer["documents"][0])
+        assert "notes" not in answer
+        page = await found(client, search_uri(filters=FRENCH, limit=1, offset=1))
+        assert (page["count"], [each["uri"] for each in page["documents"]]) == (2, ["documents://kb/both"])
+        assert page["notes"] == ["1 of 2 documents are returned, from 1 on."]
+        everything = await found(client, "documents://kb")
+        assert everything["count"] == 4
+
+
+async def test_documents_that_are_there_later_are_served(store: InMemoryDocumentStore) -> None:
+    async with client_of(store) as client:
+        store.write_documents([Document(id="late", content="late")])
+        assert "documents://kb/late" in [resource.uri for resource in await client.list_resources()]
+        assert (await client.read_resource("documents://kb/late"))[0].text == "late"
+        store.delete_documents(["late"])
+        with pytest.raises(MCPError, match="Resource not found"):
+            await client.read_resource("documents://kb/late")
+
+
+async def test_options_say_what_is_shown(store: InMemoryDocumentStore) -> None:
+    options = ServeOptions(
+        name="Greetings",
+        title="All greetings",
+        description="How people greet.",
+        tags={"language"},
+        max_documents=2,
+        max_characters=3,
+        include_embeddings=True,
+        include_blobs=True,
+    )
+    async with client_of(store, options) as client:
+        # More documents than a list has: they are found by searching.
+        [listing] = await client.list_resources()
+        assert (listing.name, listing.title, listing.description) == ("Greetings", "All greetings", "How people greet.")
+        answer = await found(client, search_uri(filters=FRENCH, limit=100))
+        assert answer["documents"][0]["content"] == "Bon..."
+        assert answer["documents"][0]["embedding"] == [0.5]
+        assert answer["documents"][1]["blob"]["data"]
+        assert answer["documents"][0]["id"] == "salut"
+        assert "2 text(s) are cut to 3 characters, marked with '...'." in answer["notes"]
+        assert len((await found(client, "documents://kb"))["documents"]) == 2
+
+
+async def test_filters_of_the_operator_cannot_be_avoided(store: InMemoryDocumentStore) -> None:
+    async with client_of(store, ServeOptions(bound={"filters": FRENCH})) as client:
+        assert (await found(client, "documents://kb"))["count"] == 2
+        english = {"field": "meta.language", "operator": "==", "value": "en"}
+        either = {"operator": "OR", "conditions": [english, FRENCH]}
+        assert (await found(client, search_uri(filters=english)))["count"] == 0
+        assert (await found(client, search_uri(filters=either)))["count"] == 2
+        assert [resource.uri for resource in await client.list_resources()] == [
+            "documents://kb",
+            "documents://kb/salut",
+            "documents://kb/both",
+        ]
+        with pytest.raises(MCPError, match="Resource not found"):
+            await client.read_resource("documents://kb/hello")
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("documents://kb/nothing", "Resource not found"),
+        ("documents://other/hello", "Resource not found"),
+        ("documents://kb/../../etc/passwd", "Resource not found"),
+        ("documents://kb/..%2F..%2Fetc%2Fpasswd", "Resource not found"),
+        ("documents://kb/%2Fetc%2Fpasswd", "Resource not found"),
+        ("file:///etc/passwd", "Resource not found"),
+        (search_uri(filters="{"), "`filters` must be JSON"),
+        (search_uri(filters=[1]), "`filters` must be a JSON object"),
+        (search_uri(filters="[" * 100_000), "`filters` must be JSON"),
+        (search_uri(filters={"field": 1}), "`filters` cannot be used with 'kb'"),
+        (search_uri(filters={"field": "meta.x", "operator": "drop", "value": 1}), "`filters` cannot be used with 'kb'"),
+        (search_uri(limit="many"), "`limit` must be a number"),
+        (search_uri(offset=-1), "`offset` must be a number"),
+        (search_uri(limit="9" * 5000), "`limit` must be a number"),
+    ],
+)
+async def test_bad_input_is_refused_and_the_server_goes_on(store: InMemoryDocumentStore, uri: str, text: str) -> None:
+    async with client_of(store) as client:
+        with pytest.raises(MCPError, match=text) as caught:
+            await client.read_resource(uri)
+        assert caught.value.code == -32602
+        assert (await client.read_resource("documents://kb/salut"))[0].text == "Bonjour"
+
+
+class CountingStore(InMemoryDocumentStore):
+    """
+    A store that counts how often it is asked for documents.
+    """
+
+    asked = 0
+
+    def count_documents(self) -> int:
+        self.asked += 1
+        return super().count_documents()
+
+    def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
+        self.asked += 1
+        return super().filter_documents(filters)
+
+
+async def test_a_document_is_read_without_listing_any_store() -> None:
+    store, other = CountingStore(), CountingStore()
+    store.write_documents([Document(id="a/b", content="text")])
+    server = create_mcp_server("Library", document_stores={"kb": store, "other": other})
+    async with Client(server) as client:
+        # Nor when the server starts.
+        assert (store.asked, other.asked) == (0, 0)
+        assert (await client.read_resource("documents://kb/a%2Fb"))[0].text == "text"
+        assert (store.asked, other.asked) == (1, 0)
+        with pytest.raises(MCPError, match="Resource not found"):
+            await client.read_resource("documents://kb/nothing")
+        assert (store.asked, other.asked) == (2, 0)
+
+
+async def test_a_disabled_document_is_hidden_however_it_is_written(store: InMemoryDocumentStore) -> None:
+    server = create_mcp_server("Library", document_stores={"kb": store})
+    server.disable(keys={"resource:documents://kb/hello"})
+    async with Client(server) as client:
+        assert "documents://kb/hello" not in [resource.uri for resource in await client.list_resources()]
+        for uri in ("documents://kb/hello", "documents://kb/%68ello"):
+            with pytest.raises(MCPError, match="Resource not found"):
+                await client.read_resource(uri)
+        assert await client.read_resource("documents://kb/salut")
+
+
+async def test_a_store_that_is_not_enabled_is_shown_once_the_server_enables_it(store: InMemoryDocumentStore) -> None:
+    server = create_mcp_server(
+        "Library", document_stores={"kb": store}, options={"kb": ServeOptions(enabled=False, tags={"library"})}
+    )
+    async with Client(server) as client:
+        assert await client.list_resources() == []
+        assert await client.list_resource_templates() == []
+        for uri in ("documents://kb", "documents://kb/salut", search_uri(filters=FRENCH)):
+            with pytest.raises(MCPError, match="Resource not found"):
+                await client.read_resource(uri)
+        server.enable(tags={"library"})
+        assert "documents://kb/salut" in [resource.uri for resource in await client.list_resources()]
+        assert (await client.read_resource("documents://kb/salut"))[0].text == "Bonjour"
+        assert (await found(client, search_uri(filters=FRENCH)))["count"] == 2
+
+
+class DownStore(InMemoryDocumentStore):
+    """
+    A store that cannot be reached.
+    """
+
+    def count_documents(self) -> int:
+        raise ConnectionError("nobody listens on the-host-of-the-store:9200")
+
+
+class FaultySource(Source):
+    """
+    A source that lists nothing but errors.
+    """
+
+    async def list_resources(self) -> list[Any]:
+        raise RuntimeError("no resources today")
+
+    async def list_prompts(self) -> list[Any]:
+        raise RuntimeError("no prompts today")
+
+
+async def test_a_store_that_is_down_hides_no_other(
+    store: InMemoryDocumentStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = create_mcp_server("Library", document_stores={"down": DownStore(), "kb": store})
+    async with Client(server) as client:
+        uris = [resource.uri for resource in await client.list_resources()]
+        assert uris[:3] == ["documents://down", "documents://kb", "documents://kb/hello"]
+        assert (await client.read_resource("documents://kb/salut"))[0].text == "Bonjour"
+    assert "The documents of the store 'down' cannot be listed" in caplog.text
+
+
+async def test_a_source_that_fails_hides_no_other(
+    store: InMemoryDocumentStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    builder = PromptBuilder("Hello {{ name }}", required_variables="*")
+    provider = HaystackProvider(document_stores={"kb": store}, prompts={"greet": builder}, sources=[FaultySource()])
+    async with Client(FastMCP("Library", providers=[provider])) as client:
+        assert "documents://kb/hello" in [resource.uri for resource in await client.list_resources()]
+        assert [prompt.name for prompt in await client.list_prompts()] == ["greet"]
+        assert (await client.read_resource("documents://kb/salut"))[0].text == "Bonjour"
+    assert "`list_resources` of FaultySource failed" in caplog.text
+
+
+class BrokenStore:
+    """
+    A store whose errors tell where it is.
+    """
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.asked = threading.Event()
+        self.answer = threading.Event()
+
+    def count_documents(self) -> int:
+        return 1_000_000
+
+    def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
+        if self.error is not None:
+            raise self.error
+        self.asked.set()
+        self.answer.wait(60)
+        return []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("password=hunter2"), FilterError("password=hunter2")])
+async def test_what_fails_in_a_store_stays_inside(error: Exception) -> None:
+    async with client_of(BrokenStore(error)) as client:
+        for uri in ("documents://kb", "documents://kb/x", search_uri(filters=FRENCH)):
+            with pytest.raises(MCPError) as caught:
+                await client.read_resource(uri)
+            assert "hunter2" not in str(caught.value)
+
+
+async def test_a_slow_store_runs_into_its_timeout() -> None:
+    store = BrokenStore()
+    try:
+        async with client_of(store, ServeOptions(timeout=0.2)) as client:
+            with pytest.raises(MCPError, match=r"Reading from 'kb' took longer than 0\.2 s"):
+                await client.read_resource("documents://kb/x")
+            assert store.asked.is_set()
+    finally:
+        store.answer.set()
+
+
+@pytest.mark.parametrize(
+    ("stores", "options", "text"),
+    [
+        (["store"], None, "must be a dictionary of names to document stores, got list"),
+        ({"a b": None}, None, "must consist of letters"),
+        ({"kb": "store"}, None, "must be a document store of Haystack, with the methods filter_documents"),
+        ({"kb": InMemoryDocumentStore}, None, "must be a document store of Haystack"),
+        ({"kb": InMemoryDocumentStore()}, {"kb": {"bound": {"x": 1}}}, "may have `filters` for a document store"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(stores: Any, options: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        create_mcp_server("Library", document_stores=stores, options=options)

@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from typing import Any
+
+import pytest
+from fastmcp import Client
+from haystack import Document
+from haystack.dataclasses import ByteStream, ChatMessage, FileContent, ImageContent, ToolCall
+
+from haystack_integrations.tools.mcp.serving import create_mcp_server
+
+
+def documents() -> list[Document]:
+    """Find documents."""
+    return [Document(id="a", content="text", blob=ByteStream(b"x"), embedding=[1.0])]
+
+
+def document() -> Document | None:
+    """Find a document."""
+    return Document(id="a", content="text")
+
+
+def message() -> ChatMessage:
+    """Answer."""
+    return ChatMessage.from_assistant("Hello")
+
+
+def images() -> list[ImageContent]:
+    """Draw."""
+    return [ImageContent("aGk=", mime_type="image/png")]
+
+
+def file() -> FileContent | None:
+    """Print."""
+    return FileContent("aGk=", mime_type="application/pdf", filename="a.pdf")
+
+
+def sound() -> ByteStream:
+    """Sing."""
+    return ByteStream(b"hi", mime_type="audio/wav")
+
+
+def picture() -> ByteStream:
+    """Paint."""
+    return ByteStream(b"hi", mime_type="image/png")
+
+
+def unknown() -> ByteStream:
+    """Pack."""
+    return ByteStream(b"hi", meta={"file_name": "a.bin"})
+
+
+def wish() -> ChatMessage:
+    """Wish for a call of a tool."""
+    return ChatMessage.from_assistant(tool_calls=[ToolCall("add", {"a": 1}, id="1")])
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "structured"),
+    [
+        (documents, "text", [{"id": "a", "content": "text", "meta": {}, "score": None}]),
+        (document, "text", {"id": "a", "content": "text", "meta": {}, "score": None}),
+        (message, "text", message().to_dict()),
+        (images, "image", None),
+        (file, "resource", None),
+        (sound, "audio", None),
+        (picture, "image", None),
+        (unknown, "resource", None),
+        (wish, "text", wish().to_dict()),
+    ],
+)
+async def test_what_a_function_returns_fits_what_it_says(function: Any, kind: str, structured: Any) -> None:
+    async with Client(create_mcp_server("Types", tools=[function])) as client:
+        [tool] = await client.list_tools()
+        # FastMCP's client checks structured content against the schema.
+        result = await client.call_tool(tool.name)
+        assert [block.type for block in result.content] == [kind]
+        assert (tool.output_schema is None) == (structured is None)
+        assert (result.structured_content or {}).get("result") == structured

@@ -1,0 +1,380 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from base64 import b64decode
+from dataclasses import replace
+from typing import Annotated
+
+import anyio
+import pytest
+from fastmcp import Client
+from fastmcp.exceptions import ToolError
+from mcp import MCPError
+from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
+from mcp.types import (
+    Completion,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    InputRequiredResult,
+    PaginatedRequestParams,
+    PromptReference,
+    ResourceTemplateReference,
+    ToolAnnotations,
+)
+from pydantic import BaseModel
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPHandlers,
+    MCPTool,
+    MCPToolset,
+    StreamableHttpServerInfo,
+    answer_later,
+)
+from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
+from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+
+
+class Order(BaseModel):
+    size: str = "small"
+
+
+def ask_size() -> Elicit[Order]:
+    return Elicit("Which size?", Order)
+
+
+class Upstream:
+    """A server of somebody else, and what it saw."""
+
+    def __init__(self) -> None:
+        self.server = server = MCPServer("upstream")
+        self.started, self.cancelled = anyio.Event(), anyio.Event()
+
+        @server.tool(title="Adder", annotations=ToolAnnotations(read_only_hint=True))
+        def add(a: int, b: int) -> int:
+            """Add."""
+            return a + b
+
+        @server.tool()
+        def fail() -> str:
+            from mcp.server.mcpserver.exceptions import ToolError as UpstreamError
+
+            raise UpstreamError("the cupboard is bare")
+
+        @server.tool()
+        async def count(ctx: Context) -> str:
+            for step in (1, 2):
+                await ctx.report_progress(step, 2, f"step {step}")
+            return "counted"
+
+        @server.tool()
+        async def hang() -> str:
+            self.started.set()
+            try:
+                await anyio.sleep(60)
+            except anyio.get_cancelled_exc_class():
+                self.cancelled.set()
+                raise
+            return "never"
+
+        @server.tool()
+        def brew(drink: str, order: Annotated[Order, Resolve(ask_size)]) -> str:
+            return f"a {order.size} {drink}"
+
+        @server.resource("shelf://top")
+        def top() -> str:
+            return "jam"
+
+        @server.resource("shelf://{board}/count")
+        def how_many(board: str) -> str:
+            return f"{board}: 3"
+
+        @server.prompt()
+        def praise(what: str) -> str:
+            return f"Praise {what}."
+
+        @server.completion()
+        async def complete(reference, argument, context):
+            known = {"praise": ["jam", "jelly", "tea"], "shelf://{board}/count": ["top", "bottom"]}
+            name = reference.name if isinstance(reference, PromptReference) else reference.uri
+            return Completion(values=[each for each in known[name] if each.startswith(argument.value)])
+
+
+@pytest.fixture
+def upstream():
+    return Upstream()
+
+
+@pytest.fixture
+def toolset(upstream):
+    with MCPToolset(InProcessServerInfo(upstream.server), handlers=MCPHandlers(elicitation=answer_later)) as toolset:
+        yield toolset
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def mode(request):
+    return request.param
+
+
+async def test_what_another_server_says_of_its_tools_is_passed_on(toolset):
+    server = create_mcp_server("gate", tools=[toolset], options={"count": ServeOptions(title="Counter")})
+    async with Client(server) as client:
+        tools = {tool.name: tool for tool in await client.list_tools()}
+        assert tools["add"].title == "Adder"
+        assert tools["add"].annotations.read_only_hint is True
+        assert tools["add"].output_schema["properties"]["result"]["type"] == "integer"
+        assert tools["count"].title == "Counter"
+        result = await client.call_tool("add", {"a": 1, "b": "2"})
+        assert result.structured_content == {"result": 3}
+
+
+async def test_a_single_tool_of_another_server_has_its_definition_too(upstream):
+    with MCPTool("add", InProcessServerInfo(upstream.server)) as tool:
+        async with Client(create_mcp_server("gate", tools=[tool])) as client:
+            [listed] = await client.list_tools()
+            assert set(listed.input_schema["properties"]) == {"a", "b"}
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+
+
+async def test_an_error_of_the_other_server_is_passed_on_although_errors_are_masked(toolset):
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        with pytest.raises(ToolError, match=r"^Error executing tool fail: the cupboard is bare$|the cupboard is bare$"):
+            await client.call_tool("fail", {})
+
+
+async def test_of_a_server_that_cannot_be_reached_nothing_is_told_but_that():
+    with MCPToolset(
+        StreamableHttpServerInfo(url="http://127.0.0.1:9/secret"), tool_names=["add"], required=False
+    ) as toolset:
+        async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+            assert await client.list_tools() == []
+            assert await client.list_resources() == []
+
+
+async def test_a_server_that_does_not_answer_in_time_is_told(upstream):
+    with MCPTool("hang", InProcessServerInfo(upstream.server), invocation_timeout=0.2) as tool:
+        async with Client(create_mcp_server("gate", tools=[tool])) as client:
+            with pytest.raises(ToolError) as failed:
+                await client.call_tool("hang", {})
+    assert str(failed.value) == "The server behind tool 'hang' did not answer in time."
+
+
+async def test_progress_is_passed_on(toolset, mode):
+    seen = []
+
+    async def note(progress, total, message):
+        seen.append((progress, total, message))
+
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
+        result = await client.call_tool("count", {}, progress_handler=note)
+        assert result.content[0].text == "counted"
+    assert seen == [(1, 2, "step 1"), (2, 2, "step 2")]
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_other_server(upstream, toolset, mode):
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(client.call_tool, "hang", {})
+            with anyio.fail_after(30):
+                while not upstream.started.is_set():
+                    await anyio.sleep(0.01)
+            calls.cancel_scope.cancel()
+        with anyio.fail_after(30):
+            while not upstream.cancelled.is_set():
+                await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("answer", "brewed"),
+    [(ElicitResult(action="accept", content={"size": "large"}), "a large tea"), (ElicitResult(action="decline"), None)],
+)
+async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode, answer, brewed):
+    asked = []
+
+    async def ask(message, response_type, params, context):
+        asked.append(message)
+        return answer
+
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode, elicitation_handler=ask) as client:
+        if brewed is None:
+            with pytest.raises(ToolError):
+                await client.call_tool("brew", {"drink": "tea"})
+        else:
+            assert (await client.call_tool("brew", {"drink": "tea"})).content[0].text == brewed
+    assert asked == ["Which size?"]
+
+
+@pytest.fixture
+def asking(upstream):
+    """The server of somebody else, with tools that ask in ways of their own."""
+    server = upstream.server
+
+    @server.tool()
+    def nag(ctx: Context) -> str | InputRequiredResult:
+        schema = {"type": "object", "properties": {"size": {"type": "string"}}}
+        params = ElicitRequestFormParams(message="Are you sure?", requested_schema=schema)
+        return InputRequiredResult(input_requests={"sure": ElicitRequest(params=params)}, request_state="asked")
+
+    @server.tool()
+    def pay(ctx: Context) -> str | InputRequiredResult:
+        if ctx.input_responses:
+            return ctx.input_responses["pay"].action
+        params = ElicitRequestURLParams(message="Please pay.", url="https://example.com/pay")
+        return InputRequiredResult(input_requests={"pay": ElicitRequest(params=params)}, request_state="paying")
+
+    return upstream
+
+
+async def test_a_client_that_cannot_ask_its_user_is_told_what_is_missing(toolset):
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode="legacy") as client:
+        with pytest.raises(ToolError, match="needs an answer of the user, and the client cannot ask"):
+            await client.call_tool("brew", {"drink": "tea"})
+
+
+async def test_a_server_that_never_stops_asking_is_given_up(asking, toolset):
+    times = 0
+
+    async def ask(message, response_type, params, context):
+        nonlocal times
+        times += 1
+        return ElicitResult(action="accept", content={"size": "large"})
+
+    server = create_mcp_server("gate", tools=[toolset])
+    async with Client(server, mode="legacy", elicitation_handler=ask) as client:
+        with pytest.raises(ToolError, match="asked more than 20 times"):
+            await client.call_tool("nag", {})
+    assert times == 20
+
+
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+async def test_a_page_to_open_reaches_the_client_during_the_call(asking, toolset, action):
+    pages = []
+
+    async def ask(message, response_type, params, context):
+        pages.append(params.url)
+        return ElicitResult(action=action)
+
+    server = create_mcp_server("gate", tools=[toolset])
+    async with Client(server, mode="legacy", elicitation_handler=ask) as client:
+        assert (await client.call_tool("pay", {})).content[0].text == action
+    assert pages == ["https://example.com/pay"]
+
+
+async def test_a_call_is_continued_where_it_was_begun_and_only_as_the_call_that_it_was(toolset):
+    gates = [create_mcp_server("gate", tools=[toolset]) for _ in range(2)]
+    handlers = MCPHandlers(elicitation=answer_later)
+    first, stranger = (MCPToolset(InProcessServerInfo(gate), handlers=handlers) for gate in gates)
+    with first, stranger:
+        [brew] = [tool for tool in first if tool.name == "brew"]
+        with pytest.raises(MCPCallPendingError) as pending:
+            await brew.invoke_async(drink="tea")
+        call = replace(pending.value.pending_call, server="")
+        answers = {question.key: {"size": "large"} for question in call.questions}
+        assert [question.message for question in call.questions] == ["Which size?"]
+        with pytest.raises(MCPInvocationError, match=r"[Ss]tate"):
+            await stranger.continue_call_async(call, answers)
+        with pytest.raises(MCPInvocationError, match=r"[Ss]tate"):
+            await first.continue_call_async(replace(call, tool_name="count", arguments={}), answers)
+        result = await first.continue_call_async(call, answers)
+    assert result.raw.content[0].text == "a large tea"
+
+
+async def test_a_tool_whose_outputs_go_into_a_state_gives_its_result(upstream):
+    with MCPTool("add", InProcessServerInfo(upstream.server), outputs_to_state={"sum": {"source": "result"}}) as tool:
+        async with Client(create_mcp_server("gate", tools=[tool])) as client:
+            result = await client.call_tool("add", {"a": 1, "b": 2})
+    assert "3" in result.content[0].text
+
+
+async def test_what_the_other_server_does_not_give_is_told_without_its_reasons(upstream, toolset):
+    @upstream.server.resource("shelf://broken")
+    def broken() -> str:
+        raise RuntimeError("a-detail-of-the-error")
+
+    @upstream.server.prompt()
+    def blame(who: str) -> str:
+        raise RuntimeError("a-detail-of-the-error")
+
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        with pytest.raises(Exception, match="The server behind resource 'shelf://broken' did not give it") as resource:
+            await client.read_resource("shelf://broken")
+        with pytest.raises(Exception, match="The server behind prompt 'blame' did not give it") as prompt:
+            await client.get_prompt("blame", {"who": "me"})
+        assert (await client.read_resource("shelf://top"))[0].text == "jam"
+    assert "a-detail-of-the-error" not in f"{resource.value}{prompt.value}"
+
+
+async def test_bytes_of_the_other_server_are_served_as_they_are(upstream, toolset):
+    @upstream.server.resource("shelf://logo", mime_type="image/png")
+    def logo() -> bytes:
+        return b"\x89PNG\xff"
+
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        [content] = await client.read_resource("shelf://logo")
+    assert (b64decode(content.blob), content.mime_type) == (b"\x89PNG\xff", "image/png")
+
+
+async def test_a_completion_that_the_other_server_refuses_is_empty(upstream, toolset, caplog):
+    @upstream.server.completion()
+    async def refuse(reference, argument, context):
+        raise MCPError(-32050, "out of ideas")
+
+    prompt = PromptReference(type="ref/prompt", name="praise")
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        assert (await client.complete(prompt, {"name": "what", "value": "te"})).values == []
+    assert "out of ideas" in caplog.text
+
+
+async def test_a_list_that_the_other_server_does_not_give_is_empty_and_the_rest_is_served(upstream, toolset, caplog):
+    async def refuse(_context, _parameters):
+        raise MCPError(-32050, "the shelf is locked")
+
+    upstream.server._lowlevel_server.add_request_handler("prompts/list", PaginatedRequestParams, refuse)
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        assert await client.list_prompts() == []
+        assert [str(each.uri) for each in await client.list_resources()] == ["shelf://top"]
+    assert "the shelf is locked" in caplog.text
+
+
+async def test_resources_and_prompts_of_the_other_server_are_served_unless_they_are_not_to_be(toolset):
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        assert [str(each.uri) for each in await client.list_resources()] == ["shelf://top"]
+        assert (await client.read_resource("shelf://top"))[0].text == "jam"
+        assert [each.uri_template for each in await client.list_resource_templates()] == ["shelf://{board}/count"]
+        assert (await client.read_resource("shelf://low/count"))[0].text == "low: 3"
+        [prompt] = await client.list_prompts()
+        assert [argument.name for argument in prompt.arguments] == ["what"]
+        assert (await client.get_prompt("praise", {"what": "tea"})).messages[0].content.text == "Praise tea."
+    async with Client(create_mcp_server("gate", tools=[(toolset, ServeOptions(forward=False))])) as client:
+        assert await client.list_resources() == []
+        assert await client.list_prompts() == []
+        assert await client.list_tools() != []
+
+
+@pytest.mark.parametrize(
+    ("reference", "argument", "typed", "offered"),
+    [
+        (PromptReference(type="ref/prompt", name="praise"), "what", "j", ["jam", "jelly"]),
+        (ResourceTemplateReference(type="ref/resource", uri="shelf://{board}/count"), "board", "t", ["top"]),
+        (PromptReference(type="ref/prompt", name="no_such_prompt"), "what", "j", []),
+    ],
+)
+async def test_the_other_server_completes_arguments(toolset, mode, reference, argument, typed, offered):
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
+        assert (await client.complete(reference, {"name": argument, "value": typed})).values == offered
+
+
+async def test_tools_that_the_other_server_adds_are_served(upstream, toolset):
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        before = {tool.name for tool in await client.list_tools()}
+
+        @upstream.server.tool()
+        def subtract(a: int, b: int) -> int:
+            return a - b
+
+        await toolset.refresh_async()
+        assert {tool.name for tool in await client.list_tools()} - before == {"subtract"}
+        assert (await client.call_tool("subtract", {"a": 3, "b": 1})).content[0].text == "2"

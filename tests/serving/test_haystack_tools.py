@@ -1,0 +1,355 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+import datetime as dt
+import enum
+import json
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from fastmcp import Client, Context, FastMCP
+from fastmcp.dependencies import Depends
+from fastmcp.exceptions import ToolError
+from fastmcp.tools.function_tool import FunctionTool
+from haystack import Document, Pipeline, component
+from haystack.tools import ComponentTool, PipelineTool, Tool, Toolset, create_tool_from_function
+
+from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def paint(
+    color: Annotated[Color, "Which one"],
+    thickness: Annotated[int, "In millimetres"] = 1,
+    canvas: Annotated[Path | None, "Where"] = None,
+    at: Annotated[dt.datetime | None, "When"] = None,
+    order: Annotated[uuid.UUID | None, "For which order"] = None,
+) -> dict[str, Any]:
+    """Paint."""
+    return {"given": [type(each).__name__ for each in (color, thickness, canvas, at, order)], "color": color}
+
+
+@component
+class Splitter:
+    @component.output_types(documents=list[Document])
+    def run(self, text: str, separator: str = " ") -> dict[str, list[Document]]:
+        """
+        Split a text.
+
+        :param text: The text.
+        :param separator: Where it is split.
+        """
+        return {"documents": [Document(content=word, embedding=[0.1]) for word in text.split(separator)]}
+
+
+@component
+class Greeter:
+    @component.output_types(text=str)
+    def run(self, name: str = "you") -> dict[str, str]:
+        return {"text": f"Hello, {name}"}
+
+
+async def called(server: FastMCP, name: str, **arguments: Any) -> Any:
+    async with Client(server) as client:
+        return await client.call_tool(name, arguments)
+
+
+async def test_arguments_become_what_the_function_says_that_it_takes():
+    server = create_mcp_server("shop", tools=[create_tool_from_function(paint)])
+    result = await called(
+        server,
+        "paint",
+        color="red",
+        thickness="3",
+        canvas="/walls",
+        at="2026-07-28T12:00:00",
+        order=str(uuid.uuid4()),
+    )
+    assert result.structured_content["given"] in (
+        ["Color", "int", "PosixPath", "datetime", "UUID"],
+        ["Color", "int", "WindowsPath", "datetime", "UUID"],
+    )
+    assert result.structured_content["color"] == "red"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, "'color' missing"),
+        ({"color": "RED"}, "'color' must be one of 'red', 'blue'"),
+        ({"color": "red", "order": "not-a-secret"}, "'order' must be a valid uuid"),
+        ({"color": "red", "thickness": "thick"}, "'thickness' must be of type integer"),
+        ({"colour": "red"}, "there is no argument 'colour'"),
+    ],
+)
+async def test_arguments_that_cannot_be_used_are_named_but_not_quoted(arguments, reason):
+    server = create_mcp_server("shop", tools=[create_tool_from_function(paint)])
+    with pytest.raises(ToolError) as refused:
+        await called(server, "paint", **arguments)
+    assert reason in str(refused.value)
+    assert "not-a-secret" not in str(refused.value)
+    assert "thick'" not in str(refused.value)
+
+
+async def test_outputs_of_a_component_have_a_schema_that_holds():
+    server = create_mcp_server("shop", tools=[ComponentTool(Splitter(), name="split")])
+    async with Client(server) as client:
+        [tool] = await client.list_tools()
+        assert set(tool.output_schema["properties"]) == {"documents"}
+        result = await client.call_tool("split", {"text": "a b"})  # the client validates, too
+    documents = [Document.from_dict(each) for each in result.structured_content["documents"]]
+    assert [document.content for document in documents] == ["a", "b"]
+    assert "embedding" not in result.structured_content["documents"][0]
+
+
+async def test_a_long_list_of_documents_is_cut_and_the_result_says_so():
+    server = create_mcp_server(
+        "shop", tools=[(ComponentTool(Splitter(), name="split"), ServeOptions(max_documents=2, max_characters=3))]
+    )
+    result = await called(server, "split", text="alpha bet gamma delta")
+    assert [each["content"] for each in result.structured_content["documents"]] == ["alp...", "bet"]
+    notes = [block.text for block in result.content[1:]]
+    assert notes[0] == "2 of 4 documents are returned."
+    assert "cut to 3 characters" in notes[1]
+
+
+async def test_of_a_pipeline_without_mapping_clients_set_the_mandatory_inputs_only():
+    pipeline = Pipeline()
+    pipeline.add_component("split", Splitter())
+    server = create_mcp_server("shop", tools=[PipelineTool(pipeline, name="split", description="Splits.")])
+    async with Client(server) as client:
+        [tool] = await client.list_tools()
+        assert list(tool.input_schema["properties"]) == ["text"]
+        with pytest.raises(ToolError, match="there is no argument 'separator'"):
+            await client.call_tool("split", {"text": "a-b", "separator": "-"})
+
+
+def test_a_pipeline_without_mandatory_inputs_is_refused_until_some_are_chosen():
+    pipeline = Pipeline()
+    pipeline.add_component("greet", Greeter())
+    tool = PipelineTool(pipeline, name="greet", description="Greets.")
+    with pytest.raises(ValueError, match=r"has no `input_mapping` and no mandatory input.*ServeOptions\(inputs="):
+        create_mcp_server("shop", tools=[tool])
+    with pytest.raises(ValueError, match="`inputs` of tool 'greet' must be a list of its arguments"):
+        create_mcp_server("shop", tools=[(tool, ServeOptions(inputs={"who": "greet.name"}))])
+
+
+async def test_the_arguments_that_clients_see_can_be_chosen():
+    tool = ComponentTool(Splitter(), name="split")
+    async with Client(create_mcp_server("shop", tools=[(tool, ServeOptions(inputs=["text"]))])) as client:
+        [listed] = await client.list_tools()
+        assert list(listed.input_schema["properties"]) == ["text"]
+        with pytest.raises(ToolError, match="there is no argument 'separator'"):
+            await client.call_tool("split", {"text": "a-b", "separator": "-"})
+
+
+async def test_a_value_that_fits_the_parameters_and_not_the_function_is_named_and_not_quoted():
+    def pick(color: Color) -> str:
+        return color.name
+
+    parameters = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
+    server = create_mcp_server("shop", tools=[Tool("pick", "Picks.", parameters, pick)])
+    assert (await called(server, "pick", color="red")).content[0].text == "RED"
+    with pytest.raises(ToolError, match="`color`: Input should be 'red' or 'blue'") as refused:
+        await called(server, "pick", color="not-a-secret")
+    assert "not-a-secret" not in str(refused.value)
+
+
+async def test_a_function_whose_types_are_known_to_type_checkers_only_is_served():
+    def shout(text):
+        return text.upper()
+
+    shout.__annotations__ = {"text": "OnlyForTypeCheckers", "return": "OnlyForTypeCheckers"}
+    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    server = create_mcp_server("s", tools=[Tool("shout", "Shout.", parameters, shout)])
+    assert (await called(server, "shout", text="a")).content[0].text == "A"
+
+
+@pytest.mark.skipif(not HAS_ASYNC_FUNCTION, reason="a feature of Haystack 3")
+async def test_a_tool_that_is_asynchronous_only_runs_in_the_event_loop():
+    async def where(text: str) -> str:
+        return f"{text}: {asyncio.current_task() is not None}"
+
+    tool = Tool("where", "Tells.", TEXT, async_function=where)
+    assert (await called(create_mcp_server("shop", tools=[tool]), "where", text="in a task")).content[
+        0
+    ].text == "in a task: True"
+
+
+async def test_the_model_sees_several_outputs_by_their_names():
+    tool = Tool(
+        "split",
+        "Splits.",
+        TEXT,
+        lambda text: {"words": text.split(), "secret": 1},
+        outputs_to_string={"words": {"source": "words", "handler": "+".join}, "number": {"source": "secret"}},
+    )
+    result = await called(create_mcp_server("shop", tools=[tool]), "split", text="a b")
+    assert json.loads(result.content[0].text) == {"words": "a+b", "number": 1}
+
+
+async def test_what_comes_from_the_state_of_an_agent_may_have_a_default():
+    def order(text: str, user: str = "nobody") -> str:
+        return f"{user} orders {text}"
+
+    tool = Tool("order", "Orders.", TEXT, order, inputs_from_state={"user": "user"})
+    assert (await called(create_mcp_server("shop", tools=[tool]), "order", text="tea")).content[
+        0
+    ].text == "nobody orders tea"
+
+
+async def test_a_tool_of_fastmcp_is_served_as_it_is():
+    tool = FunctionTool.from_function(paint, name="paint", title="Painter")
+    async with Client(create_mcp_server("shop", tools=[tool])) as client:
+        assert [each.title for each in await client.list_tools()] == ["Painter"]
+    for options in ({"tools": [(tool, ServeOptions(title="x"))]}, {"tools": [tool], "options": {"paint": {}}}):
+        with pytest.raises(ValueError, match="Tool 'paint' is one of FastMCP, which ServeOptions say nothing of"):
+            create_mcp_server("shop", **options)
+
+
+async def test_a_toolset_that_is_added_to_a_running_server_is_served_with_the_others():
+    server = create_mcp_server("shop", tools=[paint])
+    async with Client(server) as client:
+        server.add_tool(Toolset([Tool("first", "First.", TEXT, lambda text: text)]))
+        server.add_tool(Tool("second", "Second.", TEXT, lambda text: text))
+        assert sorted(tool.name for tool in await client.list_tools()) == ["first", "paint", "second"]
+
+
+async def test_a_tool_of_a_toolset_that_cannot_be_served_is_left_out_and_told(caplog):
+    needy = Tool("needy", "Needs.", TEXT, lambda text, user: user, inputs_from_state={"user": "user"})
+    server = create_mcp_server("shop", tools=[Toolset([needy, Tool("fine", "Fine.", TEXT, lambda text: text)])])
+    async with Client(server) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["fine"]
+    assert "Tool 'needy' is not served: Tool 'needy' takes 'user' from the State of an Agent" in caplog.text
+
+
+async def test_the_model_sees_what_it_would_see_in_an_agent():
+    tool = Tool(
+        "split",
+        "Splits.",
+        TEXT,
+        lambda text: {"words": text.split(), "secret": 1},
+        outputs_to_string={"source": "words", "handler": " + ".join},
+    )
+    result = await called(create_mcp_server("shop", tools=[tool]), "split", text="a b")
+    assert result.content[0].text == "a + b"
+    assert result.structured_content == {"words": ["a", "b"], "secret": 1}
+
+
+async def test_bound_arguments_are_neither_seen_nor_set_by_clients():
+    def order(text: str, user: str, limit: int) -> str:
+        return f"{user} orders {text}, at most {limit}"
+
+    parameters = {**TEXT, "properties": {**TEXT["properties"], "user": {"type": "string"}, "limit": {}}}
+    server = create_mcp_server(
+        "shop",
+        tools=[Tool("order", "Orders.", parameters, order)],
+        options={"order": ServeOptions(bound={"limit": 3, "user": Depends(lambda: "Ada")})},
+    )
+    async with Client(server) as client:
+        [tool] = await client.list_tools()
+        assert list(tool.input_schema["properties"]) == ["text"]
+        assert (await client.call_tool("order", {"text": "tea"})).content[0].text == "Ada orders tea, at most 3"
+        with pytest.raises(ToolError, match="there is no argument 'user'"):
+            await client.call_tool("order", {"text": "tea", "user": "Eve"})
+
+
+async def test_a_tool_of_haystack_gets_the_context_that_it_asks_for():
+    def whoami(text: str, ctx: Context) -> str:
+        return f"{text}: {ctx.fastmcp.name}"
+
+    server = create_mcp_server("shop", tools=[Tool("whoami", "Tells.", TEXT, whoami)])
+    assert (await called(server, "whoami", text="server")).content[0].text == "server: shop"
+
+
+def test_a_tool_that_needs_the_state_of_an_agent_is_refused():
+    tool = Tool("order", "Orders.", TEXT, lambda text, user: user + text, inputs_from_state={"user": "user"})
+    with pytest.raises(ValueError, match=r"takes 'user' from the State of an Agent.*bound=\{'user': \.\.\.\}"):
+        create_mcp_server("shop", tools=[tool])
+
+
+@component
+class Orders:
+    @component.output_types(order=str)
+    def run(self, text: str, user: str, amount: int = 1) -> dict[str, Any]:
+        return {"order": f"{user}: {amount} {text}"}
+
+
+def component_tools() -> list[Any]:
+    pipeline = Pipeline()
+    pipeline.add_component("orders", Orders())
+    mapping = {"text": ["orders.text"], "user": ["orders.user"], "amount": ["orders.amount"]}
+    given: dict[str, Any] = {"name": "order", "description": "Orders."}
+    state = {"who": "user", "amount": "amount"}
+    return [
+        ComponentTool(Orders(), inputs_from_state=state, **given),
+        PipelineTool(pipeline, input_mapping=mapping, inputs_from_state=state, **given),
+    ]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_a_component_that_needs_the_state_of_an_agent_is_refused(number: int):
+    tool = component_tools()[number]
+    with pytest.raises(ValueError, match=r"takes 'user' from the State of an Agent.*bound=\{'user': \.\.\.\}"):
+        create_mcp_server("shop", tools=[tool])
+    server = create_mcp_server("shop", tools=[(tool, ServeOptions(bound={"user": "Ann"}))])
+    result = await called(server, "order", text="tea")
+    assert (result.structured_content or {})["order"] == "Ann: 1 tea"
+
+
+def test_inputs_without_which_a_tool_cannot_be_called_are_not_left_out():
+    parameters = {**TEXT, "properties": {**TEXT["properties"], "mark": {"type": "string"}}}
+    tool = Tool("shout", "Shouts.", parameters, lambda text, mark="!": text + mark)
+    with pytest.raises(ValueError, match=r"'shout' cannot be called without 'text'.*bound=\{'text': \.\.\.\}"):
+        create_mcp_server("shop", tools=[(tool, ServeOptions(inputs=["mark"]))])
+    create_mcp_server("shop", tools=[(tool, ServeOptions(inputs=["mark"], bound={"text": "tea"}))])
+
+
+async def test_a_toolset_that_changes_is_served_changed():
+    toolset = Toolset([Tool("first", "First.", TEXT, lambda text: text)])
+    server = create_mcp_server("shop", tools=[toolset])
+    async with Client(server) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["first"]
+        toolset.add(Tool("second", "Second.", TEXT, str.upper))
+        assert [tool.name for tool in await client.list_tools()] == ["first", "second"]
+
+
+async def test_an_error_says_nothing_of_the_arguments_that_the_client_does_not_see():
+    def fail(text: str, key: str) -> str:
+        raise ValueError(key)
+
+    parameters = {**TEXT, "properties": {**TEXT["properties"], "key": {"type": "string"}}}
+    tool = (Tool("fail", "Fails.", parameters, fail), ServeOptions(bound={"key": "hush-hush"}))
+    with pytest.raises(ToolError) as failed:
+        await called(create_mcp_server("shop", tools=[tool]), "fail", text="x")
+    assert str(failed.value) == "Error calling tool 'fail'"
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ("add", "must be a list"),
+        ([3], "must contain tools"),
+        ([lambda *args: args], "cannot be served as a tool"),
+        ([(paint, {"tag": ["a"]})], "Unknown options: tag"),
+        ([(paint, {}, {})], "A tuple in `tools` must be a tool and its ServeOptions"),
+        ({"paint": paint}, "must be a list of tools, toolsets and functions, got dict"),
+        (5, "must be a list of tools, toolsets and functions, got int"),
+        ([(paint, {"timeout": -1})], "`timeout` must be a positive number"),
+        ([(paint, {"output_schema": {"type": "array"}})], "`output_schema` must be"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_at_once(tools, message):
+    with pytest.raises(ValueError, match=message):
+        create_mcp_server("shop", tools=tools)

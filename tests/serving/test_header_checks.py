@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What the SDK looks up before a call over HTTP: whether the tool wants arguments repeated in headers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from fastmcp import FastMCP
+from fastmcp.server.middleware import Middleware, MiddlewareContext
+from haystack.tools import Tool
+from mcp import Client
+
+from haystack_integrations.tools.mcp.serving import HaystackProvider, create_mcp_server, http_app
+from tests.support.reachable import reachable
+from tests.support.served import MODERN, envelope
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+REPEATED = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "x-mcp-header": "Text"}},
+    "required": ["text"],
+}
+
+
+def shout(text: str) -> str:
+    return text.upper()
+
+
+class Listings(Middleware):
+    """
+    Counts the listings of tools.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def on_list_tools(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
+        self.count += 1
+        return await call_next(context)
+
+
+async def post_call(url: str, name: str, **headers: str) -> httpx2.Response:
+    parameters = {"_meta": envelope(), "name": name, "arguments": {"text": "hi"}}
+    content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": parameters})
+    known = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": MODERN,
+        "mcp-method": "tools/call",
+        "mcp-name": name,
+    }
+    async with httpx2.AsyncClient() as client:
+        return await client.post(url, content=content, headers={**known, **headers}, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["shout", "größer"])
+async def test_a_call_over_http_does_not_list_all_tools(name: str):
+    server = create_mcp_server("shop", tools=[Tool(name, "Shouts.", TEXT, shout)])
+    listings = Listings()
+    server.add_middleware(listings)
+    async with reachable(server, over_http=True) as url, Client(url) as client:
+        assert client.protocol_version == MODERN
+        await client.list_tools()
+        for _ in range(3):
+            assert (await client.call_tool(name, {"text": "hi"})).content[0].text == "HI"
+        assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == [name]
+    assert listings.count == 2
+
+
+async def test_arguments_that_a_tool_wants_in_headers_are_compared_with_them():
+    server = create_mcp_server(
+        "shop", tools=[Tool("shout", "Shouts.", TEXT, shout), Tool("repeat", "Shouts.", REPEATED, shout)]
+    )
+    async with reachable(server, over_http=True) as url:
+        assert (await post_call(url, "repeat", **{"mcp-param-text": "hi"})).status_code == 200
+        other = await post_call(url, "repeat", **{"mcp-param-text": "bye"})
+        assert other.status_code == 400
+        assert "mcp-param-text" in other.text.lower()
+        assert (await post_call(url, "repeat")).status_code == 400
+        assert (await post_call(url, "shout")).status_code == 200
+
+
+async def test_a_call_of_a_tool_that_is_not_there_or_not_shown_is_refused():
+    server = create_mcp_server("shop", tools=[Tool("shout", "Shouts.", TEXT, shout)])
+    server.disable(names={"shout"})
+    async with reachable(server, over_http=True) as url:
+        for name in ("shout", "whisper"):
+            assert "Unknown tool" in (await post_call(url, name)).text
+
+
+async def test_a_server_of_fastmcp_that_is_run_by_this_package_does_not_list_either():
+    server: FastMCP[Any] = FastMCP("shop", providers=[HaystackProvider(tools=[Tool("shout", "Shouts.", TEXT, shout)])])
+    server.tool(shout, name="shout_by_hand")
+    listings = Listings()
+    server.add_middleware(listings)
+    http_app(server)
+    async with reachable(server, over_http=True) as url, Client(url) as client:
+        await client.list_tools()
+        for name in ("shout", "shout_by_hand"):
+            assert (await client.call_tool(name, {"text": "hi"})).content[0].text == "HI"
+    assert listings.count == 1

@@ -1,0 +1,491 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import itertools
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from fastmcp import Client, FastMCP
+from haystack.utils import Secret
+from mcp import MCPError
+
+from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
+from tests.support.background import Stopwatch, in_thread
+from tests.support.served import HANDSHAKE, ServedOverHttp, ServedProcess, free_port
+from tests.support.waiting import LIMIT, wait_until
+
+GRACE = 6.0
+MARGIN = 10.0
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[ServedOverHttp]:
+    with ServedOverHttp({"grace_period": GRACE}) as process:
+        yield process
+
+
+@pytest.fixture
+def own() -> Iterator[ServedOverHttp]:
+    with ServedOverHttp({"grace_period": GRACE}) as process:
+        yield process
+
+
+def call(
+    process: ServedOverHttp, tool: str, headers: dict[str, str] | None = None, **arguments: Any
+) -> httpx2.Response:
+    return process.post("tools/call", {"name": tool, "arguments": arguments}, **(headers or {}))
+
+
+def result(response: httpx2.Response) -> dict[str, Any]:
+    assert response.status_code == 200, response.text
+    if response.headers["content-type"].startswith("application/json"):
+        return response.json()["result"]
+    [*_, last] = [line for line in response.text.splitlines() if line.startswith("data: ")]
+    return json.loads(last.removeprefix("data: "))["result"]
+
+
+class Session:
+    """
+    A session of the handshake era, whose client never answers.
+    """
+
+    def __init__(self, process: ServedOverHttp) -> None:
+        self._process = process
+        self._headers = {"mcp-protocol-version": HANDSHAKE}
+        self._ids = itertools.count()
+        client = {"name": "test", "version": "1"}
+        parameters = {"protocolVersion": HANDSHAKE, "capabilities": {"elicitation": {}}, "clientInfo": client}
+        answer = self._send(id=next(self._ids), method="initialize", params=parameters)
+        self._headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+        self._send(method="notifications/initialized")
+
+    def _send(self, **message: Any) -> httpx2.Response:
+        return self._process.post_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode(), **self._headers)
+
+    def call(self, tool: str, **arguments: Any) -> httpx2.Response:
+        return self._send(id=next(self._ids), method="tools/call", params={"name": tool, "arguments": arguments})
+
+    @contextmanager
+    def begun(self, tool: str, **arguments: Any) -> Iterator[None]:
+        """
+        A call whose answer is not read, and whose connection is closed at the end of the `with` block.
+        """
+        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call"}
+        content = json.dumps({**message, "params": {"name": tool, "arguments": arguments}}).encode()
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            **self._headers,
+        }
+        with httpx2.stream("POST", self._process.url, content=content, headers=headers, timeout=LIMIT):
+            yield
+
+
+class TestStopping:
+    def test_sigterm_in_the_middle_of_calls_loses_no_answer(self, own: ServedOverHttp) -> None:
+        calls = [in_thread(call, own, tool, seconds=1.5) for tool in ("wait", "block") for _ in range(4)]
+        own.wait_for("EVENT wait", count=4)
+        own.wait_for("EVENT block", count=4)
+        own.signal()
+        texts = [result(future.result(60))["content"][0]["text"] for future in calls]
+        assert texts == ["waited"] * 4 + ["blocked"] * 4
+        assert own.wait() == 0
+        assert "EVENT closed" in own.errors
+        assert "EVENT returned" in own.errors
+
+    def test_sigterm_in_the_middle_of_calls_of_sessions_loses_no_answer(self, own: ServedOverHttp) -> None:
+        session = Session(own)
+        calls = [in_thread(session.call, tool, seconds=1.5) for tool in ("wait", "block")]
+        own.wait_for("EVENT wait")
+        own.wait_for("EVENT block")
+        own.signal()
+        answers = [future.result(60) for future in calls]
+        # They come in event streams.
+        assert {answer.headers["content-type"] for answer in answers} == {"text/event-stream"}
+        assert [result(answer)["content"][0]["text"] for answer in answers] == ["waited", "blocked"]
+        assert own.wait() == 0
+        assert "EVENT closed" in own.errors
+
+    async def test_sessions_with_open_streams_do_not_hold_up_the_stop(self, own: ServedOverHttp) -> None:
+        async with Client(own.url, mode="legacy") as client:
+            await client.list_tools()
+            with Stopwatch() as stopwatch:
+                own.signal()
+                wait_until(lambda: own.process.poll() is not None, "the end of the process")
+            assert stopwatch.seconds < GRACE
+            assert "EVENT closed" in own.errors
+
+    def test_a_call_that_waits_for_an_answer_of_the_user_is_told_that_the_server_stops(
+        self, own: ServedOverHttp
+    ) -> None:
+        pending = in_thread(Session(own).call, "ask")
+        own.wait_for("EVENT ask")
+        own.signal()
+        answer = result(pending.result(60))
+        assert answer["isError"]
+        assert "The server is stopping, and this did not end within 4.8 s" in answer["content"][0]["text"]
+        assert own.wait() == 0
+        assert "EVENT closed" in own.errors
+
+    def test_a_call_that_takes_too_long_is_told_that_the_server_stops(self, own: ServedOverHttp) -> None:
+        pending = in_thread(call, own, "wait", seconds=600)
+        own.wait_for("EVENT wait")
+        own.signal()
+        answer = result(pending.result(60))
+        assert answer["isError"]
+        assert "The server is stopping" in answer["content"][0]["text"]
+        assert own.wait() == 0
+        assert "EVENT cancelled" in own.errors
+        assert "EVENT closed" in own.errors
+
+    def test_a_blocked_thread_does_not_outlive_the_grace_period(self, own: ServedOverHttp) -> None:
+        pending = in_thread(call, own, "block_forever")
+        own.wait_for("EVENT block_forever")
+        own.signal()
+        assert own.wait(GRACE + MARGIN) == 0
+        assert "The grace period is over" in own.errors
+        # Whoever waits for the answer is told, one way or the other.
+        assert pending.exception(MARGIN) or "error" in pending.result().text.lower(), pending.result().text
+
+    def test_a_client_that_goes_away_ends_its_call(self, served: ServedOverHttp) -> None:
+        before = served.errors.count("EVENT cancelled")
+        with pytest.raises(httpx2.ReadTimeout):
+            body = {"name": "wait", "arguments": {"seconds": 600}}
+            served.post("tools/call", body, timeout=1.0)
+        served.wait_for("EVENT cancelled", count=before + 1)
+
+    @pytest.mark.parametrize(("tool", "arguments"), [("wait", {"seconds": 600}), ("ask", {})])
+    def test_a_client_of_a_session_that_goes_away_ends_its_call(
+        self, served: ServedOverHttp, tool: str, arguments: dict[str, Any]
+    ) -> None:
+        started, cancelled = (served.errors.count(f"EVENT {event}") for event in (tool, "cancelled"))
+        with Session(served).begun(tool, **arguments):
+            served.wait_for(f"EVENT {tool}", count=started + 1)
+        served.wait_for("EVENT cancelled", count=cancelled + 1)
+
+
+class TestWhoMayCall:
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ({"host": "evil.example"}, 421),
+            ({"host": "127.0.0.1.evil.example:8000"}, 421),
+            ({"origin": "https://evil.example"}, 403),
+            ({"origin": "null"}, 403),
+            ({"origin": "http://localhost:5173"}, 200),
+            ({"host": "localhost"}, 200),
+        ],
+    )
+    def test_host_and_origin_are_checked(self, served: ServedOverHttp, headers: dict[str, str], status: int) -> None:
+        assert call(served, "add", headers, a=1, b=2).status_code == status
+
+    @pytest.mark.parametrize(
+        ("header", "value", "option"),
+        [("Origin", "https://refused.example", "`allowed_origins="), ("Host", "refused.example", "`allowed_hosts=")],
+    )
+    def test_what_is_refused_is_told_how_to_be_allowed(
+        self, served: ServedOverHttp, header: str, value: str, option: str
+    ) -> None:
+        for _ in range(2):
+            answer = call(served, "add", {header.lower(): value}, a=1, b=2)
+            message = answer.json()["error"]["message"]
+            assert f"The {header} of this request" in message
+            assert option in message
+        served.wait_for(f"A request with the {header} '{value}' was refused. If it should not be, allow it: {option}")
+        assert served.errors.count(f"with the {header} '{value}'") == 1
+
+    def test_a_name_that_is_allowed_is_let_in(self) -> None:
+        options = {"allowed_hosts": ["mcp.example.com"], "allowed_origins": ["https://app.example.com"]}
+        with ServedOverHttp(options) as process:
+            headers = {"host": "mcp.example.com", "origin": "https://app.example.com"}
+            assert call(process, "add", headers, a=1, b=2).status_code == 200
+            assert call(process, "add", {**headers, "origin": "https://evil.example"}, a=1, b=2).status_code == 403
+            assert call(process, "add", {**headers, "host": "evil.example"}, a=1, b=2).status_code == 421
+
+    def test_a_browser_lets_pages_of_origins_that_are_allowed_call_with_a_token(self) -> None:
+        page = "https://app.example.com"
+        asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+        with ServedOverHttp({"token": "s3cret", "scopes": [], "allowed_origins": [page]}) as process:
+            # A browser asks before it sends the token.
+            answer = httpx2.options(process.url, headers={"origin": page, **asked})
+            assert answer.status_code == 200
+            assert answer.headers["access-control-allow-origin"] in (page, "*")
+            assert answer.headers["access-control-allow-headers"] == "authorization"
+            answer = call(process, "add", {"origin": page, "authorization": "Bearer s3cret"}, a=1, b=2)
+            assert answer.status_code == 200
+            assert "Mcp-Session-Id" in answer.headers["access-control-expose-headers"]
+            evil = httpx2.options(process.url, headers={"origin": "https://evil.example", **asked})
+            assert evil.status_code == 403
+            assert "access-control-allow-origin" not in evil.headers
+
+    def test_other_machines_want_a_token(self) -> None:
+        with ServedOverHttp({"host": "0.0.0.0", "token": "s3cret", "scopes": []}) as process:
+            assert call(process, "add", a=1, b=2).status_code == 401
+            assert call(process, "add", {"authorization": "Bearer other"}, a=1, b=2).status_code == 401
+            token = {"authorization": "Bearer s3cret"}
+            assert result(call(process, "add", token, a=1, b=2))["structuredContent"] == {"result": 3}
+            # Web pages of other origins are kept out there, too.
+            assert call(process, "add", {**token, "origin": "http://evil.example"}, a=1, b=2).status_code == 403
+            assert "s3cret" not in process.errors
+
+    @pytest.mark.parametrize(("scopes", "may"), [(["admin"], True), (["reader"], False)])
+    def test_tools_want_scopes_of_their_own(self, scopes: list[str], may: bool) -> None:
+        with ServedOverHttp({"token": "s3cret", "scopes": scopes}) as process:
+            token = {"authorization": "Bearer s3cret"}
+            names = {tool["name"] for tool in result(process.post("tools/list", **token))["tools"]}
+            assert ("administer" in names) == may
+            answer = result(call(process, "administer", token))
+            assert answer["content"][0]["text"] == ("done" if may else "Unknown tool: 'administer'")
+
+    @pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "mcp.example.com", "192.0.2.1"])
+    def test_a_bind_beyond_loopback_without_auth_is_refused(self, host: str) -> None:
+        with pytest.raises(ValueError, match="insecure=True"):
+            run_server(FastMCP("Open"), transport="http", host=host)
+
+    def test_it_is_possible_all_the_same(self) -> None:
+        with ServedOverHttp({"host": "0.0.0.0", "insecure": True}) as process:
+            assert call(process, "add", a=1, b=2).status_code == 200
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("content", "status", "text"),
+        [
+            (b"{", 400, "Parse error"),
+            (b"\xff\xfe", 400, "Parse error"),
+            (b"[" * 100_000, 400, "Parse error"),
+            (b"[]", 400, "single JSON-RPC"),
+            (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": 5}', 400, ""),
+            (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', 400, "single JSON-RPC"),
+        ],
+    )
+    def test_malformed_messages_get_an_error(
+        self, served: ServedOverHttp, content: bytes, status: int, text: str
+    ) -> None:
+        response = served.post_bytes(content)
+        assert response.status_code == status
+        assert text in response.text
+        assert "Traceback" not in response.text
+        assert call(served, "add", a=1, b=2).status_code == 200
+
+    def test_a_huge_body_is_refused_before_it_is_read(self, served: ServedOverHttp) -> None:
+        assert served.post_bytes(b"x" * (4 * 1024 * 1024 + 1)).status_code == 413
+        # 100 MB that are announced and never sent.
+        with socket.create_connection(("127.0.0.1", served.port), timeout=30) as connection:
+            connection.sendall(
+                b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 104857600\r\n\r\n"
+            )
+            assert connection.recv(12) == b"HTTP/1.1 413"
+        assert call(served, "add", a=1, b=2).status_code == 200
+
+    def test_the_limit_is_an_option(self) -> None:
+        with ServedOverHttp({"max_body_size": 1000}) as process:
+            assert call(process, "add", a=1, b=2).status_code == 200
+            assert call(process, "add", a=1, b="x" * 1000).status_code == 413
+
+    async def test_a_result_that_cannot_be_written_fails_its_own_call_only(self, served: ServedOverHttp) -> None:
+        async with Client(served.url, mode="legacy") as client:
+            with pytest.raises(MCPError):
+                await client.call_tool("half_an_emoji", {"where": "result"})
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+
+    def test_what_fails_inside_stays_inside(self, served: ServedOverHttp) -> None:
+        response = call(served, "fail")
+        assert result(response)["isError"]
+        assert "hunter2" not in response.text
+        assert "fail" in response.text
+
+    def test_unknown_names_and_wrong_types_are_said(self, served: ServedOverHttp) -> None:
+        assert "Unknown tool" in result(call(served, "no_such_tool"))["content"][0]["text"]
+        assert result(call(served, "add", a="x", b=2))["isError"]
+        assert served.post("resources/read", {"uri": "file:///etc/passwd"}).status_code == 400
+        assert served.post("no/such/method").status_code == 404
+
+    @pytest.mark.parametrize("path", ["/", "/mcp/../etc/passwd", "/%2e%2e/etc/passwd", "/mcp/x"])
+    def test_other_paths_lead_nowhere(self, served: ServedOverHttp, path: str) -> None:
+        assert httpx2.get(f"http://127.0.0.1:{served.port}{path}").status_code == 404
+
+
+class TestParameters:
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"transport": "sse"}, "`transport` must be one of 'stdio', 'http'"),
+            ({"transport": "http", "port": 70000}, "`port` must be a number from 0 to 65535"),
+            ({"transport": "http", "path": "mcp"}, "`path` must start with a slash"),
+            ({"transport": "http", "max_body_size": 5_000_000}, "`max_body_size` must be a number"),
+            ({"grace_period": 0}, "`grace_period` must be a number"),
+            ({"log_level": "chatty"}, "`log_level` must be one of"),
+            ({"workers": 2}, "Over stdio there is one client, and no place for `workers`: pass transport='http'"),
+            ({"auth": Secret.from_token("x")}, "no place for `auth`"),
+            ({"port": 9000, "insecure": True}, "no place for `port`, `insecure`"),
+            ({"transport": "http", "workers": 2}, "must be a function that makes the server"),
+            ({"transport": "http", "workers": 2, "stateless": False}, "Mcp-Session-Id"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, options: dict[str, Any], text: str) -> None:
+        with pytest.raises(ValueError, match=text):
+            run_server(FastMCP("Refused"), **options)
+
+    @pytest.mark.parametrize(
+        ("server", "error", "text"),
+        [
+            (5, TypeError, "must be a FastMCP server, or a function that makes one, not int"),
+            (lambda: "x", TypeError, "not str"),
+            ("not a path", ValueError, "must be an import path like"),
+            ("tests.servers.served:nothing", ImportError, "there is no 'nothing'"),
+        ],
+    )
+    def test_what_is_no_server_is_refused(self, server: Any, error: type[Exception], text: str) -> None:
+        with pytest.raises(error, match=text):
+            run_server(server, transport="http", port=0)
+
+    def test_auth_is_a_provider_or_a_secret(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("EMPTY_TOKEN", " ")
+        with pytest.raises(TypeError, match="a bearer token, not str"):
+            run_server(FastMCP("Refused"), transport="http", auth="token")
+        with pytest.raises(ValueError, match="is empty"):
+            run_server(FastMCP("Refused"), transport="http", auth=Secret.from_env_var("EMPTY_TOKEN"))
+
+    async def test_a_bearer_token_gives_its_scopes(self) -> None:
+        verifier = BearerToken(Secret.from_token("right"), scopes=["admin"])
+        granted = await verifier.verify_token("right")
+        assert granted is not None
+        assert granted.scopes == ["admin"]
+        assert await verifier.verify_token("wrong") is None
+
+    def test_a_port_that_is_taken_is_said(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
+                run_server(FastMCP("Late"), transport="http", port=port)
+
+
+async def test_the_application_runs_on_a_server_of_ones_own() -> None:
+    server = FastMCP("Embedded")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    app = http_app(server, path="/tools")
+    transport = httpx2.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport) as client:
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": HANDSHAKE,
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"},
+            },
+        }
+        headers = {"accept": "application/json, text/event-stream"}
+        response = await client.post("http://127.0.0.1/tools", json=body, headers=headers)
+        assert response.status_code == 200
+        response = await client.post("http://127.0.0.1/tools", json=body, headers={**headers, "host": "evil.example"})
+        assert response.status_code == 421
+
+
+def test_workers_answer_what_needs_no_session() -> None:
+    with ServedOverHttp({"workers": 2, "port": free_port(), "grace_period": GRACE}) as process:
+        process.wait_for("EVENT opened", count=2)
+        seen = set()
+
+        def ask() -> bool:
+            seen.add(result(call(process, "process"))["structuredContent"]["result"])
+            return len(seen) == 2
+
+        wait_until(ask, lambda: f"answers of two processes, not of {seen} only")
+        calls = [in_thread(call, process, "wait", seconds=1.0) for _ in range(6)]
+        process.wait_for("EVENT wait", count=6)
+        process.signal()
+        assert [result(future.result(60))["content"][0]["text"] for future in calls] == ["waited"] * 6
+        assert process.wait() == 0
+        assert process.errors.count("EVENT closed") == 2
+
+
+@pytest.fixture(scope="module")
+def stateless() -> Iterator[ServedOverHttp]:
+    with ServedOverHttp({"stateless": True}) as process:
+        yield process
+
+
+class TestSessions:
+    """
+    What older clients get where several processes answer.
+    """
+
+    def shake_hands(self, process: ServedOverHttp, **headers: str) -> httpx2.Response:
+        client = {"name": "test", "version": "1"}
+        parameters = {"protocolVersion": HANDSHAKE, "capabilities": {"elicitation": {}}, "clientInfo": client}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters}
+        return self.send(process, body, **headers)
+
+    def send(self, process: ServedOverHttp, body: dict[str, Any], **headers: str) -> httpx2.Response:
+        return process.post_bytes(json.dumps(body).encode(), **{"mcp-protocol-version": HANDSHAKE, **headers})
+
+    def test_a_session_of_another_process_is_unknown_and_the_error_says_how_to_pin_it(
+        self, served: ServedOverHttp, own: ServedOverHttp
+    ) -> None:
+        session = self.shake_hands(served).headers["mcp-session-id"]
+        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        assert self.send(served, body, **{"mcp-session-id": session}).status_code == 200
+        refused = self.send(own, body, **{"mcp-session-id": session})
+        assert refused.status_code == 404
+        assert refused.json()["error"]["message"].startswith("Session not found")
+        assert "pin clients by the header `Mcp-Session-Id`" in refused.json()["error"]["message"]
+
+    async def test_without_sessions_calls_work_and_questions_are_refused(self, stateless: ServedOverHttp) -> None:
+        async def answer(*_: Any) -> dict[str, Any]:
+            return {}
+
+        async with Client(stateless.url, mode="legacy", elicitation_handler=answer) as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+            with pytest.raises(Exception, match="pin clients by the header `Mcp-Session-Id`"):
+                await client.call_tool("ask")
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+
+    def test_without_sessions_there_is_no_stream_of_notifications(self, stateless: ServedOverHttp) -> None:
+        refused = httpx2.get(stateless.url, headers={"accept": "text/event-stream"})
+        assert refused.status_code == 405
+        assert "`Mcp-Session-Id`" in refused.json()["error"]["message"]
+
+    def test_what_a_worker_gave_a_client_to_keep_another_one_reads(self) -> None:
+        with ServedOverHttp({"workers": 2, "port": free_port()}) as process:
+            process.wait_for("EVENT opened", count=2)
+            asked = result(process.post("tools/call", {"name": "remember", "arguments": {}}))
+            seen = set()
+
+            def answered_by_both() -> bool:
+                answer = {"action": "accept", "content": {"name": "Ada"}}
+                parameters = {
+                    "name": "remember",
+                    "arguments": {},
+                    "requestState": asked["requestState"],
+                    "inputResponses": {"name": answer},
+                }
+                text = result(process.post("tools/call", parameters))["content"][0]["text"]
+                assert text.startswith("Ada "), text
+                seen.add(text)
+                return len(seen) == 2
+
+            assert asked["resultType"] == "input_required"
+            wait_until(answered_by_both, lambda: f"answers of two processes, not of {seen} only")
+
+
+def test_serving_without_stdin_ends_at_once() -> None:
+    from tests.support.served import SERVED
+
+    with ServedProcess(SERVED, {}) as process:
+        process.process.stdin.close()
+        assert process.wait() == 0

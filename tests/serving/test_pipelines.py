@@ -1,0 +1,404 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from fastmcp import Client
+from fastmcp.exceptions import ToolError
+from haystack import Pipeline, SuperComponent, component
+from haystack.components.joiners import DocumentJoiner
+from haystack.core.errors import DeserializationError
+from haystack.dataclasses import ChatMessage, Document
+from jsonschema import Draft202012Validator
+
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
+from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server, progress
+from tests.serving.components import (
+    LIMIT,
+    Answers,
+    AsyncGate,
+    AsyncPipeline,
+    Fails,
+    Gate,
+    Shout,
+    chain,
+    rag_pipeline,
+)
+from tests.support.reachable import reachable
+
+
+@asynccontextmanager
+async def serving(pipeline: Any, **options: Any) -> AsyncIterator[Client[Any]]:
+    server = create_mcp_server("shop", pipelines={"ask": pipeline}, options={"ask": ServeOptions(**options)})
+    async with Client(server) as client:
+        yield client
+
+
+async def schema_of(client: Client[Any]) -> dict[str, Any]:
+    (tool,) = await client.list_tools()
+    return tool.input_schema
+
+
+async def test_a_client_sets_mandatory_inputs_and_never_a_template_or_a_filter():
+    async with serving(rag_pipeline()) as client:
+        (tool,) = await client.list_tools()
+        result = await client.call_tool("ask", {"query": "Where is Berlin?"})
+
+    assert tool.description == "Answers questions about cities."
+    assert tool.input_schema == {
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "The query string for the Retriever."}},
+        "required": ["query"],
+        "additionalProperties": False,
+    }
+    assert result.structured_content == {"prompt": "Where is Berlin? Berlin is in Germany."}
+
+
+@pytest.mark.parametrize("name", ["template", "filters", "top_k", "retriever"])
+async def test_what_is_not_served_cannot_be_set(name: str):
+    async with serving(rag_pipeline()) as client:
+        with pytest.raises(ToolError):
+            await client.call_tool("ask", {"query": "Berlin", name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "arguments"),
+    [
+        (["query", "top_k"], {"query": "city", "top_k": 2}),
+        (["retriever.query", "prompt.query", "retriever.top_k"], {"query": "city", "top_k": 2}),
+        (
+            {"question": ["retriever.query", "prompt.query"], "limit": "retriever.top_k"},
+            {"question": "city", "limit": 2},
+        ),
+        ({"question": "query", "limit": "top_k"}, {"question": "city", "limit": 2}),
+    ],
+)
+async def test_inputs_are_chosen_and_named(inputs: Any, arguments: dict[str, Any]):
+    async with serving(rag_pipeline(), inputs=inputs) as client:
+        schema = await schema_of(client)
+        result = await client.call_tool("ask", arguments)
+
+    assert list(schema["properties"]) == list(arguments)
+    assert schema["required"] == [next(iter(arguments))]
+    assert result.structured_content is not None
+    assert result.structured_content["prompt"].startswith("city ")
+
+
+async def test_bound_inputs_are_neither_seen_nor_set():
+    bound = {"retriever.filters": {"field": "meta.tenant", "operator": "==", "value": "nobody"}, "mark": "?"}
+    pipeline = rag_pipeline()
+    pipeline.add_component("shout", Shout())
+    pipeline.connect("prompt", "shout.text")
+    async with serving(pipeline, bound=bound) as client:
+        assert list((await schema_of(client))["properties"]) == ["query"]
+        result = await client.call_tool("ask", {"query": "Berlin"})
+        with pytest.raises(ToolError):
+            await client.call_tool("ask", {"query": "Berlin", "mark": "."})
+
+    assert result.structured_content == {"text": "BERLIN ?", "length": 7}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        (["documents", "prompt.prompt"], ["documents", "prompt"]),
+        ({"found": "retriever.documents"}, ["found"]),
+        ({"text": "prompt"}, ["text"]),
+    ],
+)
+async def test_outputs_are_chosen_and_named(outputs: Any, expected: list[str]):
+    async with serving(rag_pipeline(), outputs=outputs) as client:
+        (tool,) = await client.list_tools()
+        result = await client.call_tool("ask", {"query": "Berlin"})
+
+    assert tool.output_schema is not None and list(tool.output_schema["properties"]) == expected
+    assert list(result.structured_content or {}) == expected
+
+
+@pytest.mark.parametrize("include_embeddings", [False, True])
+async def test_haystacks_types_fit_the_output_schema_and_come_back(include_embeddings: bool):
+    pipeline = Pipeline()
+    pipeline.add_component("answers", Answers())
+    async with serving(pipeline, include_embeddings=include_embeddings) as client:
+        (tool,) = await client.list_tools()
+        result = (await client.call_tool("ask", {"query": "Berlin"})).structured_content
+
+    assert result is not None and tool.output_schema is not None
+    Draft202012Validator(tool.output_schema).validate(result)
+    (document,) = [Document.from_dict(each) for each in result["documents"]]
+    assert (document.content, document.meta, document.score) == ("Berlin", {"content": "of meta"}, 0.5)
+    assert document.embedding == ([0.1, 0.2] if include_embeddings else None)
+    assert document.blob is None
+    assert [ChatMessage.from_dict(each) for each in result["replies"]] == [ChatMessage.from_assistant("Berlin")]
+    assert "nothing" not in result
+
+
+async def test_outputs_of_one_name_are_told_apart_by_their_components():
+    pipeline = Pipeline()
+    pipeline.add_component("a", Shout())
+    pipeline.add_component("b", Shout())
+    async with serving(pipeline) as client:
+        (tool,) = await client.list_tools()
+        result = await client.call_tool("ask", {"text": "hi"})
+
+    assert tool.input_schema["required"] == ["text"]
+    assert result.structured_content == {"a_text": "HI!", "a_length": 2, "b_text": "HI!", "b_length": 2}
+
+
+async def test_documents_are_sent_to_a_pipeline():
+    pipeline = Pipeline()
+    pipeline.add_component("joiner", DocumentJoiner())
+    async with serving(pipeline) as client:
+        result = await client.call_tool("ask", {"documents": [{"content": "a", "meta": {"page": 1}}]})
+        with pytest.raises(ToolError, match="documents"):
+            await client.call_tool("ask", {"documents": '[{"content": "a"}]'})
+
+    (document,) = (result.structured_content or {})["documents"]
+    assert (document["content"], document["meta"]) == ("a", {"page": 1})
+
+
+@component
+class Takes:
+    @component.output_types(done=bool)
+    def run(self, text: str, number: int, callback: Any = None) -> dict[str, Any]:
+        return {"done": True}
+
+
+@component
+class TakesAnotherNumber:
+    @component.output_types(done=bool)
+    def run(self, number: str) -> dict[str, Any]:
+        return {"done": True}
+
+
+@component
+class TakesTools:
+    @component.output_types(done=bool)
+    def run(self, tools: MCPToolset) -> dict[str, Any]:
+        return {"done": True}
+
+
+@pytest.mark.parametrize(
+    ("components", "options", "message"),
+    [
+        ([Takes], {"inputs": ["text"]}, r"Nothing sets a\.number"),
+        ([Takes], {"inputs": ["text", "other"]}, r"`inputs` names 'other', which is not there. There are a\.text"),
+        ([Takes], {"outputs": ["other"]}, "`outputs` names 'other'"),
+        ([Takes], {"bound": {"other": 1}}, "`bound` names 'other'"),
+        ([Takes, TakesAnotherNumber], {"inputs": ["text", "number"]}, "sockets of different types"),
+        ([Takes, TakesAnotherNumber], {"outputs": ["done"]}, "Several components have the output 'done'"),
+        ([Takes, TakesAnotherNumber], {"outputs": ["a.done", "b.done"]}, "have the same name"),
+        ([TakesTools], {}, r"The input 'tools' \(a\.tools\) is of type"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_the_server_is_made(components: Any, options: Any, message: str):
+    pipeline = Pipeline()
+    for name, kind in zip("ab", components, strict=False):
+        pipeline.add_component(name, kind())
+
+    with pytest.raises(ValueError, match="'ask' cannot be served") as caught:
+        create_mcp_server("shop", pipelines={"ask": pipeline}, options={"ask": ServeOptions(**options)})
+    assert caught.match(message)
+
+
+def test_only_pipelines_are_pipelines():
+    with pytest.raises(ValueError, match="not as Shout"):
+        create_mcp_server("shop", pipelines={"ask": Shout()})
+    with pytest.raises(ValueError, match="a dictionary of names to pipelines"):
+        create_mcp_server("shop", pipelines=[rag_pipeline()])
+
+
+async def test_inputs_of_one_name_and_different_types_get_names_of_their_own():
+    pipeline = Pipeline()
+    pipeline.add_component("a", Takes())
+    pipeline.add_component("b", TakesAnotherNumber())
+    async with serving(pipeline) as client:
+        assert list((await schema_of(client))["properties"]) == ["text", "a_number", "b_number"]
+
+
+class CitySearch(SuperComponent):
+    """Finds cities."""
+
+
+@pytest.mark.parametrize(
+    ("mapping", "options", "properties"),
+    [
+        ({"question": ["retriever.query", "prompt.query"], "limit": ["retriever.top_k"]}, {}, ["question", "limit"]),
+        (
+            {"question": ["retriever.query", "prompt.query"], "limit": ["retriever.top_k"]},
+            {"inputs": ["question"]},
+            ["question"],
+        ),
+        (
+            {"question": ["retriever.query", "prompt.query"], "limit": ["retriever.top_k"]},
+            {"inputs": {"text": "question"}, "bound": {"limit": 1}},
+            ["text"],
+        ),
+        (None, {}, ["query"]),
+    ],
+)
+async def test_a_super_component_is_served_under_its_own_names(mapping: Any, options: Any, properties: list[str]):
+    served = CitySearch(rag_pipeline(), input_mapping=mapping, output_mapping={"prompt.prompt": "answer"})
+    async with serving(served, **options) as client:
+        (tool,) = await client.list_tools()
+        result = await client.call_tool("ask", {properties[0]: "Berlin"})
+
+    assert tool.description == "Finds cities."
+    assert list(tool.input_schema["properties"]) == properties
+    assert result.structured_content == {"answer": "Berlin Berlin is in Germany."}
+
+
+async def test_yaml_is_served_as_text_and_as_file(tmp_path: Any):
+    text = chain(Shout()).dumps()
+    file = tmp_path / "shout.yaml"
+    file.write_text(text, encoding="utf-8")
+    server = create_mcp_server("shop", pipelines={"text": text, "path": file, "name": str(file)})
+    async with Client(server) as client:
+        for name in ("text", "path", "name"):
+            assert (await client.call_tool(name, {"text": "a"})).structured_content == {"text": "A!", "length": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("components:\n  x: [1, 2\n  y: 3\n", "malformed in line 3, column 4: "),
+        ("components:\n  x:\n    type: no.such.Class\n", r"no\.such"),
+        ("nonsense\n", "it has no `components`"),
+        ("nonsense", "it has no `components`, so it is no pipeline. Pass what `Pipeline.dumps` gives"),
+        ("- a\n- b\n", "it has no `components`"),
+        ("nowhere.yaml", "there is no such file in .*Pass the full path"),
+    ],
+)
+def test_yaml_that_cannot_be_loaded_is_refused_by_name_with_the_reason(text: str, reason: str):
+    with pytest.raises(DeserializationError, match=f"^The pipeline 'ask' cannot be loaded from .*: .*{reason}"):
+        create_mcp_server("shop", pipelines={"ask": text})
+
+
+def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Any):
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path / "binary.yaml", tmp_path):
+        with pytest.raises(DeserializationError, match=r"^The pipeline 'ask' cannot be loaded from .*in UTF-8"):
+            create_mcp_server("shop", pipelines={"ask": path})
+
+
+@pytest.mark.skipif(not HAS_SPAWN, reason="Haystack 2 imports whatever a YAML names")
+def test_yaml_goes_through_haystacks_own_checks():
+    text = "components:\n  x:\n    type: subprocess.Popen\n    init_parameters: {args: [touch, never]}\n"
+    with pytest.raises(DeserializationError, match="subprocess"):
+        create_mcp_server("shop", pipelines={"ask": text})
+
+
+async def test_errors_are_masked_unless_they_are_meant_for_clients():
+    pipeline = chain(Fails())
+    async with serving(pipeline, inputs=["text", "public"]) as client:
+        with pytest.raises(ToolError) as masked:
+            await client.call_tool("ask", {"text": "a"})
+        with pytest.raises(ToolError, match=r"^The shop is closed\.$"):
+            await client.call_tool("ask", {"text": "a", "public": True})
+
+    assert "SECRET" not in str(masked.value) and "Fails" not in str(masked.value)
+
+
+async def test_a_cancelled_call_begins_no_further_component():
+    gate, shout = Gate(), Shout()
+    async with serving(chain(gate, shout), timeout=60) as client:
+        call = asyncio.create_task(client.call_tool("ask", {"text": "a"}))
+        assert await asyncio.to_thread(gate.entered.acquire, timeout=LIMIT)
+        call.cancel()
+        await asyncio.wait([call])
+        # The server has heard of it once it answers what came later.
+        await client.list_tools()
+        gate.may_end.set()
+        assert (await client.call_tool("ask", {"text": "b"})).structured_content == {"text": "B!", "length": 1}
+
+    assert shout.runs == 1
+
+
+async def test_a_timeout_begins_no_further_component():
+    gate, shout = Gate(), Shout()
+    async with serving(chain(gate, shout), timeout=0.1) as client:
+        with pytest.raises(ToolError, match="did not finish"):
+            await client.call_tool("ask", {"text": "a"})
+        gate.may_end.set()
+
+    assert shout.runs == 0
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+async def test_cancelling_reaches_an_asynchronous_component(over_http: bool):
+    gate = AsyncGate()
+    server = create_mcp_server("shop", pipelines={"ask": chain(gate, kind=AsyncPipeline)})
+    async with asyncio.timeout(LIMIT), reachable(server, over_http=over_http) as target, Client(target) as client:
+        call = asyncio.create_task(client.call_tool("ask", {"text": "a"}))
+        assert await asyncio.to_thread(gate.entered.wait, LIMIT)
+        call.cancel()
+        assert await asyncio.to_thread(gate.cancelled.wait, LIMIT)
+
+
+async def test_progress_names_each_component_in_its_order():
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        seen.append((done, total, message))
+
+    async with serving(chain(Shout(), Shout(), Shout())) as client:
+        await client.call_tool("ask", {"text": "a"}, progress_handler=note)
+        await client.list_tools()
+
+    assert seen == [(1, 3, "Running c0"), (2, 3, "Running c1"), (3, 3, "Running c2")]
+
+
+async def test_a_heartbeat_shows_that_a_slow_call_is_alive(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "HEARTBEAT", 0.05)
+    gate = Gate()
+    seen: list[tuple[float, str | None]] = []
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        seen.append((done, message))
+        if len(seen) == 4:
+            gate.may_end.set()
+
+    async with serving(chain(gate)) as client:
+        await client.call_tool("ask", {"text": "a"}, progress_handler=note)
+
+    assert [message for _, message in seen[:4]] == ["Running c0", *["Running c0 ..."] * 3]
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+async def test_an_agent_of_haystack_uses_a_served_pipeline(over_http: bool):
+    server = create_mcp_server("shop", pipelines={"cities": rag_pipeline()})
+
+    def call(target: Any) -> str:
+        info = StreamableHttpServerInfo(url=target) if over_http else InProcessServerInfo(server=target)
+        toolset = MCPToolset(info)
+        try:
+            toolset.warm_up()
+            (tool,) = list(toolset)
+            return str(tool.invoke(query="Berlin"))
+        finally:
+            toolset.close()
+
+    async with reachable(server, over_http=over_http) as target:
+        assert "Berlin is in Germany." in await asyncio.to_thread(call, target)
+
+
+async def test_many_calls_of_one_pipeline_run_at_a_time_and_no_more_than_allowed():
+    gate = Gate()
+    async with serving(chain(gate), max_concurrency=4) as client:
+        calls = [asyncio.create_task(client.call_tool("ask", {"text": str(n)})) for n in range(16)]
+        for _ in range(4):
+            assert await asyncio.to_thread(gate.entered.acquire, timeout=LIMIT)
+        gate.may_end.set()
+        results = await asyncio.gather(*calls)
+
+    assert [(each.structured_content or {})["text"] for each in results] == [str(n) for n in range(16)]
+    assert gate.most == 4

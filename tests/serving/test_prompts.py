@@ -1,0 +1,214 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from fastmcp import Client, FastMCP
+from fastmcp.server.auth import StaticTokenVerifier
+from haystack import component
+from haystack.components.builders import ChatPromptBuilder, PromptBuilder
+from haystack.dataclasses import ChatMessage, ImageContent
+from mcp import MCPError
+from mcp.types import PromptReference, ResourceTemplateReference
+
+from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def chat_builder() -> ChatPromptBuilder:
+    return ChatPromptBuilder(
+        template=[
+            ChatMessage.from_system("Answer in {{ language }}."),
+            ChatMessage.from_user("What is {{ thing }}?"),
+            ChatMessage.from_assistant("Let me think."),
+        ],
+        required_variables=["thing"],
+    )
+
+
+def client_of(options: Any = None, **prompts: Any) -> Client:
+    return Client(create_mcp_server("Prompts", prompts=prompts, options=options))
+
+
+async def test_a_prompt_builder_is_a_prompt() -> None:
+    builder = PromptBuilder("Translate to {{ language }}: {{ text }}", required_variables=["text"])
+    async with client_of(translate=builder) as client:
+        [prompt] = await client.list_prompts()
+        assert {argument.name: argument.required for argument in prompt.arguments} == {"language": False, "text": True}
+        result = await client.get_prompt("translate", {"language": "French", "text": "Hello {{ 7 * 6 }}"})
+        [message] = result.messages
+        # What clients give is text, never a template.
+        assert (message.role, message.content.text) == ("user", "Translate to French: Hello {{ 7 * 6 }}")
+
+
+async def test_a_chat_prompt_builder_gives_its_messages() -> None:
+    async with client_of(ask=chat_builder()) as client:
+        result = await client.get_prompt("ask", {"thing": "Haystack", "language": "French"})
+        assert [(message.role, message.content.text) for message in result.messages] == [
+            ("user", "Answer in French."),
+            ("user", "What is Haystack?"),
+            ("assistant", "Let me think."),
+        ]
+        assert result.messages[0].content.meta == {"haystack": {"role": "system"}}
+
+
+@component
+class PictureBuilder:
+    """
+    A builder of one's own, which wants to be warmed up.
+    """
+
+    def __init__(self) -> None:
+        self.variables = ["caption"]
+        self.events: list[str] = []
+
+    def warm_up(self) -> None:
+        self.events.append("warm")
+
+    def close(self) -> None:
+        self.events.append("closed")
+
+    @component.output_types(prompt=list[ChatMessage])
+    def run(self, caption: str) -> dict[str, Any]:
+        if caption == "fail":
+            msg = "the password is hunter2"
+            raise RuntimeError(msg)
+        image = ImageContent(base64_image=PIXEL, mime_type="image/png")
+        return {"prompt": [ChatMessage.from_user(content_parts=[caption, image])]}
+
+
+async def test_any_component_with_a_prompt_may_be_served() -> None:
+    builder = PictureBuilder()
+    async with client_of(picture=builder) as client:
+        assert builder.events == ["warm"]
+        result = await client.get_prompt("picture", {"caption": "A pixel"})
+        text, image = (message.content for message in result.messages)
+        assert (text.text, image.data, image.mime_type) == ("A pixel", PIXEL, "image/png")
+    assert builder.events == ["warm", "closed"]
+
+
+async def test_options_say_what_clients_see() -> None:
+    options = {
+        "ask": ServeOptions(
+            name="question",
+            title="A question",
+            description="Asks what something is.",
+            tags={"qa"},
+            version="2",
+            bound={"language": "German"},
+            inputs={"subject": "thing"},
+        )
+    }
+    async with client_of(options, ask=chat_builder()) as client:
+        [prompt] = await client.list_prompts()
+        assert (prompt.name, prompt.title, prompt.description) == ("question", "A question", "Asks what something is.")
+        assert [(argument.name, argument.required) for argument in prompt.arguments] == [("subject", True)]
+        assert prompt.meta["fastmcp"]["version"] == "2"
+        result = await client.get_prompt("question", {"subject": "MCP"})
+        assert [message.content.text for message in result.messages[:2]] == ["Answer in German.", "What is MCP?"]
+        with pytest.raises(MCPError, match="has no argument language"):
+            await client.get_prompt("question", {"subject": "MCP", "language": "French"})
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        ("ask", {}, "Prompt 'ask' needs thing. Its arguments: language, thing"),
+        ("ask", {"thing": "x", "template": "{{ secret }}"}, "has no argument template"),
+        ("ask", {"thing": "x", "template_variables": "{}"}, "has no argument template_variables"),
+        ("nothing", {}, "Unknown prompt"),
+    ],
+)
+async def test_wrong_arguments_are_refused(name: str, arguments: dict[str, str], text: str) -> None:
+    async with client_of(ask=chat_builder()) as client:
+        with pytest.raises(MCPError, match=text) as caught:
+            await client.get_prompt(name, arguments)
+        assert caught.value.code == -32602
+
+
+async def test_what_fails_in_a_builder_stays_inside() -> None:
+    async with client_of(picture=PictureBuilder()) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.get_prompt("picture", {"caption": "fail"})
+        assert "hunter2" not in str(caught.value)
+
+
+class TestCompletion:
+    async def test_known_values_are_offered(self) -> None:
+        async def things(value: str, known: Mapping[str, str]) -> list[str]:
+            return [f"{value}-{known.get('language', 'none')}"]
+
+        options = {"ask": ServeOptions(completions={"language": ["French", "Finnish", "German"], "thing": things})}
+        async with client_of(options, ask=chat_builder()) as client:
+            ask = PromptReference(type="ref/prompt", name="ask")
+            assert (await client.complete(ask, {"name": "language", "value": "f"})).values == ["French", "Finnish"]
+            offered = await client.complete(ask, {"name": "thing", "value": "x"}, {"language": "German"})
+            assert offered.values == ["x-German"]
+            assert (await client.complete(ask, {"name": "other", "value": ""})).values == []
+            unknown = PromptReference(type="ref/prompt", name="unknown")
+            assert (await client.complete(unknown, {"name": "language", "value": ""})).values == []
+
+    async def test_functions_that_are_not_async_run_in_a_thread(self) -> None:
+        options = {"ask": ServeOptions(completions={"thing": lambda value, known: (f"{value}{n}" for n in range(200))})}
+        async with client_of(options, ask=chat_builder()) as client:
+            ask = PromptReference(type="ref/prompt", name="ask")
+            offered = await client.complete(ask, {"name": "thing", "value": "x"})
+            assert (offered.values[:2], len(offered.values), offered.has_more) == (["x0", "x1"], 100, True)
+
+    async def test_ids_of_documents_are_offered(self) -> None:
+        from tests.serving.test_document_stores import Document, InMemoryDocumentStore
+
+        store = InMemoryDocumentStore()
+        store.write_documents([Document(id=each, content=each) for each in ("one", "other", "two")])
+        async with Client(create_mcp_server("Library", document_stores={"kb": store})) as client:
+            template = ResourceTemplateReference(type="ref/resource", uri="documents://kb/{document_id}")
+            offered = await client.complete(template, {"name": "document_id", "value": "o"})
+            assert offered.values == ["one", "other"]
+
+    async def test_what_a_client_may_not_see_is_not_completed(self) -> None:
+        options = {"ask": ServeOptions(scopes=["admin"], completions={"language": ["secret"]})}
+        provider = HaystackProvider(prompts={"ask": chat_builder()}, options=options)
+        auth = StaticTokenVerifier({"token": {"client_id": "c", "scopes": []}})
+        server: FastMCP[Any] = FastMCP("Prompts", providers=[provider], auth=auth)
+        server.add_completion_handler(provider.complete)
+        async with Client(server) as client:
+            assert await client.list_prompts() == []
+            ask = PromptReference(type="ref/prompt", name="ask")
+            assert (await client.complete(ask, {"name": "language", "value": ""})).values == []
+
+
+@pytest.mark.parametrize(
+    ("prompts", "options", "text"),
+    [
+        ([], None, "must be a dictionary of names to prompt builders"),
+        ({"ask": "text"}, None, "must be a prompt builder"),
+        ({"a/b": chat_builder()}, None, "must consist of letters"),
+        ({"ask": chat_builder()}, {"bound": {"other": 1}}, "the prompt has no variable other"),
+        ({"ask": chat_builder()}, {"inputs": ["thing"], "bound": {"thing": 1}}, "must set each variable once"),
+        ({"ask": chat_builder()}, {"completions": {"other": ["x"]}}, "there is no argument other"),
+        ({"ask": chat_builder()}, {"completions": {"thing": "x"}}, "must be a list of texts"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(prompts: Any, options: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        create_mcp_server("Prompts", prompts=prompts, options={"ask": options})
+
+
+async def test_a_prompt_that_is_not_enabled_is_shown_once_the_server_enables_it() -> None:
+    builder = PromptBuilder("Hello {{ name }}", required_variables="*")
+    options = {"admin": ServeOptions(enabled=False, completions={"name": ["Ada"]})}
+    server = create_mcp_server("Prompts", prompts={"admin": builder, "public": builder}, options=options)
+    reference = PromptReference(type="ref/prompt", name="admin")
+    async with Client(server) as client:
+        assert [prompt.name for prompt in await client.list_prompts()] == ["public"]
+        with pytest.raises(MCPError, match="admin"):
+            await client.get_prompt("admin", {"name": "Ada"})
+        assert (await client.complete(reference, {"name": "name", "value": ""})).values == []
+        server.enable(names={"admin"})
+        assert [prompt.name for prompt in await client.list_prompts()] == ["admin", "public"]
+        assert (await client.get_prompt("admin", {"name": "Ada"})).messages[0].content.text == "Hello Ada"
+        assert (await client.complete(reference, {"name": "name", "value": ""})).values == ["Ada"]

@@ -1,0 +1,307 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from pathlib import Path
+from typing import Any, Union
+from uuid import UUID
+
+import pytest
+from haystack import component
+from haystack.components.builders import PromptBuilder
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.core.component.types import Variadic
+from haystack.dataclasses import (
+    ByteStream,
+    ChatMessage,
+    Document,
+    FileContent,
+    GeneratedAnswer,
+    ImageContent,
+    SparseEmbedding,
+    ToolCall,
+)
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.tools import Tool, Toolset
+from haystack.utils import Secret
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel
+
+from haystack_integrations.tools.mcp.haystack_compat import input_sockets, output_sockets
+from haystack_integrations.tools.mcp.serving.schemas import (
+    InputSchema,
+    ServedInput,
+    UnservableTypeError,
+    input_descriptions,
+    is_servable,
+    output_schema,
+)
+
+PIXEL = base64.b64encode(
+    bytes.fromhex(
+        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001"
+        "a5f645400000000049454e44ae426082"
+    )
+).decode()
+
+
+# As Haystack's converters write it.
+SOURCES = Union[str, Path, ByteStream]  # noqa: UP007
+
+
+class Policy(Enum):
+    SKIP = "skip"
+    OVERWRITE = "overwrite"
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+@dataclass
+class Source:
+    document: Document
+    weight: float = 1.0
+    tags: list[str] = field(default_factory=list)
+
+
+def converted(declared: Any, value: Any) -> Any:
+    """Check the value against the schema that a client sees, and convert it."""
+    schema = InputSchema({"value": ServedInput(declared)})
+    Draft202012Validator.check_schema(schema.json_schema)
+    Draft202012Validator(schema.json_schema).validate({"value": value})
+    return schema.convert({"value": value})["value"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "expected"),
+    [
+        (str, "text", "text"),
+        (int, 3, 3),
+        (Any, {"a": [1]}, {"a": [1]}),
+        (Policy, "overwrite", Policy.OVERWRITE),
+        (Path, "a/b", Path("a/b")),
+        (UUID, "12345678-1234-5678-1234-567812345678", UUID("12345678-1234-5678-1234-567812345678")),
+        (date, "2026-07-28", date(2026, 7, 28)),
+        (Person, {"name": "Alice", "age": 30}, Person(name="Alice", age=30)),
+        (int | None, None, None),
+        (dict[str, Any], {"field": "meta.a"}, {"field": "meta.a"}),
+        (Iterable[int], [1, 2], [1, 2]),
+        (Document, {"content": "a", "meta": {"content": "b"}}, Document(content="a", meta={"content": "b"})),
+        (list[Document] | None, [{"id": "1", "content": "a"}], [Document(id="1", content="a")]),
+        (dict[str, list[Document]], {"k": [{"content": "a"}]}, {"k": [Document(content="a")]}),
+        (
+            Document,
+            {"blob": {"data": "aGk=", "mime_type": "text/plain"}},
+            Document(blob=ByteStream(b"hi", mime_type="text/plain")),
+        ),
+        (
+            Document,
+            {"content": "a", "sparse_embedding": {"indices": [1], "values": [0.5]}},
+            Document(content="a", sparse_embedding=SparseEmbedding([1], [0.5])),
+        ),
+        (ChatMessage, {"role": "user", "content": "hi"}, ChatMessage.from_user("hi")),
+        (
+            list[ChatMessage],
+            [{"role": "assistant", "content": [{"text": "hi"}]}],
+            [ChatMessage.from_assistant("hi")],
+        ),
+        (ImageContent, {"base64_image": PIXEL, "mime_type": "image/png"}, ImageContent(PIXEL, "image/png")),
+        (
+            FileContent,
+            {"base64_data": "aGk=", "mime_type": "text/plain"},
+            FileContent("aGk=", mime_type="text/plain"),
+        ),
+        (ToolCall, {"tool_name": "add", "arguments": {"a": 1}}, ToolCall("add", {"a": 1})),
+        (
+            GeneratedAnswer,
+            {"data": "a", "query": "q", "documents": [{"content": "b"}]},
+            GeneratedAnswer("a", "q", [Document(content="b")]),
+        ),
+        (Source, {"document": {"content": "a"}}, Source(Document(content="a"))),
+    ],
+)
+def test_json_becomes_what_a_component_takes(declared: Any, value: Any, expected: Any) -> None:
+    assert converted(declared, value) == expected
+
+
+@pytest.mark.parametrize("declared", [list[str | Path | ByteStream], list[SOURCES], list[ByteStream]])
+def test_sources_are_sent_as_contents_and_never_as_paths_of_the_server(declared: Any) -> None:
+    schema = InputSchema({"sources": ServedInput(declared)})
+
+    assert schema.convert({"sources": [{"data": "aGk="}]}) == {"sources": [ByteStream(b"hi")]}
+    with pytest.raises(ValueError, match="a ByteStream is an object"):
+        schema.convert({"sources": ["/etc/passwd"]})
+    assert not Draft202012Validator(schema.json_schema).is_valid({"sources": ["/etc/passwd"]})
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        Secret,
+        Tool,
+        Toolset,
+        list[Tool] | Toolset,
+        Callable[[str], None],
+        Callable | None,
+        InMemoryDocumentStore,
+        "NotDefined",
+    ],
+)
+def test_what_cannot_be_json_is_not_served(declared: Any) -> None:
+    assert not is_servable(declared)
+    with pytest.raises(UnservableTypeError, match="The input `x` is of type"):
+        InputSchema({"x": ServedInput(declared)})
+
+
+def test_a_union_is_served_without_its_callbacks() -> None:
+    assert converted(str | Secret | None, "text") == "text"
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        (Person, '{"name": "Alice", "age": 30}'),
+        (Document, '{"content": "a"}'),
+        (ChatMessage, '{"role": "user", "content": "a"}'),
+        (ChatMessage, {"role": "user"}),
+        (ChatMessage, {"role": "hacker", "content": "SECRET"}),
+        (Document, {"content": "a", "SECRET": 1}),
+        (ByteStream, {"data": "SECRET!"}),
+        (int, "SECRET"),
+        (list[Document], {"content": "SECRET"}),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(declared: Any, value: Any) -> None:
+    schema = InputSchema({"given": ServedInput(declared)})
+
+    with pytest.raises(ValueError, match=r"^The arguments do not fit\. `given") as caught:
+        schema.convert({"given": value})
+    if isinstance(value, str | dict) and "SECRET" not in value:
+        assert "SECRET" not in str(caught.value)
+
+
+def test_a_schema_shows_what_is_required_and_the_defaults() -> None:
+    schema = InputSchema(
+        {
+            "query": ServedInput(str, description="What to look for"),
+            "policy": ServedInput(Policy, required=False, default=Policy.SKIP),
+            "top_k": ServedInput(int | None, required=False, default=None),
+            "not json": ServedInput(Any, required=False, default=object()),
+        }
+    ).json_schema
+
+    properties = schema["properties"]
+    assert schema["required"] == ["query"]
+    assert schema["additionalProperties"] is False
+    assert properties["query"] == {"type": "string", "description": "What to look for"}
+    assert properties["policy"]["default"] == "skip"
+    assert properties["top_k"]["default"] is None
+    assert "default" not in properties["not json"]
+    assert InputSchema({}).json_schema == {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        (list[Document], [Document(content="a", score=0.5, meta={"k": 1})]),
+        (dict[str, list[Document]], {"a": [Document(content="a")]}),
+        (
+            list[ChatMessage],
+            [
+                ChatMessage.from_user("a"),
+                ChatMessage.from_user(content_parts=["a", ImageContent(PIXEL, "image/png")]),
+                ChatMessage.from_assistant("a", tool_calls=[ToolCall("add", {"a": 1}, id="1")]),
+                ChatMessage.from_tool("2", origin=ToolCall("add", {"a": 1}, id="1")),
+            ],
+        ),
+        (ChatMessage | None, ChatMessage.from_user("a")),
+    ],
+)
+@pytest.mark.parametrize("include_embeddings", [False, True])
+def test_the_schema_of_an_output_holds_for_what_haystack_writes(
+    declared: Any, value: Any, include_embeddings: bool
+) -> None:
+    def written(part: Any) -> Any:
+        if isinstance(part, list):
+            return [written(each) for each in part]
+        if isinstance(part, dict):
+            return {key: written(each) for key, each in part.items()}
+        return part.to_dict(flatten=False) if isinstance(part, Document) else part.to_dict()
+
+    schema = output_schema({"value": declared}, include_embeddings=include_embeddings)
+
+    Draft202012Validator(schema).validate({"value": written(value)})
+    Draft202012Validator(schema).validate({})
+    assert ("embedding" in json.dumps(schema)) == (include_embeddings and "Document" in str(declared))
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        (Any, object),
+        (object, 1),
+        (InMemoryDocumentStore, "whatever it becomes"),
+        ("NotDefined", 1),
+        (list, [1, "a"]),
+        (dict, {"a": 1}),
+        (dict[Path, int], {"a": 1}),
+        (Policy, "skip"),
+        (str | None, None),
+        (float, None),
+        (float, 0.5),
+        (list[GeneratedAnswer], [{"type": "..."}]),
+    ],
+)
+def test_any_output_has_a_schema(declared: Any, value: Any) -> None:
+    schema = output_schema({"value": declared})
+
+    Draft202012Validator.check_schema(schema)
+    if declared is not Any:
+        Draft202012Validator(schema).validate({"value": value})
+
+
+def test_descriptions_come_from_the_docstring_of_run() -> None:
+    described = input_descriptions(InMemoryBM25Retriever(InMemoryDocumentStore()))
+
+    assert described["query"].startswith("The query string")
+
+
+def test_sockets_are_read_from_a_component() -> None:
+    @component
+    class Joins:
+        @component.output_types(out=list[str])
+        def run(self, values: Variadic[str], limit: int = 3) -> dict[str, Any]:
+            return {"out": list(values)[:limit]}
+
+    inputs = input_sockets(Joins())
+
+    assert inputs["values"].is_mandatory and not inputs["limit"].is_mandatory
+    assert output_sockets(Joins())["out"].type == list[str]
+    assert "template" in input_sockets(PromptBuilder("{{ q }}"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Document(content="text"),
+        ByteStream(b"hi"),
+        SparseEmbedding(indices=[1], values=[0.5]),
+        ChatMessage.from_user("Hello"),
+        ImageContent(PIXEL, mime_type="image/png"),
+        FileContent("aGk=", mime_type="text/plain"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_that_is_an_object_of_haystack_already_stays_as_it_is(value: Any) -> None:
+    schema = InputSchema({"given": ServedInput(type(value), required=True)})
+    assert schema.convert({"given": value})["given"] is value

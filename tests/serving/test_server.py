@@ -1,0 +1,302 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import subprocess
+import sys
+import threading
+
+import anyio
+import pytest
+from fastmcp import Client, FastMCP
+from fastmcp.exceptions import ToolError
+from haystack.components.agents import Agent
+from haystack.tools import ComponentTool, Tool, Toolset
+from pydantic import BaseModel
+
+from haystack_integrations.tools.mcp import serving
+from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
+from tests.serving.seed_001.kinds import ObligingChatGenerator
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def greet(name: str) -> str:
+    return f"Hello, {name}!"
+
+
+GREET = Tool(
+    name="greet",
+    description="Greets somebody.",
+    parameters={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+    function=greet,
+)
+
+
+async def test_a_function_and_a_haystack_tool_are_listed_and_called():
+    server = create_mcp_server("shop", tools=[add, GREET])
+    async with Client(server) as client:
+        assert {tool.name: tool.description for tool in await client.list_tools()} == {
+            "add": "Add two numbers.",
+            "greet": "Greets somebody.",
+        }
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+        assert (await client.call_tool("greet", {"name": "Ada"})).content[0].text == "Hello, Ada!"
+
+
+async def test_a_provider_gives_a_server_of_fastmcp_the_same():
+    server = FastMCP("shop", providers=[HaystackProvider(tools=[GREET])])
+
+    @server.tool
+    def double(n: int) -> int:
+        return 2 * n
+
+    async with Client(server) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["double", "greet"]
+        assert (await client.call_tool("double", {"n": 2})).data == 4
+        assert (await client.call_tool("greet", {"name": "Ada"})).content[0].text == "Hello, Ada!"
+
+
+async def test_a_synchronous_tool_that_runs_into_its_timeout_is_answered_at_once():
+    may_end = threading.Event()
+    server = create_mcp_server(
+        "shop",
+        tools=[Tool("wait", "Waits.", {"type": "object", "properties": {}}, lambda: may_end.wait(60))],
+        options={"wait": ServeOptions(timeout=0.1)},
+    )
+    try:
+        async with Client(server) as client:
+            with anyio.fail_after(30), pytest.raises(ToolError, match=r"did not finish within 0\.1 s"):
+                await client.call_tool("wait", {})
+    finally:
+        may_end.set()
+
+
+def test_without_fastmcp_the_error_says_what_to_install():
+    script = (
+        "import importlib.util as util, sys; found = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'fastmcp' else found(name, *rest)\n"
+        "import haystack_integrations.tools.mcp.serving\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert 'pip install "mcp-haystack[serve]"' in ended.stderr
+
+
+def shout(text: str) -> str:
+    return text.upper()
+
+
+def _tool(name: str, function=shout) -> Tool:
+    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    return Tool(name, "Does something.", parameters, function)
+
+
+async def names(server: FastMCP) -> list[str]:
+    async with Client(server) as client:
+        return sorted(tool.name for tool in await client.list_tools())
+
+
+@pytest.mark.parametrize("keys", [{"tool:admin"}, {"tool:admin@"}, {"tool:admin", "tool:other@"}])
+async def test_a_disabled_tool_is_neither_listed_nor_called(keys):
+    server = create_mcp_server("shop", tools=[_tool("admin"), _tool("public"), _tool("other")])
+    server.disable(keys=keys)
+    assert "admin" not in await names(server)
+    async with Client(server) as client:
+        with pytest.raises(ToolError, match="Unknown tool: 'admin'"):
+            await client.call_tool("admin", {"text": "x"})
+        assert (await client.call_tool("public", {"text": "x"})).content[0].text == "X"
+    server.enable(keys=keys)
+    assert "admin" in await names(server)
+
+
+async def test_only_what_was_enabled_can_be_used_in_only_these_mode():
+    public = (_tool("public"), ServeOptions(tags={"public"}))
+    server = create_mcp_server("shop", tools=[public, _tool("admin"), _tool("other")])
+    server.enable(tags={"public"}, only=True)
+    assert await names(server) == ["public"]
+    server.enable(keys={"tool:admin", "tool:other"}, only=True)
+    assert await names(server) == ["admin", "other"]
+
+
+def test_a_key_of_no_known_kind_is_refused():
+    with pytest.raises(ValueError, match=r"'admin' is no key: it must be tool:\.\.\."):
+        create_mcp_server("shop").disable(keys={"admin"})
+    # Each name that is in the text would be hidden.
+    with pytest.raises(ValueError, match="`names` must be a set"):
+        create_mcp_server("shop").disable(names="admin")
+    with pytest.raises(ValueError, match="`tags` must be a set"):
+        create_mcp_server("shop").enable(tags="admin")
+
+
+async def test_what_is_not_enabled_by_its_options_can_be_enabled_later():
+    server = create_mcp_server("shop", tools=[(_tool("admin"), ServeOptions(enabled=False)), _tool("public")])
+    assert await names(server) == ["public"]
+    server.enable(names={"admin"})
+    assert await names(server) == ["admin", "public"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First."), (None, "Second.")]
+)
+@pytest.mark.parametrize("parameter", ["on_duplicate", "on_duplicate_tools"])
+async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served, parameter):
+    parameters = {"type": "object", "properties": {}}
+    tools = [Tool("same", text, parameters, lambda: "") for text in ("First.", "Second.")]
+    server = create_mcp_server("shop", tools=tools, **{parameter: policy})
+    async with Client(server) as client:
+        assert [tool.description for tool in await client.list_tools()] == [served]
+
+
+async def test_the_log_says_which_of_two_tools_of_one_name_is_not_served(caplog: pytest.LogCaptureFixture):
+    parameters = {"type": "object", "properties": {}}
+    tools = [Tool("same", text, parameters, lambda: "") for text in ("First.", "Second.")]
+    create_mcp_server("shop", tools=tools)
+    told = "There are two things named 'same'. The one that was given first is not served"
+    assert f"{told}, which says of itself 'First.'" in caplog.text
+    assert "Rename one with ServeOptions(name=...)" in caplog.text
+
+
+async def test_of_a_duplicate_that_comes_too_late_for_an_error_the_log_says_that_it_is_not_served(
+    caplog: pytest.LogCaptureFixture,
+):
+    toolset = Toolset([_tool("same")])
+    server = create_mcp_server("shop", tools=[_tool("other"), toolset], on_duplicate="error")
+    async with Client(server) as client:
+        toolset.add(_tool("other"))
+        assert sorted(tool.name for tool in await client.list_tools()) == ["other", "same"]
+    assert "There are two things named 'other'. The one that was given last is not served" in caplog.text
+
+
+def test_two_tools_of_one_name_are_an_error_if_that_is_the_policy():
+    with pytest.raises(ValueError, match="Two things named 'same' are served"):
+        create_mcp_server("shop", tools=[_tool("same"), _tool("same")], on_duplicate="error")
+    server = create_mcp_server("shop", tools=[_tool("same")], on_duplicate="error")
+    with pytest.raises(ValueError, match="Two things named 'same' are served"):
+        server.add_tool(_tool("same"))
+
+
+async def test_clients_get_the_highest_version_and_may_ask_for_another():
+    def version(number: str):
+        return _tool("say", lambda text: f"{text} {number}"), ServeOptions(version=number)
+
+    server = create_mcp_server("shop", tools=[version("1.5"), version("1"), version("2")])
+    async with Client(server) as client:
+        [tool] = await client.list_tools()
+        assert tool.meta["fastmcp"]["version"] == "2"
+        assert (await client.call_tool("say", {"text": "Hi"})).content[0].text == "Hi 2"
+        assert (await client.call_tool("say", {"text": "Hi"}, version="1")).content[0].text == "Hi 1"
+    server.disable(keys={"tool:say@2"})
+    async with Client(server) as client:
+        assert (await client.call_tool("say", {"text": "Hi"})).content[0].text == "Hi 1.5"
+
+
+async def test_tools_are_added_and_removed_while_the_server_runs():
+    server = create_mcp_server("shop", tools=[_tool("first")])
+    async with Client(server) as client:
+        server.add_tool(_tool("second"), ServeOptions(title="The Second"))
+        server.add_tool(add)
+        listed = {tool.name: tool.title for tool in await client.list_tools()}
+        assert listed == {"add": "Add", "first": "First", "second": "The Second"}
+        for name in listed:
+            server.local_provider.remove_tool(name)
+        assert await client.list_tools() == []
+        with pytest.raises(KeyError):
+            server.local_provider.remove_tool("first")
+        server.add_tool(_tool("first"))
+        assert [tool.name for tool in await client.list_tools()] == ["first"]
+
+
+async def test_calls_beyond_the_limit_wait_and_those_beyond_that_are_told_that_it_is_busy():
+    running, may_end = threading.Semaphore(0), threading.Event()
+
+    def wait(text: str) -> str:
+        running.release()
+        may_end.wait(60)
+        return text
+
+    server = create_mcp_server("shop", tools=[_tool("wait", wait)], options={"wait": {"max_concurrency": 1}})
+    results: list[str] = []
+
+    async def call(client: Client) -> None:
+        results.append((await client.call_tool("wait", {"text": "done"})).content[0].text)
+
+    try:
+        async with Client(server) as client, anyio.create_task_group() as calls:
+            for _ in range(9):  # one runs, eight wait
+                calls.start_soon(call, client)
+            await anyio.to_thread.run_sync(running.acquire)
+            with anyio.fail_after(30):
+                while True:
+                    try:
+                        with anyio.fail_after(0.2):
+                            await client.call_tool("wait", {"text": "too many"})
+                    except ToolError as error:
+                        assert "1 calls are running and 8 are waiting" in str(error)
+                        break
+                    except TimeoutError:
+                        continue  # the others had not all arrived
+            may_end.set()
+    finally:
+        may_end.set()
+    assert results == ["done"] * 9
+
+
+async def test_a_cancelled_call_that_waits_gives_its_place_to_nobody_twice():
+    may_end = threading.Event()
+    server = create_mcp_server("shop", tools=[_tool("wait", lambda text: may_end.wait(60) and text)], max_concurrency=1)
+    async with Client(server) as client, anyio.create_task_group() as calls:
+        calls.start_soon(client.call_tool, "wait", {"text": "first"})
+        with anyio.move_on_after(0.3):
+            await client.call_tool("wait", {"text": "given up"})
+        may_end.set()
+        assert (await client.call_tool("wait", {"text": "last"})).content[0].text == "last"
+    with anyio.fail_after(10):
+        while server.haystack.pool.running:
+            await anyio.sleep(0.01)
+    assert server.haystack.pool.waiting == 0
+
+
+def test_options_for_what_is_not_served_are_refused():
+    with pytest.raises(ValueError, match=r"`options` name 'ad', which is not served\. There is add, greet\."):
+        create_mcp_server("shop", tools=[add, GREET], options={"add": ServeOptions(), "ad": ServeOptions()})
+
+
+def test_an_agent_as_a_component_tool_is_refused():
+    agent = Agent(chat_generator=ObligingChatGenerator(str.upper))
+    with pytest.raises(ValueError, match=r"is an Agent: serve that by `agents=\{'helper': agent\}`"):
+        create_mcp_server("shop", tools=[ComponentTool(agent, name="helper", description="Helps.")])
+
+
+def test_options_of_haystack_are_refused_for_what_fastmcp_serves():
+    server = create_mcp_server("shop")
+    with pytest.raises(ValueError, match="`options` are for tools and toolsets of Haystack"):
+        server.add_tool(add, ServeOptions(title="Adder"))
+    with pytest.raises(ValueError, match="`options` must be a dictionary of names to ServeOptions, got list"):
+        create_mcp_server("shop", options=[ServeOptions()])
+
+
+class Priced(BaseModel):
+    price: int
+
+
+@pytest.mark.parametrize("masked", [True, False])
+async def test_a_tool_that_makes_an_object_of_wrong_values_shows_none_of_them(masked):
+    def price(text: str) -> str:
+        return str(Priced(price="a-secret"))
+
+    server = create_mcp_server("shop", tools=[_tool("price", price)], mask_error_details=masked)
+    async with Client(server) as client:
+        with pytest.raises(ToolError) as failed:
+            await client.call_tool("price", {"text": "x"})
+    assert ("price: Input should be a valid integer" in str(failed.value)) is not masked
+    assert "a-secret" not in str(failed.value)
+
+
+def test_the_package_names_what_it_has():
+    assert {"HaystackProvider", "ServeOptions", "create_mcp_server", "run_server"} <= set(dir(serving))
+    with pytest.raises(AttributeError, match="has no attribute 'create_server'"):
+        serving.create_server  # noqa: B018

@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import base64
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastmcp import Client
+from haystack.dataclasses import FileContent, ImageContent
+from mcp import MCPError
+
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, MCPSkillStore
+from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
+from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+
+PNG = b"\x89PNG\r\n"
+PDF = b"%PDF-1.7"
+
+
+class Store:
+    """
+    A skill store of one's own: any object with the methods of Haystack's protocol.
+    """
+
+    def __init__(self, **skills: str) -> None:
+        self.skills = {name.replace("_", "-"): description for name, description in skills.items()}
+        self.files: dict[str, Any] = {"notes/usage.md": "Use it well."}
+        self.events: list[str] = []
+
+    def warm_up(self) -> None:
+        self.events.append("warm")
+
+    def close(self) -> None:
+        self.events.append("closed")
+
+    def list_skills(self) -> dict[str, Any]:
+        return {name: SimpleNamespace(name=name, description=text) for name, text in self.skills.items()}
+
+    def load_skill(self, name: str) -> tuple[str, list[str]]:
+        return f"How to {name}.", sorted(self.files)
+
+    def read_skill_file(self, name: str, path: str) -> Any:
+        return self.files[path]
+
+
+def connection_to(server: Any) -> MCPConnection:
+    return MCPConnection(InProcessServerInfo(server))
+
+
+def test_our_own_client_finds_and_reads_skills() -> None:
+    store = Store(tidy="Tidies up: everything", cook_well="Cooks")
+    store.files["photo.png"] = ImageContent(base64_image=base64.b64encode(PNG).decode(), mime_type="image/png")
+    store.files["form.pdf"] = FileContent(base64_data=base64.b64encode(PDF).decode(), mime_type="application/pdf")
+    with connection_to(create_mcp_server("Skills", skills=store)) as connection:
+        tidy, cook = connection.list_skills()
+        assert (tidy.name, tidy.description, tidy.uri) == ("tidy", "Tidies up: everything", "skill://tidy/SKILL.md")
+        assert cook.name == "cook-well"
+        assert connection.load_skill(tidy).strip() == "How to tidy."
+        assert tidy.paths == ["form.pdf", "notes/usage.md", "photo.png"]
+        # The client checks the digests.
+        assert connection.read_skill_file(tidy, "notes/usage.md") == "Use it well."
+        assert connection.read_skill_file(tidy, "photo.png").data == PNG
+        assert connection.read_skill_file(tidy, "form.pdf").data == PDF
+    assert store.events == ["warm", "closed"]
+
+
+async def test_skills_are_resources_for_clients_without_the_extension() -> None:
+    store = Store(tidy="Tidies up")
+    async with Client(create_mcp_server("Skills", skills=[store])) as client:
+        [resource] = await client.list_resources()
+        assert (resource.uri, resource.name, resource.description) == ("skill://tidy/SKILL.md", "tidy", "Tidies up")
+        [main] = await client.read_resource("skill://tidy/SKILL.md")
+        assert main.text == "---\nname: tidy\ndescription: Tidies up\n---\n\nHow to tidy."
+        assert main.mime_type == "text/markdown"
+        [template] = await client.list_resource_templates()
+        assert template.uri_template == "skill://{path*}"
+        [notes] = await client.read_resource("skill://tidy/notes/usage.md")
+        assert notes.text == "Use it well."
+        store.skills["later"] = "Comes later"
+        assert [each.name for each in await client.list_resources()] == ["tidy", "later"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "skill://tidy/nothing.md",
+        "skill://nothing/SKILL.md",
+        "skill://tidy",
+        "skill://tidy/../../etc/passwd",
+        "skill://tidy/..%2F..%2Fetc%2Fpasswd",
+        "skill://tidy/%2Fetc%2Fpasswd",
+        "skill://tidy/notes/../SKILL.md%00",
+    ],
+)
+async def test_only_files_that_a_store_lists_are_read(uri: str) -> None:
+    async with Client(create_mcp_server("Skills", skills=Store(tidy="Tidies up"))) as client:
+        with pytest.raises(MCPError, match="Resource not found") as caught:
+            await client.read_resource(uri)
+        assert caught.value.code == -32602
+
+
+def test_skills_that_the_protocol_cannot_express_are_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    class Large(Store):
+        def load_skill(self, name: str) -> tuple[str, list[str]]:
+            return "text", [f"{number}.md" for number in range(600 if name == "large" else 1)]
+
+        def read_skill_file(self, name: str, path: str) -> Any:
+            return "x" * (17 * 1024 * 1024 if name == "heavy" else 1)
+
+    first, second = Large(good="Good", large="Large", heavy="Heavy"), Store(good="Another")
+    first.skills["Not Allowed"] = "Has a blank"
+    server = create_mcp_server("Skills", skills=[first, second])
+    with caplog.at_level(logging.WARNING), connection_to(server) as connection:
+        assert [(skill.name, skill.description) for skill in connection.list_skills()] == [("good", "Good")]
+    for reason in ("more than 512 files", "more than 16777216 bytes", "lowercase letters", "another store has"):
+        assert reason in caplog.text
+
+
+def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
+    options = {"secret": ServeOptions(scopes=["admin"]), "open": ServeOptions(title="Open to all")}
+    server = create_mcp_server("Skills", skills=Store(open="Open", secret="Secret"), options=options)
+    server.disable(names={"skill://hidden/SKILL.md"})
+    server.haystack.sources[-1]._stores[0].skills["hidden"] = "Hidden"
+    with connection_to(server) as connection:
+        assert [skill.name for skill in connection.list_skills()] == ["open"]
+        for uri in ("skill://secret/SKILL.md", "skill://secret/notes/usage.md", "skill://hidden/notes/usage.md"):
+            with pytest.raises(Exception, match="Resource not found"):
+                connection.read_resource(uri)
+        assert connection.read_resource("skill://open/notes/usage.md")
+
+
+@pytest.mark.skipif(SkillInfo is None, reason="Haystack 2 has no skill stores")
+def test_the_stores_of_haystack_are_served_from_end_to_end(tmp_path: Path) -> None:
+    from haystack.skill_stores.file_system import FileSystemSkillStore
+    from haystack.tools import SkillToolset
+
+    (tmp_path / "forms" / "reference").mkdir(parents=True)
+    (tmp_path / "forms" / "SKILL.md").write_text("---\nname: forms\ndescription: Fills in forms\n---\nRead the form.\n")
+    (tmp_path / "forms" / "reference" / "fields.md").write_text("Name, address")
+    (tmp_path / "secret.txt").write_text("hunter2")
+    server = create_mcp_server("Skills", skills=FileSystemSkillStore(tmp_path))
+    store = MCPSkillStore(InProcessServerInfo(server))
+    try:
+        toolset = SkillToolset(store)
+        toolset.warm_up()
+        assert store.load_skill("forms") == ("Read the form.\n", ["reference/fields.md"])
+        assert store.read_skill_file("forms", "reference/fields.md") == "Name, address"
+        with pytest.raises(FileNotFoundError):
+            store.read_skill_file("forms", "../secret.txt")
+        # What is served may be served on.
+        again = create_mcp_server("Gateway", skills=store)
+        with connection_to(again) as connection:
+            assert [skill.name for skill in connection.list_skills()] == ["forms"]
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("skills", ["store", {"a": Store()}, [Store(), 5], Store])
+def test_what_is_no_skill_store_is_refused(skills: Any) -> None:
+    with pytest.raises(ValueError, match="must be a skill store of Haystack 3, or a list of them"):
+        create_mcp_server("Skills", skills=skills)
+
+
+async def test_a_skill_that_is_not_enabled_is_shown_once_the_server_enables_it() -> None:
+    server = create_mcp_server(
+        "Skills", skills=Store(tidy="Tidies", cook="Cooks"), options={"tidy": ServeOptions(enabled=False)}
+    )
+    async with Client(server) as client:
+        assert [resource.uri for resource in await client.list_resources()] == ["skill://cook/SKILL.md"]
+        for uri in ("skill://tidy/SKILL.md", "skill://tidy/notes/usage.md"):
+            with pytest.raises(MCPError, match="Resource not found"):
+                await client.read_resource(uri)
+        server.enable(names={"skill://tidy/SKILL.md"})
+        assert (await client.read_resource("skill://tidy/notes/usage.md"))[0].text == "Use it well."

@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.background import Stopwatch
+from tests.support.served import SERVED, ServedProcess, envelope
+
+# Enough for a busy machine, and far below the minute for which calls would run on.
+GRACE = 6.0
+MARGIN = 10.0
+
+
+@pytest.fixture
+def served() -> Iterator[ServedProcess]:
+    with ServedProcess(SERVED, {"grace_period": GRACE, "max_body_size": 10_000}) as process:
+        yield process
+
+
+def test_sigterm_lets_calls_finish_and_refuses_new_ones(served: ServedProcess) -> None:
+    served.shake_hands()
+    served.call(1, "wait", seconds=1.0)
+    served.call(2, "block", seconds=1.0)
+    served.wait_for("EVENT wait")
+    served.wait_for("EVENT block")
+    served.signal()
+    served.wait_for("Stopping: SIGTERM")
+    served.call(3, "add", a=1, b=2)
+    answers = {message["id"]: message for message in (served.receive() for _ in range(3))}
+    assert answers[1]["result"]["content"][0]["text"] == "waited"
+    assert answers[2]["result"]["content"][0]["text"] == "blocked"
+    assert answers[3]["error"]["message"] == "The server is stopping"
+    assert served.wait() == 0
+    assert "EVENT closed" in served.errors
+    assert "EVENT returned" in served.errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_server_stops_at_once(served: ServedProcess, number: int) -> None:
+    served.shake_hands()
+    with Stopwatch() as stopwatch:
+        served.signal(number)
+        assert served.wait() == 0
+    assert stopwatch.seconds < GRACE
+    assert "EVENT returned" in served.errors
+
+
+def test_a_call_that_takes_longer_than_the_grace_period_is_cancelled(served: ServedProcess) -> None:
+    served.shake_hands()
+    served.call(1, "wait", seconds=60)
+    served.wait_for("EVENT wait")
+    served.signal()
+    with Stopwatch() as stopwatch:
+        assert "error" in served.answer(1)
+        assert served.wait() == 0
+    assert stopwatch.seconds < GRACE + MARGIN
+    assert "EVENT cancelled" in served.errors
+    assert "EVENT closed" in served.errors
+
+
+@pytest.mark.parametrize("stopped_by", ["SIGTERM", "stdin"])
+def test_the_process_ends_within_the_grace_period_though_a_thread_is_blocked(
+    served: ServedProcess, stopped_by: str
+) -> None:
+    served.shake_hands()
+    served.call(1, "block_forever")
+    served.wait_for("EVENT block_forever")
+    with Stopwatch() as stopwatch:
+        if stopped_by == "stdin":
+            served.process.stdin.close()
+        else:
+            served.signal()
+        assert served.wait(GRACE + MARGIN) == 0
+    assert stopwatch.seconds < GRACE + MARGIN
+    assert "The grace period is over" in served.errors
+
+
+def test_a_client_that_closes_stdin_abandons_its_calls(served: ServedProcess) -> None:
+    served.shake_hands()
+    served.call(1, "wait", seconds=60)
+    served.wait_for("EVENT wait")
+    with Stopwatch() as stopwatch:
+        served.process.stdin.close()
+        assert served.wait() == 0
+    assert stopwatch.seconds < GRACE
+    assert "EVENT cancelled" in served.errors
+    assert "EVENT closed" in served.errors
+
+
+def test_a_cancelled_call_does_not_hold_up_the_stop(served: ServedProcess) -> None:
+    served.shake_hands()
+    served.call(1, "wait", seconds=60)
+    served.wait_for("EVENT wait")
+    served.send(method="notifications/cancelled", params={"requestId": 1})
+    served.wait_for("EVENT cancelled")
+    with Stopwatch() as stopwatch:
+        served.signal()
+        assert served.wait() == 0
+    assert stopwatch.seconds < GRACE
+
+
+def test_a_second_sigint_ends_the_process_at_once(served: ServedProcess) -> None:
+    served.shake_hands()
+    served.call(1, "block_forever")
+    served.wait_for("EVENT block_forever")
+    served.signal(signal.SIGINT)
+    served.wait_for("Stopping: SIGINT")
+    with Stopwatch() as stopwatch:
+        served.signal(signal.SIGINT)
+        assert served.wait() == 128 + signal.SIGINT
+    assert stopwatch.seconds < GRACE
+
+
+def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> None:
+    served.send_line('{"jsonrpc": "2.0", "id": 1, "method":')
+    assert served.answer(None)["error"]["code"] == -32700
+    served.send_line('["a", "batch"]')
+    assert served.answer(None)["error"]["code"] == -32700
+    served.shake_hands()
+    served.call(2, "add", a=1, b="x" * 1_000_000)
+    assert "longer than 10000 bytes" in served.answer(None)["error"]["message"]
+    served.call(3, "add", a="no number", b=2)
+    assert served.answer(3)["result"]["isError"]
+    served.call(4, "nothing")
+    assert "Unknown tool" in served.answer(4)["result"]["content"][0]["text"]
+    served.call(5, "fail")
+    failure = served.answer(5)
+    assert failure["result"]["isError"]
+    assert "hunter2" not in str(failure)
+    served.send(id=6, method="no/such/method")
+    assert served.answer(6)["error"]["code"] == -32601
+    served.send_line("\n\n")
+    served.call(7, "add", a=1, b=2)
+    assert served.answer(7)["result"]["structuredContent"] == {"result": 3}
+
+
+def test_what_a_tool_prints_and_reads_does_not_touch_the_protocol(served: ServedProcess) -> None:
+    served.send(id=1, method="tools/call", params={"name": "prints", "arguments": {}, "_meta": envelope()})
+    assert served.answer(1)["result"]["content"][0]["text"] == ""
+    assert "noise on stdout" in served.errors
+
+
+def test_a_result_that_cannot_be_written_fails_its_own_call_only(served: ServedProcess) -> None:
+    served.shake_hands()
+    served.call(1, "wait", seconds=1.0)
+    served.wait_for("EVENT wait")
+    served.call(2, "half_an_emoji", where="result")
+    assert served.answer(2)["error"] == {"code": -32603, "message": "The result cannot be written as JSON"}
+    assert served.answer(1)["result"]["content"][0]["text"] == "waited"
+    served.wait_for("The JSONRPCResponse cannot be written as JSON")
+    served.signal()
+    assert served.wait() == 0
+
+
+def test_a_notification_that_cannot_be_written_is_dropped(served: ServedProcess) -> None:
+    served.shake_hands()
+    served.call(1, "half_an_emoji", meta={"progressToken": 1}, where="progress")
+    message = served.receive()
+    assert message["id"] == 1
+    assert message["result"]["content"][0]["text"] == "sent"
+    served.wait_for("The JSONRPCNotification of the method notifications/progress cannot be written as JSON")
+
+
+def test_a_question_that_cannot_be_written_fails_its_call(served: ServedProcess) -> None:
+    served.shake_hands(elicitation={})
+    served.call(1, "half_an_emoji", where="question")
+    assert served.answer(1)["result"]["isError"]
+    served.wait_for("The JSONRPCRequest of the method elicitation/create cannot be written as JSON")
+    served.call(2, "add", a=1, b=2)
+    assert served.answer(2)["result"]["structuredContent"] == {"result": 3}

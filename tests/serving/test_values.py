@@ -1,0 +1,271 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any
+
+import pytest
+from fastmcp import Client
+from fastmcp.exceptions import ToolError
+from haystack import Pipeline, component
+from haystack.dataclasses import ByteStream, ChatMessage, Document
+from jsonschema import Draft202012Validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    RootModel,
+    SerializeAsAny,
+    computed_field,
+    field_serializer,
+    model_serializer,
+)
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.serving.schemas import object_schema, output_schema
+from haystack_integrations.tools.mcp.serving.values import JsonWriter
+
+DOCUMENT = Document(
+    content="a long text", embedding=[0.25], blob=ByteStream(b"blob"), score=float("nan"), meta={"x": float("inf")}
+)
+NAN = float("nan")
+
+
+class User(BaseModel):
+    name: str = "Ann"
+
+
+class Account(User):
+    password: str = "SECRET"
+
+
+class Team(RootModel[list[User]]):
+    pass
+
+
+class Serialized(BaseModel):
+    number: int = 1
+
+    @model_serializer
+    def as_text(self) -> dict[str, str]:
+        return {"text": str(self.number)}
+
+
+@pydantic_dataclass
+class Point:
+    x: float = Field(NAN, alias="X")
+
+
+class Report(BaseModel):
+    """One field for each way of pydantic to write something else than the attributes."""
+
+    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
+
+    best: Document
+    documents: list[Document]
+    stream: ByteStream
+    message: ChatMessage
+    score: float = NAN
+    price: Decimal = Decimal("NaN")
+    amount: Decimal = Decimal("1E+2")
+    count: int = Field(3, alias="howMany")
+    hidden: str = Field("SECRET", exclude=True)
+    user: User = Account()
+    users: dict[str, list[User]] = {"all": [Account()]}
+    anybody: SerializeAsAny[User] = Account()
+    team: Team = Team([Account()])
+    serialized: Serialized = Serialized()
+    point: Point = Point(X=1.0)
+    as_text: Annotated[int, PlainSerializer(str, return_type=str)] = 5
+    as_list: int = 7
+    duration: timedelta = timedelta(days=1)
+    unknown: object = None
+    parent: Report | None = None
+
+    @field_serializer("as_list")
+    def in_list(self, value: int) -> list[int]:
+        return [value]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def ratio(self) -> float:
+        return float("inf")
+
+
+class AliasedReport(Report):
+    model_config = ConfigDict(serialize_by_alias=True)
+
+
+def report(kind: type[Report] = Report, **fields: Any) -> Report:
+    given = {"best": DOCUMENT, "documents": [DOCUMENT] * 3, "stream": ByteStream(b"s"), "howMany": 4}
+    return kind(**given, message=ChatMessage.from_user("hello"), unknown=DOCUMENT, extra=DOCUMENT, **fields)
+
+
+@pytest.mark.parametrize("kind", [Report, AliasedReport])
+@pytest.mark.parametrize("included", [True, False])
+def test_a_model_is_written_as_its_schema_says_and_within_the_options(kind: type[Report], included: bool):
+    options = ServeOptions(include_embeddings=included, include_blobs=included, max_documents=2, max_characters=6)
+    writer = JsonWriter(options)
+    written = writer.write(report(kind, parent=report(kind)))
+
+    as_text = json.dumps(written, allow_nan=False)
+    assert ("embedding" in as_text, "0.25" in as_text) == (included, included)
+    assert ("data" in written["stream"], "blob" in written["best"]) == (included, included)
+    assert "SECRET" not in json.dumps({**written, "anybody": None, "parent": None})
+    assert written["anybody"]["password"] == "SECRET"
+    assert len(written["documents"]) == 2 and written["best"]["content"] == "a long..."
+    assert "2 of 3 documents are returned." in writer.notes
+    assert (written["score"], written["price"], written["ratio"], written["amount"]) == (None, None, None, "1E+2")
+    assert written["howMany" if kind is AliasedReport else "count"] == 4
+    assert (written["as_text"], written["as_list"], written["serialized"]) == ("5", [7], {"text": "1"})
+    assert (written["user"], written["users"], written["team"]) == (
+        {"name": "Ann"},
+        {"all": [{"name": "Ann"}]},
+        [{"name": "Ann"}],
+    )
+    assert (written["point"], written["duration"]) == ({"x": 1.0}, "P1D")
+    for schema, value in (
+        (object_schema(kind, include_embeddings=included), written),
+        (output_schema({"report": kind}, include_embeddings=included), {"report": written}),
+    ):
+        Draft202012Validator.check_schema(schema)
+        assert schema["type"] == "object"
+        Draft202012Validator(schema).validate(value)
+
+
+@dataclasses.dataclass
+class Found:
+    documents: list[Document]
+    score: float = NAN
+
+
+class Measured(BaseModel):
+    value: float = Field(NAN, ge=0, alias="measuredValue")
+    values: list[float] = [NAN, 1.0]
+
+
+def root() -> float:
+    return NAN
+
+
+def roots() -> list[float]:
+    return [NAN, 2.0]
+
+
+def measured() -> Measured:
+    return Measured()
+
+
+def found() -> Found:
+    return Found([DOCUMENT])
+
+
+def reported() -> AliasedReport:
+    return report(AliasedReport)  # type: ignore[return-value]
+
+
+@component
+class Measures:
+    @component.output_types(measured=Measured, report=AliasedReport, root=float)
+    def run(self, text: str) -> dict[str, Any]:
+        return {"measured": Measured(), "report": reported(), "root": NAN}
+
+
+async def test_what_a_client_gets_fits_the_schema_that_it_was_shown():
+    pipeline = Pipeline()
+    pipeline.add_component("measures", Measures())
+    server = create_mcp_server("lab", tools=[root, roots, measured, found, reported], pipelines={"pipeline": pipeline})
+    got: dict[str, Any] = {}
+    async with Client(server) as client:
+        for tool in await client.list_tools():
+            result = await client.call_tool_mcp(tool.name, {"text": "x"} if tool.name == "pipeline" else {})
+            assert not result.is_error, result.content
+            Draft202012Validator(tool.output_schema).validate(result.structured_content)
+            got[tool.name] = result.structured_content
+
+    assert got["root"] == {"result": None}
+    assert got["roots"] == {"result": [None, 2.0]}
+    assert got["measured"] == got["pipeline"]["measured"] == {"value": None, "values": [None, 1.0]}
+    assert got["pipeline"]["root"] is None
+    assert (got["found"]["score"], got["found"]["documents"][0]["content"]) == (None, "a long text")
+    assert got["reported"] == got["pipeline"]["report"]
+    assert (got["reported"]["howMany"], got["reported"]["score"]) == (4, None)
+    assert "embedding" not in json.dumps(got)
+
+
+async def test_a_schema_that_somebody_wrote_is_left_as_it_is():
+    schema = {"type": "object", "properties": {"value": {"type": "number"}}}
+    options = {"measured": ServeOptions(output_schema=schema)}
+    async with Client(create_mcp_server("lab", tools=[measured], options=options)) as client:
+        (tool,) = await client.list_tools()
+        result = await client.call_tool_mcp("measured", {})
+
+    assert tool.output_schema == schema
+    assert result.is_error and "does not conform to its output schema ($.value: 'type'" in result.content[0].text
+
+
+HALF, PAIR = "\ud83d", "\ud83d\ude00"
+
+
+async def test_half_an_emoji_does_not_spoil_a_result():
+    def chat() -> dict[str, Any]:
+        """Chats."""
+        return {
+            f"key{HALF}": f"{PAIR}{HALF}a{HALF}",
+            "document": Document(id=HALF, content=HALF),
+            "x": [ChatMessage.from_user(HALF)],
+        }
+
+    def say() -> str:
+        """Says."""
+        return f"{PAIR} {HALF}"
+
+    async with Client(create_mcp_server("chat", tools=[chat, say])) as client:
+        got = await client.call_tool_mcp("chat", {})
+        said = await client.call_tool_mcp("say", {})
+
+    assert not got.is_error and not said.is_error
+    written = got.structured_content
+    assert written["key\ufffd"] == "\U0001f600\ufffda\ufffd"
+    assert (written["document"]["id"], written["document"]["content"]) == ("\ufffd", "\ufffd")
+    assert written["x"][0]["content"] == [{"text": "\ufffd"}]
+    assert json.loads(got.content[0].text) == written
+    assert said.content[0].text == said.structured_content["result"] == "\U0001f600 \ufffd"
+
+
+async def test_half_an_emoji_does_not_spoil_an_error():
+    def fail() -> str:
+        """Fails."""
+        raise ToolError(f"No {HALF}.")
+
+    async with Client(create_mcp_server("chat", tools=[fail])) as client:
+        with pytest.raises(ToolError, match=r"^No \ufffd\.$"):
+            await client.call_tool("fail", {})
+
+
+def test_a_function_whose_result_cannot_be_described_is_refused_by_its_name():
+    class Odd:
+        pass
+
+    class Holder(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+        odd: Odd
+
+    def hold():  # type: ignore[no-untyped-def]
+        """Holds."""
+
+    hold.__annotations__["return"] = Holder
+    with pytest.raises(ValueError, match="The function 'hold' cannot be served as a tool"):
+        create_mcp_server("lab", tools=[hold])
+
+
+def test_a_text_is_cut_after_its_pairs_were_joined():
+    assert JsonWriter(ServeOptions(max_characters=1)).write(PAIR + "x") == "\U0001f600..."

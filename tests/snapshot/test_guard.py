@@ -1,0 +1,600 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a toolset with a snapshot does: cold, while its server keeps its word, and when it does not.
+"""
+
+import asyncio
+import gc
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnection,
+    MCPConnectionError,
+    MCPDriftedCallError,
+    MCPDriftError,
+    MCPInvocationError,
+    MCPSearchableToolset,
+    MCPTool,
+    MCPToolset,
+    MCPToolSnapshot,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+    mcp_request_context,
+)
+from haystack_integrations.tools.mcp.snapshot.guard import SPAN_DRIFT
+from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
+from tests.support.executors import recorded_traces
+from tests.support.kinds import KINDS, every_transport
+from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.waiting import LIMIT, wait_until
+
+ALL = ["add", "note", "pull"]
+
+
+@pytest.fixture
+def requests():
+    return []
+
+
+@pytest.fixture
+def server(requests):
+    return build_server(lambda event, **_: requests.append(event))
+
+
+@pytest.fixture
+def snapshot(server, requests):
+    with MCPToolset(InProcessServerInfo(server)) as toolset:
+        captured = MCPToolSnapshot.capture(toolset)
+    requests.clear()
+    return captured
+
+
+@pytest.fixture
+def pinned(server, snapshot):
+    """
+    Makes a toolset with the snapshot, which is closed at the end.
+    """
+    toolsets = []
+
+    def make(**parameters):
+        toolsets.append(MCPToolset(InProcessServerInfo(server), **{"snapshot": snapshot, **parameters}))
+        return toolsets[-1]
+
+    yield make
+    for toolset in toolsets:
+        toolset.close()
+
+
+def names(toolset):
+    return [tool.name for tool in toolset]
+
+
+def described(toolset):
+    return [(tool.name, tool.description, tool.parameters, tool.annotations) for tool in toolset]
+
+
+def test_a_cold_toolset_has_all_tools_and_asks_nobody(pinned, requests):
+    toolset = pinned()
+    toolset.warm_up()
+    asyncio.run(toolset.warm_up_async())
+    with toolset:
+        assert names(toolset) == ALL
+    assert toolset["add"].description == "Add two numbers."
+    assert list(toolset["add"].parameters["properties"]) == ["a", "b"]
+    assert toolset["add"].parameters["required"] == ["a", "b"]
+    assert toolset["add"].annotations.read_only_hint is False
+    assert toolset.instructions == INSTRUCTIONS
+    assert toolset.connection.status().state == "idle"
+    assert requests == []
+    assert "from a snapshot" in repr(toolset)
+
+
+def test_a_call_connects_and_what_models_see_stays_the_same(pinned, requests):
+    toolset = pinned()
+    cold = described(toolset)
+    assert toolset["add"].call(a=1, b=2).text == "3"
+    assert requests.index("@tools/list") < requests.index("@tools/call")
+    toolset.warm_up()
+    assert described(toolset) == cold
+    toolset.close()
+    assert asyncio.run(toolset["add"].call_async(a=1, b=2)).text == "3"
+    assert described(toolset) == cold
+
+
+def test_the_order_in_which_a_server_lists_parameters_does_not_change_what_models_see(snapshot, pinned, server):
+    def add(b: int, a: int) -> int:
+        return a + b
+
+    toolset = pinned()
+    server.remove_tool("add")
+    server.add_tool(add, description="Add two numbers.", annotations=snapshot.definitions()[0].annotations)
+    toolset.refresh()
+    assert list(toolset["add"].parameters["properties"]) == ["a", "b"]
+
+
+def test_eager_connect_and_refresh_check_at_once(pinned, server, requests):
+    pinned(eager_connect=True)
+    assert "@tools/list" in requests
+    pull(server, "description")
+    with pytest.raises(MCPDriftError):
+        pinned(eager_connect=True, share=False)
+    with pytest.raises(MCPDriftError):
+        pinned(share=False).refresh()
+    with pytest.raises(MCPDriftError):
+        asyncio.run(pinned(share=False).refresh_async())
+
+
+CHANGES = {
+    "description": ["description"],
+    "schema": ["description", "schema_narrower", "schema_wider"],
+    "tightened": ["annotations"],
+    "new": ["added"],
+    "gone": ["removed"],
+    "instructions": ["instructions"],
+}
+
+
+@pytest.mark.parametrize("change", [*CHANGES, "relaxed"])
+def test_an_error_stops_everything_until_the_server_is_as_before(pinned, server, change):
+    toolset = pinned()
+    cold = described(toolset)
+    assert toolset["add"].call(a=1, b=2).text == "3"
+    toolset.close()
+    pull(server, change)
+    # No call is sent, of no tool.
+    for tool in toolset:
+        with pytest.raises(MCPDriftedCallError, match=r"not those of the snapshot: .*Nothing was sent\."):
+            tool.invoke()
+    with pytest.raises(MCPDriftError, match="capture the tools again") as raised:
+        toolset.warm_up()
+    assert raised.value.report.kinds == CHANGES.get(change, ["annotations_relaxed"])
+    # Nor does anything else see what the server says now.
+    assert described(toolset) == cold
+    assert toolset.instructions == INSTRUCTIONS
+    # It is looked at again, until it is as it was.
+    with pytest.raises(MCPDriftError):
+        toolset.warm_up()
+
+
+def test_a_server_that_is_as_before_is_used_again(pinned, server):
+    toolset = pinned()
+    pull(server, "new")
+    with pytest.raises(MCPDriftedCallError):
+        toolset["add"].invoke(a=1, b=2)
+    with pytest.raises(MCPDriftError):
+        toolset.warm_up()
+    server.remove_tool("wipe")
+    toolset.warm_up()
+    assert toolset["add"].call(a=1, b=2).text == "3"
+
+
+@pytest.mark.parametrize(
+    ("change", "hidden", "refused"),
+    [
+        ("description", ["add"], ["add"]),
+        ("schema", ["add"], ["add"]),
+        ("tightened", ["add"], ["add"]),
+        ("new", [], ["wipe"]),
+        ("gone", [], ["note"]),
+        ("instructions", [], []),
+    ],
+)
+def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change, hidden, refused):
+    toolset = pinned(on_drift="quarantine")
+    held = {tool.remote_name: tool for tool in toolset}
+    pull(server, change)
+    for name in refused:
+        with pytest.raises(MCPDriftedCallError, match=f"'{name}'") if name in held else pytest.raises(KeyError):
+            toolset[name].invoke()
+    for name in set(ALL) - {"pull"} - set(refused):
+        held[name].invoke(**({"text": "a"} if name == "note" else {"a": 1, "b": 2}))
+    # The tools that are seen change with the next run only.
+    assert names(toolset) == ALL
+    toolset.warm_up()
+    assert names(toolset) == [name for name in ALL if name not in hidden]
+    assert toolset.instructions == INSTRUCTIONS
+    for name in hidden:
+        with pytest.raises(KeyError, match="it is not as in the snapshot"):
+            toolset[name]
+        with pytest.raises(MCPDriftedCallError):
+            held[name].invoke()
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_a_warning_goes_on_with_what_the_server_says(pinned, server, change, caplog):
+    toolset = pinned(on_drift="warn")
+    pull(server, change)
+    assert toolset["pull"].call(change="tightened" if change == "tightened" else "description").text == "pulled"
+    toolset.close()
+    toolset.refresh()
+    expected = {"new": [*ALL, "wipe"], "gone": ["add", "pull"]}
+    assert sorted(names(toolset)) == sorted(expected.get(change, ALL))
+    assert any("not those of the snapshot" in record.getMessage() for record in caplog.records)
+    if change == "schema":
+        assert "a" in toolset["add"].parameters["properties"]
+    if change == "instructions":
+        assert "keys" in toolset.instructions
+
+
+@pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
+def test_annotations_that_promise_more_are_always_an_error(pinned, server, on_drift):
+    toolset = pinned(on_drift=on_drift)
+    pull(server, "relaxed")
+    with pytest.raises(MCPDriftedCallError, match="annotations_relaxed"):
+        toolset["note"].invoke(text="a")
+    with pytest.raises(MCPDriftError):
+        toolset.warm_up()
+
+
+@pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
+def test_a_change_in_the_middle_of_a_session_is_noticed_before_the_next_call(pinned, on_drift, requests):
+    toolset = pinned(on_drift=on_drift)
+    toolset["pull"].call(change="description", tell=True)
+    if on_drift == "warn":
+        assert toolset["add"].call(a=1, b=2).text == "3"
+    else:
+        with pytest.raises(MCPDriftedCallError, match="'add' \\(description\\)"):
+            toolset["add"].invoke(a=1, b=2)
+    assert requests.count("@tools/list") > 1
+
+
+def test_a_change_is_looked_at_as_soon_as_the_server_tells_of_it(pinned, caplog):
+    toolset = pinned(on_drift="quarantine")
+    changed = threading.Event()
+    toolset.on_change(lambda change: changed.set() if change.removed == ("add",) else None)
+    toolset["pull"].call(change="description", tell=True)
+    assert changed.wait(LIMIT)
+    assert names(toolset) == ALL
+    toolset.warm_up()
+    assert names(toolset) == ["note", "pull"]
+    assert [record for record in caplog.records if "'add' (description)" in record.getMessage()]
+
+
+def test_each_drift_has_a_span_and_one_line_in_the_log(pinned, server, caplog):
+    toolset = pinned(on_drift="quarantine")
+    pull(server, "description")
+    pull(server, "new")
+    with recorded_traces(content=False) as tracer:
+        for _ in range(3):
+            with pytest.raises(MCPDriftedCallError):
+                toolset["add"].invoke(a=1, b=2)
+            toolset.close()
+    spans = [line for line in tracer.recorded if SPAN_DRIFT in line or "haystack.mcp.drift.kind" in line]
+    assert "description" in "".join(spans)
+    assert "added" in "".join(spans)
+    assert len([line for line in tracer.recorded if "haystack.mcp.drift.kind" in str(line)]) == 2
+    warnings = [record.getMessage() for record in caplog.records if "snapshot" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "'add' (description), 'wipe' (added)" in warnings[0]
+    assert "ssh" not in caplog.text
+
+
+def test_filters_prefixes_and_shaping_hold_for_pinned_tools(pinned, server):
+    toolset = pinned(
+        tool_names=["note", "add"],
+        tool_name_prefix="sums",
+        tool_overrides={"note": {"name": "memo", "description": "Keep it."}},
+        bound_arguments={"add": {"b": 5}},
+    )
+    assert names(toolset) == ["memo", "sums_add"]
+    assert toolset["memo"].description == "Keep it."
+    assert list(toolset["sums_add"].parameters["properties"]) == ["a"]
+    # What is not chosen may change as it likes.
+    pull(server, "new")
+    assert toolset["sums_add"].call(a=1).text == "6"
+    toolset.warm_up()
+    assert names(toolset) == ["memo", "sums_add"]
+    assert names(pinned(exclude_tools=["p*"], share=False)) == ["add", "note"]
+    assert names(pinned(required_hints={"read_only_hint": True}, share=False)) == []
+
+
+def test_a_filter_chooses_among_new_tools_only(pinned, server):
+    toolset = pinned(tool_filter=lambda tool: tool.name != "wipe")
+    pull(server, "new")
+    assert toolset["add"].call(a=1, b=2).text == "3"
+    toolset.warm_up()
+    assert names(toolset) == ALL
+
+
+def test_a_tool_whose_annotations_would_hide_it_has_drifted(pinned, server, snapshot):
+    pull(server, "tightened")
+    toolset = pinned(required_hints={"open_world_hint": True})
+    with pytest.raises(MCPDriftError, match="'add' \\(annotations\\)"):
+        toolset.refresh()
+
+
+def test_what_does_not_fit_the_snapshot_is_refused_at_construction(pinned, server, snapshot, tmp_path):
+    for parameters, message in (
+        ({"tool_names": ["add", "ad"]}, "The `snapshot` lacks tools of `tool_names`: 'ad'"),
+        ({"bound_arguments": {"sum": {"a": 1}}}, "`bound_arguments` names tool 'sum'"),
+        ({"snapshot": 3}, "`snapshot` must be an MCPToolSnapshot"),
+        ({"snapshot": ""}, "`snapshot` must be an MCPToolSnapshot"),
+        ({"on_drift": "ignore"}, "`on_drift` must be one of 'error', 'quarantine', 'warn', got 'ignore'"),
+        ({"snapshot": None, "on_drift": "warn"}, "but there is none"),
+        ({"inputs_from_state": {"add": {"key": "c"}}}, "unknown parameter 'c'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pinned(**parameters)
+    with pytest.raises(FileNotFoundError, match="There is no snapshot file"):
+        pinned(snapshot=tmp_path / "missing.json")
+    with pytest.raises(ValueError, match="The `snapshot` has no tool 'ad'"):
+        MCPTool("ad", InProcessServerInfo(server), snapshot=snapshot)
+
+
+@pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
+def test_a_single_tool_has_a_snapshot_too(server, snapshot, requests, on_drift):
+    with MCPTool("add", InProcessServerInfo(server), snapshot=snapshot, on_drift=on_drift) as tool:
+        assert tool.description == "Add two numbers."
+        assert requests == []
+        pull(server, "new")  # which is none of its business
+        assert tool.call(a=1, b=2).text == "3"
+        tool.warm_up()
+        tool.close()
+        pull(server, "description")
+        if on_drift == "warn":
+            assert tool.call(a=1, b=2).text == "3"
+            tool.warm_up()
+            assert "ssh" in tool.description
+            return
+        with pytest.raises(MCPDriftedCallError, match="'add' \\(description\\)"):
+            tool.invoke(a=1, b=2)
+        if on_drift == "error":
+            with pytest.raises(MCPDriftError):
+                tool.warm_up()
+        else:
+            tool.warm_up()
+        assert tool.description == "Add two numbers."
+
+
+def test_the_connection_of_a_toolset_is_guarded_even_without_the_toolset(pinned, server):
+    connection = pinned().connection
+    pull(server, "description")
+    with pytest.raises(MCPDriftedCallError):
+        connection.call_tool("add", {"a": 1, "b": 2})
+    with pytest.raises(MCPDriftedCallError):
+        asyncio.run(connection.call_tool_async("add", {"a": 1, "b": 2}))
+
+
+def test_calls_through_interceptors_are_guarded(pinned, server, requests):
+    def passes_on(call, call_next):
+        return call_next(call)
+
+    toolset = pinned(interceptors=[passes_on])
+    pull(server, "description")
+    with pytest.raises(MCPDriftedCallError):
+        toolset["add"].invoke(a=1, b=2)
+    assert "@tools/call" not in requests
+
+
+@every_transport
+def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
+    peer = rug_puller(kind)
+    with MCPToolset(peer.reach()) as toolset:
+        snapshot = MCPToolSnapshot.capture(toolset)
+    with MCPToolset(peer.reach(), snapshot=snapshot) as toolset:
+        assert toolset["note"].call(text="a").text == "a"
+        toolset["pull"].call(change="schema")  # the server does not tell
+        peer.restart()
+        with pytest.raises(MCPDriftedCallError, match="schema_narrower"):
+            toolset["note"].invoke(text="b")
+        assert peer.calls() == ["note"]
+
+
+@every_transport
+def test_a_change_of_which_the_server_tells_is_checked_before_the_next_call(rug_puller, kind):
+    peer = rug_puller(kind)
+    with MCPToolset(peer.reach()) as toolset:
+        snapshot = MCPToolSnapshot.capture(toolset)
+    one = MCPTool("note", peer.reach(), snapshot=snapshot)
+    with MCPToolset(peer.reach(), snapshot=snapshot) as toolset, one:
+        assert one.call(text="a").text == "a"
+        toolset["pull"].call(change="description", tell=True)
+        with pytest.raises(MCPDriftedCallError, match="'add'"):
+            for _ in range(100):  # over HTTP, it may tell after its answer
+                toolset["note"].invoke(text="b")
+        assert one.call(text="c").text == "c"
+
+
+def test_a_server_that_dies_while_its_tools_are_listed_is_asked_again(rug_puller):
+    peer = rug_puller(KINDS["stdio"])
+    with MCPToolset(peer.reach()) as toolset:
+        snapshot = MCPToolSnapshot.capture(toolset)
+    # Single tools do not list in the background.
+    change, note = (MCPTool(name, peer.reach(), snapshot=snapshot) for name in ("pull", "note"))
+    with change, note, ThreadPoolExecutor(1) as pool:
+        change.call(change="description", tell=True)
+        peer.freeze()
+        pending = pool.submit(note.call, text="a")
+        wait_until(lambda: note.connection.status().calls == 2, "the call")
+        peer.kill()
+        assert pending.result(LIMIT).text == "a"
+
+
+def test_invisible_characters_are_not_shown_to_models(server, caplog):
+    def count(word: str) -> int:
+        return len(word)
+
+    server.add_tool(count, description="Count\u200b it.\U000e0041", title="C\u2060ount")
+    with MCPToolset(InProcessServerInfo(server)) as toolset:
+        snapshot = MCPToolSnapshot.capture(toolset)
+        assert toolset["count"].description == "Count it."
+        assert toolset["count"].title == "Count"
+    assert snapshot.invisible_characters() == {"count": {"U+200B": 1, "U+2060": 1, "U+E0041": 1}}
+    told = [record.getMessage() for record in caplog.records if "Invisible characters" in record.getMessage()]
+    assert len(told) == 1
+    assert "'count'" in told[0]
+    cold = MCPToolset(InProcessServerInfo(server), snapshot=snapshot)
+    assert cold["count"].description == "Count it."
+    # It is part of what is compared.
+    server.remove_tool("count")
+    server.add_tool(count, description="Count it.", title="C\u2060ount")
+    with pytest.raises(MCPDriftError, match="'count' \\(description\\)"):
+        cold.refresh()
+    cold.close()
+
+
+def test_a_tool_for_apps_is_not_shown_to_models_either_from_a_snapshot_of_all_tools(server):
+    def open_window() -> str:
+        return "open"
+
+    server.add_tool(open_window, meta={"ui": {"visibility": ["app"]}})
+    info = InProcessServerInfo(server)
+    with MCPConnection(info) as connection:
+        snapshot = MCPToolSnapshot.from_tools(connection.list_tools())
+    assert snapshot.tool_names == ["add", "note", "open_window", "pull"]
+    stored = MCPToolSnapshot.from_dict(snapshot.to_dict())
+    assert stored == snapshot
+    with MCPToolset(info, snapshot=stored) as toolset, MCPTool("open_window", info, snapshot=stored) as tool:
+        assert names(toolset) == ALL
+        assert tool.call().text == "open"
+        # It is none of the toolset's business.
+        server.remove_tool("open_window")
+        server.add_tool(open_window, description="Another.", meta={"ui": {"visibility": ["app"]}})
+        toolset.refresh()
+        assert names(toolset) == ALL
+
+
+def test_each_user_is_guarded(rug_puller):
+    peer = rug_puller(KINDS["sessions"])
+    with MCPToolset(peer.reach()) as toolset:
+        snapshot = MCPToolSnapshot.capture(toolset)
+    with MCPToolset(peer.reach(), snapshot=snapshot, on_drift="quarantine") as toolset:
+        with mcp_request_context(user="ann"):
+            assert toolset["note"].call(text="a").text == "a"
+            toolset["pull"].call(change="description")
+        with mcp_request_context(user="bob"):
+            assert toolset["note"].call(text="b").text == "b"
+            with pytest.raises(MCPDriftedCallError):
+                toolset["add"].invoke(a=1, b=2)
+        # What one of them has does not change what all are shown.
+        assert names(toolset) == ALL
+
+
+def test_calls_of_many_threads_are_all_refused(pinned, server, requests):
+    toolset = pinned()
+    pull(server, "description")
+
+    def fails():
+        with pytest.raises(MCPDriftedCallError):
+            toolset["add"].invoke(a=1, b=2)
+
+    with ThreadPoolExecutor(16) as pool:
+        for future in [pool.submit(fails) for _ in range(64)]:
+            future.result(LIMIT)
+    assert "@tools/call" not in requests
+
+
+def test_a_filter_that_fails_lets_no_call_through(pinned, server, requests):
+    def fails(_tool):
+        raise RuntimeError("no filter today")
+
+    toolset = pinned(tool_filter=fails)
+    assert names(toolset) == ALL
+    assert toolset["add"].call(a=1, b=2).text == "3"  # it is asked about new tools only
+    toolset.close()
+    pull(server, "new")
+    requests.clear()
+    with pytest.raises(MCPInvocationError, match="`tool_filter` failed for tool 'wipe'"):
+        toolset["add"].invoke(a=1, b=2)
+    assert "@tools/call" not in requests
+
+
+def test_a_toolset_with_a_snapshot_that_nobody_holds_is_collected(server, snapshot):
+    toolset = MCPToolset(InProcessServerInfo(server), snapshot=snapshot)
+    assert toolset["add"].call(a=1, b=2).text == "3"
+    connection = toolset.connection
+    reference = weakref.ref(toolset)
+    del toolset
+    # It may be listing its tools in the background, which it finishes.
+    wait_until(lambda: gc.collect() >= 0 and reference() is None, "the toolset is gone")
+    connection.close()
+
+
+def test_a_server_that_is_not_required_is_missed_when_it_is_called(snapshot):
+    info = StdioServerInfo("no-such-server")
+    with MCPToolset(info, snapshot=snapshot, required=False) as toolset:
+        assert names(toolset) == ALL
+        with pytest.raises(MCPInvocationError, match="was not found"):
+            toolset["add"].invoke(a=1, b=2)
+        with pytest.raises(MCPConnectionError):
+            toolset.refresh()
+
+
+def test_a_search_finds_pinned_tools_without_a_connection(pinned):
+    member = pinned()
+    toolset = MCPSearchableToolset([member], search_threshold=1)
+    toolset.warm_up()
+    assert toolset["search_tools"].invoke(tool_keywords="numbers")
+    assert member.connection.status().state == "idle"
+
+
+def test_a_tool_in_quarantine_is_back_once_it_is_as_before(pinned, server, snapshot):
+    toolset = pinned(on_drift="quarantine")
+    before = described(toolset)
+    pull(server, "description")
+    toolset.refresh()
+    assert names(toolset) == ["note", "pull"]
+    pull(server, "back")
+    toolset.refresh()
+    assert described(toolset) == before
+    assert toolset["add"].call(a=1, b=2).text == "3"
+
+
+def test_many_calls_that_wait_for_one_session_compare_its_tools_once(pinned, server):
+    asked = []
+    toolset = pinned(tool_filter=lambda tool: asked.append(tool.name) or tool.name != "wipe")
+    pull(server, "new")
+
+    async def call_often():
+        return await asyncio.gather(*(toolset["add"].call_async(a=1, b=number) for number in range(64)))
+
+    assert [result.text for result in asyncio.run(call_often())] == [str(1 + number) for number in range(64)]
+    # Twice for each listing: for the comparison, and for the tools that the toolset has from its next warm-up on. When
+    # it begins to listen to changes, it lists them again.
+    assert asked.count("wipe") in (2, 4)
+
+
+def test_a_caller_who_gives_up_leaves_the_comparison_to_the_others(pinned, server):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(tool):
+        begun.set()
+        assert go_on.wait(LIMIT)
+        return tool.name != "wipe"
+
+    toolset = pinned(tool_filter=slow)
+    pull(server, "new")
+
+    async def call_twice():
+        first = asyncio.create_task(toolset["add"].call_async(a=1, b=2))
+        assert await asyncio.to_thread(begun.wait, LIMIT)
+        second = asyncio.create_task(toolset["add"].call_async(a=3, b=4))
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        go_on.set()
+        return (await second).text
+
+    assert asyncio.run(call_twice()) == "7"
+
+
+def test_what_a_call_needs_of_the_listing_is_there_with_the_first_call(tmp_path):
+    command = python_script(SERVERS / "changing_server.py", "--transport", "streamable-http", "--header")
+    server = HttpServer(command, "/mcp", tmp_path, CallLog(tmp_path / "calls.txt"))
+    try:
+        info = StreamableHttpServerInfo(server.start().url)
+        with MCPToolset(info) as toolset:
+            snapshot = MCPToolSnapshot.capture(toolset)
+        with MCPToolset(info, snapshot=snapshot) as toolset:
+            # The argument is sent as a header, too, as the server's schema wants it.
+            assert toolset["locate"].call(region="eu").text == "eu eu"
+    finally:
+        server.close()

@@ -1,0 +1,41 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Work that is begun in a process which is killed in the middle of it.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from haystack_integrations.tools.mcp import MCPServerInfo
+from tests.support.scripts import SOURCE
+
+
+def in_a_process_that_is_killed(folder: Path, info: MCPServerInfo, code: str) -> dict[str, Any]:
+    """
+    Run code that has `info` and prints JSON, in a process that is killed as soon as it has.
+    """
+    script = folder / "begin.py"
+    preamble = """
+    import json, sys, time
+    from haystack_integrations.tools.mcp import *
+    from haystack_integrations.tools.mcp.client.server_info import server_info_from_dict
+
+    info = server_info_from_dict(json.loads(sys.argv[1]))
+    """
+    script.write_text(textwrap.dedent(preamble) + textwrap.dedent(code) + "\ntime.sleep(600)\n")
+    command = [sys.executable, str(script), json.dumps(info.to_dict())]
+    with subprocess.Popen(command, env={"PYTHONPATH": str(SOURCE)}, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            printed: dict[str, Any] = json.loads(process.stdout.readline())
+        finally:
+            process.send_signal(signal.SIGKILL)
+    return printed

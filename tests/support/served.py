@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`tests/servers/served.py`, and other scripts that call `run_server`, as processes.
+"""
+
+import json
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.support.measured import measured
+from tests.support.waiting import LIMIT, wait_until
+
+ROOT = Path(__file__).parents[2]
+SERVED = ROOT / "tests" / "servers" / "served.py"
+
+# More than the slowest start on a busy machine takes: Haystack, FastMCP and their models of the protocol.
+START_LIMIT = 90.0
+
+HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
+
+
+def envelope(**meta: Any) -> dict[str, Any]:
+    """
+    The `_meta` of a request of the new era.
+    """
+    return {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+        **meta,
+    }
+
+
+class ServedProcess:
+    """
+    A process that serves, and what it writes.
+    """
+
+    def __init__(self, script: Path, options: dict[str, Any], *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), json.dumps(options), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **measured(), **environment},
+            # So that whatever it starts ends with it.
+            start_new_session=True,
+        )
+        self._errors: list[str] = []
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._readers = [
+            threading.Thread(target=self._read_errors, daemon=True),
+            threading.Thread(target=self._read_lines, daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_errors(self) -> None:
+        for line in self.process.stderr:
+            self._errors.append(line.decode(errors="replace"))
+
+    def _read_lines(self) -> None:
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    @property
+    def errors(self) -> str:
+        """
+        What it has written to stderr.
+        """
+        return "".join(self._errors)
+
+    def wait_for(self, event: str, *, limit: float = LIMIT, count: int = 1) -> None:
+        """
+        Wait until it has told of an event.
+        """
+        wait_until(lambda: self.errors.count(event) >= count, lambda: f"{event} in {self.errors}", limit=limit)
+
+    def send(self, **message: Any) -> None:
+        """
+        Send a message over stdin.
+        """
+        self.send_line(json.dumps({"jsonrpc": "2.0", **message}))
+
+    def send_line(self, line: str) -> None:
+        """
+        Send a line over stdin.
+        """
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self, limit: float = START_LIMIT) -> dict[str, Any]:
+        """
+        The next message on stdout.
+        """
+        return json.loads(self._lines.get(timeout=limit))
+
+    def answer(self, request_id: int | str | None, limit: float = START_LIMIT) -> dict[str, Any]:
+        """
+        The answer to a request; what comes before it is dropped.
+        """
+        while True:
+            message = self.receive(limit)
+            if "method" not in message and message.get("id") == request_id:
+                return message
+
+    def shake_hands(self, **capabilities: dict[str, Any]) -> None:
+        """
+        Open a session of the handshake era over stdin.
+        """
+        client = {"name": "test", "version": "1"}
+        parameters = {"protocolVersion": HANDSHAKE, "capabilities": capabilities, "clientInfo": client}
+        self.send(id="hello", method="initialize", params=parameters)
+        self.answer("hello")
+        self.send(method="notifications/initialized")
+
+    def call(self, request_id: int, tool: str, *, meta: dict[str, Any] | None = None, **arguments: Any) -> None:
+        """
+        Call a tool over stdin.
+        """
+        extra = {"_meta": meta} if meta else {}
+        self.send(id=request_id, method="tools/call", params={"name": tool, "arguments": arguments, **extra})
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        """
+        Send it a signal.
+        """
+        self.process.send_signal(number)
+
+    def wait(self, limit: float = LIMIT) -> int:
+        """
+        Wait for its end.
+
+        :returns: Its exit code.
+        """
+        code = self.process.wait(limit)
+        for reader in self._readers:
+            reader.join(limit)
+        return code
+
+    def __enter__(self) -> "ServedProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass
+
+
+class ServedOverHttp(ServedProcess):
+    """
+    One that serves over HTTP.
+    """
+
+    def __init__(self, options: dict[str, Any] | None = None, *arguments: str, script: Path = SERVED) -> None:
+        super().__init__(script, {"transport": "http", "port": 0, **(options or {})}, *arguments)
+        try:
+            self.wait_for("Serving over HTTP", limit=START_LIMIT)
+            found = re.search(r"http://\S+?:(\d+)(/\S*)", self.errors)
+            assert found
+            self.port = int(found[1])
+            self.url = f"http://127.0.0.1:{self.port}{found[2]}"
+            wait_until(self._answers, lambda: f"an answer on {self.url}: {self.errors}", limit=START_LIMIT)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, self.errors
+        try:
+            httpx2.get(f"http://127.0.0.1:{self.port}/nothing", timeout=START_LIMIT)
+        except httpx2.TransportError:
+            return False
+        return True
+
+    def post(
+        self, method: str, parameters: dict[str, Any] | None = None, *, timeout: float = START_LIMIT, **headers: str
+    ) -> httpx2.Response:
+        """
+        A request of the new era.
+        """
+        parameters = {"_meta": envelope(), **(parameters or {})}
+        content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
+        name = {"mcp-name": parameters["name"]} if "name" in parameters else {}
+        return self.post_bytes(content, timeout=timeout, **{"mcp-method": method, **name, **headers})
+
+    def post_bytes(self, content: bytes, *, timeout: float = START_LIMIT, **headers: str) -> httpx2.Response:
+        """
+        Bytes as a request of the new era.
+        """
+        defaults = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": MODERN,
+        }
+        return httpx2.post(self.url, content=content, headers={**defaults, **headers}, timeout=timeout)
+
+
+def free_port() -> int:
+    """
+    A port that nobody listens on.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

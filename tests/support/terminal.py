@@ -1,0 +1,202 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The command `mcp-haystack` as a user runs it: in a terminal, which is a pseudo-terminal here, or in a pipe.
+"""
+
+import codecs
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.measured import measured
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "haystack_integrations.tools.mcp.cli"]
+
+# A command imports Haystack and the SDK, and so does the server that it starts; other tests run beside them.
+LIMIT = 100.0
+
+_ESCAPE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])")
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """
+    The variables of a command: those of this process, and what finds the package and nothing of the user's.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {
+        **inherited,
+        "PATH": path,
+        "PYTHONPATH": str(ROOT / "src"),
+        "HAYSTACK_TELEMETRY_ENABLED": "False",
+        **measured(),
+        **variables,
+    }
+
+
+@dataclass(frozen=True)
+class Ran:
+    """
+    What became of a command.
+
+    :param code: Its exit code.
+    :param screen: In a terminal, what was on the screen in the end; in a pipe, its stdout.
+    :param errors: Its stderr, in a pipe.
+    """
+
+    code: int
+    screen: str
+    errors: str = ""
+
+
+def in_a_pipe(
+    *words: str, cwd: Path = ROOT, stdin: str = "", variables: Mapping[str, str] | None = None, limit: float = LIMIT
+) -> Ran:
+    """
+    Run the command without a terminal.
+    """
+    ran = subprocess.run(
+        [*COMMAND, *words],
+        cwd=cwd,
+        env=environment(**(variables or {})),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+    )
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+class Terminal:
+    """
+    A terminal in which the command runs; what is written to it is typed.
+    """
+
+    def __init__(
+        self, *words: str, width: int = 100, cwd: Path = ROOT, variables: Mapping[str, str] | None = None
+    ) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+        self.process = subprocess.Popen(
+            [*COMMAND, *words],
+            cwd=cwd,
+            env=environment(TERM="xterm-256color", **(variables or {})),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so that Ctrl-C is a signal
+        )
+        os.close(slave)
+        self.raw = ""
+        # A character may come in two pieces.
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        os.close(self._master)
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, text: str, *, limit: float = LIMIT) -> None:
+        """
+        Wait until the text was shown.
+        """
+        deadline = time.monotonic() + limit
+        while text not in self.raw:
+            assert self._read(deadline - time.monotonic()), f"{text!r} was not shown in:\n{self.raw}"
+
+    def end(self, *, limit: float = LIMIT) -> Ran:
+        """
+        Wait for the end of the command.
+        """
+        deadline = time.monotonic() + limit
+        while self._read(deadline - time.monotonic()):
+            pass
+        return Ran(self.process.wait(max(deadline - time.monotonic(), 1)), rendered(self.raw))
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self._master], [], [], max(seconds, 0))[0]:
+            assert seconds > 0, f"the command takes too long:\n{self.raw}"
+            return True
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            return False
+        self.raw += self._decoder.decode(data)
+        return bool(data)
+
+
+def in_a_terminal(*words: str, width: int = 100, cwd: Path = ROOT, variables: Mapping[str, str] | None = None) -> Ran:
+    """
+    Run the command in a terminal.
+    """
+    with Terminal(*words, width=width, cwd=cwd, variables=variables) as terminal:
+        return terminal.end()
+
+
+def rendered(raw: str) -> str:
+    """
+    What a terminal shows in the end of what was written to it, as far as the command writes it.
+    """
+    lines, row, column = [""], 0, 0
+    position = 0
+    while position < len(raw):
+        escape = _ESCAPE.match(raw, position)
+        character = raw[position]
+        position = escape.end() if escape else position + 1
+        if escape:
+            kind, count = escape[2], int(escape[1]) if escape[1].isdigit() else 1
+            if kind == "A":
+                row = max(row - count, 0)
+            elif kind == "K":
+                lines[row] = ""
+        elif character == "\r":
+            column = 0
+        elif character == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        else:
+            lines[row] = lines[row][:column].ljust(column) + character + lines[row][column + 1 :]
+            column += 1
+    return "\n".join(line.rstrip() for line in lines).strip("\n") + "\n"
+
+
+def assert_kept(name: str, shown: str, folder: Path, replaced: Sequence[tuple[str, str]] = ()) -> None:
+    """
+    Compare what was shown with the file in which it is kept. `MCP_HAYSTACK_KEEP=1` writes the file.
+
+    :param name: Name of the file, without its ending.
+    :param shown: What was shown.
+    :param folder: Where the files are.
+    :param replaced: Patterns of what differs from run to run, and what stands for it.
+    """
+    for pattern, replacement in replaced:
+        shown = re.sub(pattern, replacement, shown)
+    shown = "\n".join(line.rstrip() for line in shown.splitlines()) + "\n"
+    file = folder / f"{name}.txt"
+    if os.environ.get("MCP_HAYSTACK_KEEP"):
+        file.write_text(shown, encoding="utf-8")
+    assert shown == file.read_text(encoding="utf-8")
