@@ -109,6 +109,46 @@ def test_a_fork_waits_for_the_import_so_that_the_child_has_it_whole(run):
     assert reports == [{"whole": True, "called": True}] * 2
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+@pytest.mark.parametrize(
+    ("module", "name"), [("connection.supervisor", "Supervisor"), ("transports.stdio.client", "StdioClient")]
+)
+def test_a_fork_waits_for_what_a_blocking_call_imports(run, module, name):
+    child, parent = run(
+        f"""
+        import time
+
+        module = "haystack_integrations.tools.mcp.{module}"
+
+        class Slow:
+            def find_spec(self, name, path=None, target=None):
+                if name == module:
+                    importing.set()
+                    forking.wait(30)
+                    time.sleep(0.5)  # a fork that does not wait for the import is faster than this
+
+        importing, forking = threading.Event(), threading.Event()
+        sys.meta_path.insert(0, Slow())
+        os.register_at_fork(before=forking.set)
+        tool = MCPTool("pid", server_info)
+        thread = threading.Thread(target=tool.warm_up)
+        thread.start()
+        assert importing.wait(30)
+        child = os.fork()
+        whole = hasattr(sys.modules.get(module), "{name}")
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+            thread.join()
+            tool.close()
+            report(whole=whole)
+        else:
+            report(whole=whole)
+            os._exit(0)
+        """
+    )
+    assert (child, parent) == ({"whole": True}, {"whole": True})
+
+
 def test_a_program_may_end_during_the_import(run):
     assert run("preload()") == []
 

@@ -123,6 +123,8 @@ def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> 
     served.shake_hands()
     served.call(2, "add", a=1, b="x" * 1_000_000)
     assert "longer than 10000 bytes" in served.answer(None)["error"]["message"]
+    served.send_line('{"jsonrpc": "2.0", "id": 2, "method": "' + "ä" * 6000 + '"}')
+    assert "longer than 10000 bytes" in served.answer(None)["error"]["message"]
     served.call(3, "add", a="no number", b=2)
     assert served.answer(3)["result"]["isError"]
     served.call(4, "nothing")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig
+from haystack_integrations.tools.mcp.connection.preload import whole_imports
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
@@ -52,8 +53,9 @@ class Pool:
         key = (_identity(server_info), _identity(handlers)) if share else None
         # These import the MCP SDK, which takes 0.6 s, so they wait until a connection is used. What only calls use is
         # among them, so that a fork during calls finds no module that is imported by half.
-        from haystack_integrations.tools.mcp.connection import call, interception, tasks  # noqa: F401, PLC0415
-        from haystack_integrations.tools.mcp.connection.supervisor import Supervisor  # noqa: PLC0415
+        with whole_imports:
+            from haystack_integrations.tools.mcp.connection import call, interception, tasks  # noqa: F401, PLC0415
+            from haystack_integrations.tools.mcp.connection.supervisor import Supervisor  # noqa: PLC0415
 
         with self.lock:
             self._forget_collected()

@@ -24,6 +24,11 @@ _MODULES = (
 )
 
 
+# Held while modules are imported that wait for the first connection: a fork waits for it. The child would have modules
+# that are imported by half, and their locks for ever.
+whole_imports: threading.RLock = threading.RLock()
+
+
 class _Preload:
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,8 +62,7 @@ class _Preload:
             # Shielded, because a caller that is cancelled would cancel the future of all.
             await asyncio.shield(asyncio.wrap_future(self._done))
 
-    def finish_before_fork(self) -> None:
-        # The child would have modules that are imported by half, and their locks for ever.
+    def finish(self) -> None:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -85,5 +89,12 @@ async def preloaded() -> None:
     await _preload.wait()
 
 
+def _before_fork() -> None:
+    _preload.finish()
+    whole_imports.acquire()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_preload.finish_before_fork)
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=whole_imports.release, after_in_child=whole_imports.release
+    )

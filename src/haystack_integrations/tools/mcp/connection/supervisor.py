@@ -49,6 +49,7 @@ from haystack_integrations.tools.mcp.connection.identities import (
 )
 from haystack_integrations.tools.mcp.connection.listening import Attendant, Listening
 from haystack_integrations.tools.mcp.connection.patience import limited
+from haystack_integrations.tools.mcp.connection.preload import whole_imports
 from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.connection.session import Session, ToolListing
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
@@ -396,7 +397,8 @@ class Supervisor:
     async def _open_untraced(self) -> Session:
         started = asyncio.get_running_loop().time()
         try:
-            client = self.server_info.create_client()
+            with whole_imports:  # the first of its kind imports its client
+                client = self.server_info.create_client()
             client.handlers = self.handlers
             if not client.uses_handlers and self.handlers != MCPHandlers():
                 logger.warning(

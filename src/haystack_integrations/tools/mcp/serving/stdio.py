@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError
-from typing import Any, TextIO, cast
+from typing import Any, BinaryIO, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -75,7 +75,7 @@ async def serve_stdio(server: FastMCP[Any], stop: Stop, *, max_body_size: int) -
 
 
 @contextlib.contextmanager
-def _stdin() -> Iterator[TextIO]:
+def _stdin() -> Iterator[BinaryIO]:
     """
     Take stdin for the protocol: what a tool or a process that it starts reads from file descriptor 0 is empty.
     """
@@ -83,7 +83,7 @@ def _stdin() -> Iterator[TextIO]:
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), sys.stdin.fileno())
     # Not closed at the end, as the reading thread may still wait on it: the number could be reused.
-    yield os.fdopen(own, "r", encoding="utf-8", errors="replace", newline="\n", closefd=False)
+    yield os.fdopen(own, "rb", closefd=False)
     os.dup2(own, sys.stdin.fileno())
 
 
@@ -94,7 +94,7 @@ class _Lines:
     A read from a pipe cannot be interrupted, and neither the order to stop nor the end of the process may wait for one.
     """
 
-    def __init__(self, file: TextIO, max_length: int) -> None:
+    def __init__(self, file: BinaryIO, max_length: int) -> None:
         self._file = file
         self._max_length = max_length
         self._send, self._receive = anyio.create_memory_object_stream[str](0)
@@ -119,12 +119,12 @@ class _Lines:
         try:
             while line := self._file.readline(self._max_length + 1):
                 if len(line) > self._max_length:
-                    while line and not line.endswith("\n"):
+                    while line and not line.endswith(b"\n"):
                         line = self._file.readline(self._max_length)
                     # No JSON, so that it is answered with a parse error.
-                    line = "too long\n"
+                    line = b"too long\n"
                 if line.strip():
-                    asyncio.run_coroutine_threadsafe(hand_over(line), loop).result()
+                    asyncio.run_coroutine_threadsafe(hand_over(line.decode(errors="replace")), loop).result()
             loop.call_soon_threadsafe(self.close)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, CancelledError, RuntimeError):
             # Nobody listens any more: the conversation is over, or the loop is closed.
