@@ -4,9 +4,13 @@
 
 import itertools
 import json
+import os
+import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,7 +21,7 @@ from mcp import MCPError
 
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
 from tests.support.background import Stopwatch, in_thread
-from tests.support.served import HANDSHAKE, ServedOverHttp, ServedProcess, free_port
+from tests.support.served import HANDSHAKE, START_LIMIT, ServedOverHttp, ServedProcess, free_port
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
@@ -412,6 +416,40 @@ def test_workers_answer_what_needs_no_session() -> None:
         assert [result(future.result(60))["content"][0]["text"] for future in calls] == ["waited"] * 6
         assert process.wait() == 0
         assert process.errors.count("EVENT closed") == 2
+
+
+STARTS_FOR_EVER = """
+import os, socket, sys, threading, time
+from haystack_integrations.tools.mcp.serving import create_mcp_server, run_server
+
+def server():
+    return create_mcp_server("shop", tools=[])
+
+def is_asked(number):
+    try:
+        with socket.socket(fileno=os.dup(number)) as pipe:
+            return b"ping" in pipe.recv(64, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:  # it is no socket, or is empty
+        return False
+
+if __name__ == "__main__":
+    run_server(server, transport="http", port=0, workers=2)
+else:
+    while not any(map(is_asked, range(3, 64))):
+        time.sleep(0.05)
+    print("EVENT asked", file=sys.stderr, flush=True)
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_while_workers_start_ends_them_and_the_server(tmp_path: Path) -> None:
+    script = tmp_path / "starts_for_ever.py"
+    script.write_text(STARTS_FOR_EVER)
+    with ServedProcess(script, {}) as process:
+        process.wait_for("EVENT asked", limit=START_LIMIT)
+        os.killpg(process.process.pid, signal.SIGINT)
+        process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -255,7 +255,7 @@ def _run_http(blueprint: _Blueprint, host: str, port: int, *, insecure: bool, wo
         )
         if workers > 1:
             with keys_for_workers():
-                Multiprocess(config, sockets).run()
+                _Supervisor(config, sockets).run()
         else:
             _serve(config, sockets)
     finally:
@@ -277,6 +277,25 @@ def _serve(config: uvicorn.Config, sockets: list[socket.socket]) -> None:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+class _Supervisor(Multiprocess):
+    """
+    uvicorn's supervisor of workers, which also stops while it waits for a worker that is dead.
+
+    A terminal sends Ctrl-C to the workers, too. One that was asked whether it lives, and ends without an answer, would
+    hold up the supervisor for `_WORKER_SILENCE`, because the supervisor has the worker's end of their pipe open.
+    """
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        self.signal_queue.append(number)
+        for process in self.processes:
+            process.child_conn.close()
 
 
 def _worker_app(blueprint: _Blueprint) -> Starlette:

@@ -44,7 +44,7 @@ _MAX_IDLE_CONNECTIONS = 20
 
 # In how many threads certificates are read at once. Hundreds of sessions may be opened together, and the threads stay
 # for the next ones.
-_MOST_READING = 4
+_MOST_READING = 3
 _reading: RunVar[anyio.CapacityLimiter] = RunVar("haystack_mcp_reading")
 
 # The schemes for which httpx2 looks up proxies in the environment.
