@@ -77,6 +77,26 @@ OUTPUT: dict[str, list[str]] = {
         "   result: 42.0",
         "A trace of",
     ],
+    "agent_hooks.py": [
+        "Asked: may the model call sort?",
+        "           Count the books before you sort them.",
+        "   result: 3",
+        "   result: sorted by title",
+        "    error: The call of 'sort' was refused: the limit of 2 turns of tool calls is reached.",
+    ]
+    if SkillInfo is not None
+    else ["This example needs Haystack 3: Haystack 2 has no hooks."],
+    "own_loop.py": [
+        "   result: chair (120.00)",
+        "    error: The call of 'search' was refused: the limit of 1 turn of tool calls is reached.",
+        "registry.generate: The tools say: lamp (39.90)",
+        "MCPToolRunner: lamp (39.90)",
+    ],
+    "many_users.py": [
+        "note: Note something. It takes text.",
+        "\nAda on Monday: a day of Ada",
+        "\nBob on Monday: a day of Bob",
+    ],
     "serve_pipeline.py": [
         "ask: Answers questions about cities. It takes question, limit.",
         "ask_as_stored: Answers questions about cities. It takes ",
