@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.served import Order, for_workers, from_environment
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.cli.conftest import Run
+from tests.support.served import ServedProcess
 from tests.support.terminal import COMMAND, ROOT, environment
 
 SHELF = """
@@ -258,6 +259,25 @@ def test_http_wants_the_token_and_ends_with_sigterm(shelf: Path) -> None:
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (0, "")
     assert "secret-token-value" not in errors
+
+
+def test_sigterm_over_stdio_lets_calls_finish(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import sys, time\n\n\ndef slow(seconds: int) -> str:\n    print('EVENT slow', file=sys.stderr, flush=True)\n"
+        "    time.sleep(seconds)\n    return 'answered'\n"
+    )
+    command = tmp_path / "command.py"
+    command.write_text(
+        "import sys\nfrom haystack_integrations.tools.mcp.cli.__main__ import main\nsys.exit(main(sys.argv[2:]))\n"
+    )
+    with ServedProcess(command, {}, "serve", f"{tmp_path / 'slow.py'}:slow") as served:
+        served.shake_hands()
+        served.call(1, "slow", seconds=2)
+        served.wait_for("EVENT slow")
+        served.signal()
+        assert served.answer(1)["result"]["structuredContent"] == {"result": "answered"}
+        assert served.wait() == 0
+    assert "Traceback" not in served.errors
 
 
 def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:

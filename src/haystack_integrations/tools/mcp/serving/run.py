@@ -73,7 +73,7 @@ def run_server(
     SIGTERM and SIGINT let running calls finish; over stdio the end of stdin, by which a client says that it is gone,
     abandons them. `grace_period` seconds later the process has ended, if need be with `os._exit`: after stopping, do
     nothing in this process that takes long. A second SIGINT ends it at once. Call it on the main thread, the only one
-    that signals reach.
+    that signals reach. Handlers of these signals that the process had before are not called while it serves.
 
     .. code-block:: python
 
@@ -208,7 +208,8 @@ class _Blueprint:
 
 def _run_stdio(blueprint: _Blueprint, *, grace_period: float, max_body_size: int) -> None:
     stop = Stop(grace_period)
-    with stop.on_signals():
+    # Over HTTP, uvicorn handles them in place of others, too.
+    with stop.on_signals(in_place_of_others=True):
         asyncio.run(serve_stdio(blueprint.server(), stop, max_body_size=max_body_size))
 
 

@@ -97,11 +97,14 @@ class Stop:
             callback()
 
     @contextmanager
-    def on_signals(self) -> Iterator[None]:
+    def on_signals(self, *, in_place_of_others: bool = False) -> Iterator[None]:
         """
-        Stop at SIGTERM and SIGINT, after whoever handled them before; a second SIGINT ends the process at once.
+        Stop at SIGTERM and SIGINT; a second SIGINT ends the process at once.
 
         Signals reach the main thread only: on any other thread this does nothing.
+
+        :param in_place_of_others: Whether those who handled the signals before are not called. They may end the process
+            at once, as `sys.exit` does, and every running call with it.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -114,7 +117,7 @@ class Stop:
             self.request(signal.Signals(number).name)
             before = previous[number]
             # The default handlers end the process, and so does Python's own of SIGINT.
-            if callable(before) and before is not signal.default_int_handler:
+            if not in_place_of_others and callable(before) and before is not signal.default_int_handler:
                 before(number, frame)
 
         for number in STOP_SIGNALS:
