@@ -60,8 +60,8 @@ class MCPConnectionStatus:
         """
         Whether a call that is made now would go to the server.
 
-        False if the session was lost and not reopened yet, while the server is left alone or asks for it, and after
-        `close`. A connection that was never used is healthy, and so is one whose next call tries whether the server is
-        back: nothing else would find out.
+        False while the server is left alone or asks for it, and after `close`. A connection that was never used is
+        healthy, and so is one whose session was lost: the next call opens another one, and nothing else would find out
+        whether the server is back.
         """
-        return self.state in ("idle", "connecting", "ready") and self.retry_in is None
+        return self.state != "closed" and self.retry_in is None
