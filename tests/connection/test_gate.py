@@ -138,6 +138,40 @@ async def test_a_late_answer_to_a_call_from_before_does_not_end_the_pause():
     assert gate.state == "open"
 
 
+@pytest.mark.parametrize("was_reached", [True, False])
+async def test_a_session_that_opens_ends_the_pause_only_of_a_server_that_could_not_be_reached(was_reached):
+    gate = gate_of(pause=LONG)
+    for _ in range(5):
+        gate.failed("it is broken", monotonic(), was_reached=was_reached)
+    gate.session_opened()
+    if was_reached:
+        with pytest.raises(CallDidNotRunError, match="is left alone for another"):
+            await gate.enter(None)
+        assert gate.state == "open"
+    else:
+        await gate.enter(None)
+        assert gate.state == "half-open"
+        # The call that finds out reaches the server, and fails there.
+        gate.failed("it crashed", monotonic())
+        gate.leave()
+        gate.session_opened()
+        assert gate.retry_in
+
+
+async def test_nobody_waits_for_a_place_at_a_server_that_is_left_alone():
+    gate = gate_of(max_in_flight=1, pause=LONG)
+    await gate.enter(None)
+    waiting = asyncio.ensure_future(gate.enter(None))
+    await asyncio.sleep(0)
+    fail(gate, 5)
+    with pytest.raises(CallDidNotRunError, match="is left alone for another"):
+        await gate.enter(0)  # which is no time to wait for a place
+    gate.leave()
+    with pytest.raises(CallDidNotRunError, match="is left alone for another"):
+        await waiting
+    assert (gate._in_flight, gate.waiting) == (0, 0)
+
+
 async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up():
     gate = gate_of(max_in_flight=1)
     await gate.enter(None)
@@ -176,7 +210,7 @@ def next_is_the_probe(connection: MCPConnection) -> None:
 
     async def fail_and_come_back() -> None:
         fail(gate, 5)
-        gate.may_be_back()
+        gate._open_until = monotonic()
 
     AsyncExecutor.get_instance().run(fail_and_come_back(), LIMIT)
     assert connection.status().circuit == "open"

@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPTimeoutError,
+    MCPToolset,
     StdioServerInfo,
 )
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
@@ -113,10 +114,23 @@ def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_by_one_ca
         assert 1 < (connection.status().retry_in or 0) <= 2
         if kind.is_http:  # the tenth is answered
             while attempts() < 10:
-                connection._supervisor.gate.may_be_back()
+                connection._supervisor.gate._open_until = 0.0
                 errors_of(together([lambda: connection.call_tool(tool, arguments)]))
             assert connection.status().circuit == "closed"
     assert "is left alone for 1.0 s, since 5 of the last 5 calls failed" in caplog.text
+
+
+def test_a_server_that_opens_sessions_and_crashes_at_calls_is_left_alone_nevertheless(stdio_server):
+    server = stdio_server()
+    info = StdioServerInfo(server.command, server.args, base_delay=0.05, failure_pause=LIMIT)
+    with MCPConnection(info) as keep:
+        for _ in range(7):  # agents, one after the other
+            with MCPToolset(info, tool_names=["die"]) as toolset:
+                errors = errors_of(together([toolset[0].invoke]))
+        assert "is left alone" in str(errors[0])
+        assert keep.status().circuit == "open"
+        assert not keep.status().is_healthy
+    assert len(server.log.events("die")) == 5
 
 
 @every_transport

@@ -263,7 +263,7 @@ class ToolCall:
             case MCPOutcomeUnknownError():
                 gate.failed(error.reason or str(error), entered_at)
             case CallDidNotRunError() | MCPConnectionError():
-                gate.failed(str(error), entered_at)
+                gate.failed(str(error), entered_at, was_reached=False)
             case _DeadlineError():
                 if self._session.was_silent_since(monotonic() - self._clock.taken):
                     gate.failed("it was silent until a call timed out", entered_at)

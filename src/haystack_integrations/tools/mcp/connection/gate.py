@@ -22,6 +22,9 @@ again, and must not wait for the end of the call in which it runs. For the same 
 another one passes with it, and so does one that is made by a handler: before revision 2026-07-28 nobody knows for which
 call the server asks.
 
+A session that opens ends the pause of a server that could not be reached, not that of one whose calls failed: a server
+may accept all sessions and crash at each call.
+
 A failed call counts once, with all its attempts, and so do all calls that were in flight at the same time: a server
 that crashes under fifty calls has failed once.
 """
@@ -150,6 +153,8 @@ class Gate:
         self._failed_at = 0.0
         self._pause = self._first_pause or 0.0
         self._open_until = 0.0
+        # By the call because of which it is left alone.
+        self._was_reached = True
         self._probe: asyncio.Task[object] | None = None
         self._probed: asyncio.Future[None] | None = None
         self._in_flight = 0
@@ -196,6 +201,7 @@ class Gate:
                 self.reset()
             self._loop = loop
         deadline = None if patience is None else monotonic() + patience
+        self._check_left_alone()  # before the wait for a place, too, which may be long
         await self._take_place(deadline)
         try:
             await self._pass_circuit(deadline)
@@ -227,13 +233,16 @@ class Gate:
                 raise _WaitedTooLongError(msg, denied=True) from None
             raise
 
+    def _check_left_alone(self) -> None:
+        seconds = self._open_until - monotonic()
+        if self.state == "open" and seconds > 0:
+            how_long = f"for another {seconds:.1f} s"
+            raise self._left_alone(how_long)
+
     async def _pass_circuit(self, deadline: float | None) -> None:
         while self.state != "closed":
+            self._check_left_alone()
             if self.state == "open":
-                seconds = self._open_until - monotonic()
-                if seconds > 0:
-                    how_long = f"for another {seconds:.1f} s"
-                    raise self._left_alone(how_long)
                 self.state = "half-open"
                 self._probe, self._probed = asyncio.current_task(), asyncio.get_running_loop().create_future()
                 return
@@ -296,12 +305,13 @@ class Gate:
         if self.state == "half-open" and prober in (None, self._probe):
             self._is_back()
 
-    def failed(self, reason: str, entered_at: float) -> None:
+    def failed(self, reason: str, entered_at: float, *, was_reached: bool = True) -> None:
         """
         Take note that a call failed because of the server.
 
         :param reason: Why, without secrets.
         :param entered_at: Since when it was under way, in the seconds of `time.monotonic`.
+        :param was_reached: Whether the call reached the server.
         """
         if self._first_pause is None or entered_at < self._failed_at:
             return
@@ -313,6 +323,7 @@ class Gate:
         elif self.state != "closed" or sum(self._outcomes) < _MOST_FAILURES:
             return
         self._open_until = monotonic() + self._pause
+        self._was_reached = was_reached
         logger.warning(
             "{server} is left alone for {seconds:.1f} s, since {failed} of the last {calls} calls failed: {reason}",
             server=self._server,
@@ -323,11 +334,15 @@ class Gate:
         )
         self._end_probe("open")
 
-    def may_be_back(self) -> None:
+    def session_opened(self) -> None:
         """
-        Let the next call find out whether the server answers again, without waiting for the end of the pause.
+        Take note that the server was reached, without a call.
+
+        If it is left alone because it could not be reached, the next call finds out whether it answers again, without
+        waiting for the end of the pause.
         """
-        self._open_until = monotonic()
+        if not self._was_reached:
+            self._open_until = monotonic()
 
     def _end_probe(self, state: CircuitState) -> None:
         self.state = state

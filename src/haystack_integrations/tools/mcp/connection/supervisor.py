@@ -433,7 +433,7 @@ class Supervisor:
             seconds=asyncio.get_running_loop().time() - started,
         )
         self.session = session
-        self.gate.may_be_back()
+        self.gate.session_opened()
         self._base.sessions += 1
         is_first, self.generation = not self.generation, next(_generations)
         if self._base is self:
