@@ -7,13 +7,24 @@ What OpenTelemetry is told of a connection: where its requests belong, whose the
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from haystack.utils import Secret
+from mcp import types
 
-from haystack_integrations.tools.mcp import MCPConnection, StdioServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+    mcp_request_context,
+)
 from tests.support.external import unavailable
+from tests.support.handshake_server import Answer, HandshakeServer, result_of
 from tests.support.kinds import every_kind
 from tests.support.waiting import wait_until
 
@@ -82,3 +93,62 @@ def test_the_server_gets_the_trace_of_the_caller(spans, patient_stdio_server, pa
         for request in ("@tools/call", "@tasks/get"):
             [(_, details), *_] = log.events(request)
             assert trace in details["traceparent"]
+
+
+TOKEN = "t0ken.of-the_server~42"
+ARGUMENT = "Arg-s3ntinel-4711"
+HEADER = "header-s3ntinel-0815"
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[Any], str]]:
+    """
+    Starts a server that gives one answer to every call, and gives its URL.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def start(body: Any) -> str:
+            def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+                if message["method"] == "tools/list":
+                    properties = {"key": {"type": "string"}}
+                    tool = {"name": "who", "inputSchema": {"type": "object", "properties": properties}}
+                    return 200, result_of(message, {"tools": [tool]}), None
+                return 200, body(message["id"]), None
+
+            server = HandshakeServer(answer)
+            stack.callback(server.close)
+            return server.url
+
+        yield start
+
+
+def test_the_span_of_a_refused_request_has_no_secret_that_the_server_quotes(spans, answering):
+    def refusal(request_id: Any) -> dict[str, Any]:
+        text = f"no access with {TOKEN}, {ARGUMENT} and {HEADER}"
+        return {"jsonrpc": "2.0", "id": request_id, "error": {"code": types.INTERNAL_ERROR, "message": text}}
+
+    info = StreamableHttpServerInfo(answering(refusal), token=Secret.from_token(TOKEN))
+    bound = {"who": {"key": Secret.from_token(ARGUMENT)}}
+    with MCPToolset(info, bound_arguments=bound) as toolset:
+        spans.clear()
+        with mcp_request_context(user="ada", headers={"x-key": HEADER}), pytest.raises(MCPInvocationError):
+            toolset["who"].invoke()
+    [span] = [span for span in spans.get_finished_spans() if span.name == "MCP send tools/call who"]
+    assert span.status.description == "no access with ***, *** and ***"
+    assert not any(secret in span.to_json() for secret in (TOKEN, ARGUMENT, HEADER))
+
+
+def test_the_span_of_an_answer_that_is_no_message_does_not_quote_it(spans, answering):
+    with MCPConnection(StreamableHttpServerInfo(answering(lambda _: f"{ARGUMENT}, in plain".encode()))) as connection:
+        spans.clear()
+        with pytest.raises(MCPOutcomeUnknownError, match="no valid JSON-RPC message"):
+            connection.call_tool("who")
+    [span] = spans.get_finished_spans()
+    assert not span.status.is_ok
+    assert ARGUMENT not in span.to_json()
+
+
+def test_what_the_sdk_says_in_place_of_an_answer_is_understood_whatever_is_secret(answering):
+    info = StreamableHttpServerInfo(answering(lambda _: b"nothing"), token=Secret.from_token("Failed to parse"))
+    with MCPConnection(info) as connection, pytest.raises(MCPOutcomeUnknownError):
+        connection.call_tool("who", secrets=["Failed to parse"])

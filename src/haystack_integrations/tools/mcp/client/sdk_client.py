@@ -693,6 +693,7 @@ class SDKClient(TaskClient):
             before_close=self._before_close,
             on_request=self._name_span,
             on_message=self.life.heard if self._hears_messages else _ignore,
+            redactor=self._redactor_of_all,
             handshake=self._handshake,
         )
         if self._handshake is None:

@@ -32,6 +32,8 @@ from haystack_integrations.tools.mcp.executor import THREAD_NAME
 if TYPE_CHECKING:
     import mcp
 
+    from haystack_integrations.tools.mcp.redaction import Redactor
+
 # How the SDK's own transports follow redirects.
 stream_within_origin: Callable[..., AbstractAsyncContextManager[httpx2.Response]] = _httpx_utils.stream_within_origin
 
@@ -101,6 +103,25 @@ def quotes_answer(error: ProtocolError) -> bool:
     :returns: True if it does.
     """
     return error.code == types.PARSE_ERROR and error.message.startswith(_PARSE_FAILURE)
+
+
+def shown_error(error: types.ErrorData, redactor: Redactor) -> types.ErrorData:
+    """
+    Make an error fit to be shown: the SDK makes its text the status of an OpenTelemetry span.
+
+    :param error: The error in answer to a request, the server's own or one that the SDK made.
+    :param redactor: Knows the secrets of the server, and of all who have requests under way.
+    :returns: The same error, unless its text quotes a secret, or an answer that the SDK could not parse.
+    """
+    failure = ProtocolError(error.code, error.message)
+    if quotes_answer(failure):
+        return error.model_copy(update={"message": f"{_PARSE_FAILURE}the answer"})
+    # By these texts of the SDK its errors are recognised, whatever is a secret elsewhere.
+    if is_http_placeholder(failure) or says_transport_ended(failure) or says_event_too_large(failure) is not None:
+        return error
+    beginning = _NO_BODY if error.message.startswith(_NO_BODY) else ""
+    text = beginning + redactor.text(error.message.removeprefix(beginning))
+    return error if text == error.message else error.model_copy(update={"message": text})
 
 
 def answer_missing(session: mcp.ClientSession, answers: dict[str, Callable[..., Awaitable[types.ErrorData]]]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -21,6 +22,8 @@ from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD, CANCEL_METHOD, current_outcome
+from haystack_integrations.tools.mcp.client.sdk_workarounds import shown_error
+from haystack_integrations.tools.mcp.redaction import Redactor
 
 # How long a server may take to accept a cancellation, in seconds; as long as the SDK allows.
 _CANCELLATION_TIMEOUT = 5.0
@@ -34,6 +37,7 @@ async def tapped(
     before_close: Callable[[], Awaitable[None]],
     on_request: Callable[[], None],
     on_message: Callable[[], None],
+    redactor: Callable[[], Redactor],
     handshake: HandshakeFirst | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
     """
@@ -44,12 +48,14 @@ async def tapped(
     :param before_close: Awaited before the transport is closed, whatever the reason.
     :param on_request: Called when a request goes out, in the context of its caller.
     :param on_message: Called when a message came in.
+    :param redactor: Gives what redacts errors that come in, because the SDK shows them to OpenTelemetry.
     :param handshake: Negotiates the revision of the protocol in place of the SDK, or None.
     :returns: A context manager with the incoming and the outgoing stream.
     """
     async with transport as (read, write):
         try:
-            yield _Incoming(read, on_end, on_message, handshake), _Outgoing(write, on_end, on_request, handshake)
+            incoming = _Incoming(read, on_end, on_message, redactor, handshake)
+            yield incoming, _Outgoing(write, on_end, on_request, handshake)
         finally:
             await before_close()
 
@@ -81,10 +87,12 @@ class _Incoming(_Tap):
         stream: Any,
         on_end: Callable[[], None],
         on_message: Callable[[], None],
+        redactor: Callable[[], Redactor],
         handshake: HandshakeFirst | None,
     ) -> None:
         super().__init__(stream, on_end, handshake)
         self._on_message = on_message
+        self._redactor = redactor
 
     def __aiter__(self) -> Self:
         return self
@@ -95,14 +103,20 @@ class _Incoming(_Tap):
         except (StopAsyncIteration, anyio.ClosedResourceError):
             self._on_end()
             raise
-        self._on_message()
-        self.last_context = getattr(self._stream, "last_context", None)
-        return item if self._handshake is None else self._shake_hands(self._handshake, item)
+        return self._received(item)
 
     async def receive(self) -> Any:
         item = await self._stream.receive()
+        return self._received(item)
+
+    def _received(self, item: Any) -> Any:
         self._on_message()
         self.last_context = getattr(self._stream, "last_context", None)
+        message = getattr(item, "message", None)
+        if isinstance(message, types.JSONRPCError):
+            shown = shown_error(message.error, self._redactor())
+            if shown is not message.error:
+                item = dataclasses.replace(item, message=message.model_copy(update={"error": shown}))
         return item if self._handshake is None else self._shake_hands(self._handshake, item)
 
     def _shake_hands(self, handshake: HandshakeFirst, item: Any) -> Any:
