@@ -8,6 +8,7 @@ Calls that want input are left open, kept as JSON, and continued elsewhere; noth
 
 import asyncio
 import dataclasses
+import datetime as dt
 import json
 import pickle
 from collections.abc import Callable
@@ -80,6 +81,56 @@ async def test_the_same_for_event_loops(patient: Any) -> None:
         call = stored(await connection.begin_call_async("order", {"drink": "tea"}))
         assert text(await connection.continue_call_async(call, {"size": False})) == "no tea"
     assert log.events("order") == []
+
+
+def test_what_is_withheld_of_a_call_is_withheld_again_with_all_secrets_in_it(patient: Any) -> None:
+    info, log = patient
+    withheld = {"drink": {"kind": "tea", "name": "s3ntinel-4711"}}
+    with MCPConnection(info, handlers=LATER) as connection:
+        call = stored(connection.begin_call("order_twice", {**withheld, "note": "tea"}, secrets=["s3ntinel-4711"]))
+        assert (call.withheld, call.arguments) == (("drink",), {"note": "tea"})
+        with pytest.raises(MCPCallPendingError) as raised:
+            connection.continue_call(call, {"size": {"size": "big"}}, withheld=withheld)
+        call = stored(raised.value.pending_call)
+        assert (call.withheld, call.arguments) == (("drink",), {"note": "tea"})
+        connection.continue_call(call, {"milk": True}, withheld=withheld)
+        other = dataclasses.replace(call, request_state="s3ntinel-4711")
+        with pytest.raises(MCPInvocationError) as refused:
+            connection.continue_call(other, {"milk": True}, withheld=withheld)
+        assert "4711" not in str(refused.value)
+    assert len(log.events("order_twice")) == 1
+
+
+def test_an_argument_that_json_has_no_type_for_is_kept_as_it_was_sent(patient: Any) -> None:
+    info, log = patient
+    with MCPConnection(info, handlers=LATER) as connection:
+        call = stored(connection.begin_call("order", {"drink": dt.date(2026, 1, 31)}))
+        assert call.arguments == {"drink": "2026-01-31"}
+        connection.continue_call(call, {"size": {"size": "big"}})
+    assert log.events("order") == [("order", {"drink": "2026-01-31", "size": "big"})]
+
+
+def test_a_text_that_contains_a_short_secret_is_kept_with_a_call(patient: Any) -> None:
+    info, _ = patient
+    with MCPTool("order", info, handlers=LATER, bound_arguments={"drink": Secret.from_token("tea")}) as tool:
+        with pytest.raises(MCPCallPendingError) as raised:
+            tool.invoke(note="no steam, please")
+        call = stored(raised.value.pending_call)
+        assert (call.arguments, call.withheld) == ({"note": "no steam, please"}, ("drink",))
+        assert tool.continue_call(call, {"size": {"size": "big"}}).text == "a big tea"
+
+
+def test_a_withheld_argument_that_is_not_bound_is_passed_to_the_connection(patient: Any) -> None:
+    info, _ = patient
+    with MCPTool("order", info, handlers=LATER, bound_arguments={"drink": Secret.from_token("Earl-Grey-4711")}) as tool:
+        note = "Earl-Grey-4711, please"
+        with pytest.raises(MCPCallPendingError) as raised:
+            tool.invoke(note=note)
+        call, answers = stored(raised.value.pending_call), {"size": {"size": "big"}}
+        with pytest.raises(ValueError, match=r"without its arguments \['note'\].*connection\.continue_call"):
+            tool.continue_call(call, answers)
+        withheld = {"drink": "Earl-Grey-4711", "note": note}
+        assert text(tool.connection.continue_call(call, answers, withheld=withheld)) == "a big Earl-Grey-4711"
 
 
 def test_questions_without_an_answer_go_to_the_handler(patient: Any) -> None:

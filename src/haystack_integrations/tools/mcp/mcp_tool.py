@@ -609,7 +609,8 @@ class MCPTool(ToolBase, Tool):
         :returns: The result.
         :raises MCPCallPendingError: If the server has further questions.
         :raises MCPInvocationError: If the call fails.
-        :raises ValueError: If an answer is missing, unknown, or does not fit its form.
+        :raises ValueError: If an answer is missing, unknown, or does not fit its form; if an argument was not kept
+            that is not in `bound_arguments`.
         """
         sent = self._resent(call)
         try:
@@ -650,7 +651,16 @@ class MCPTool(ToolBase, Tool):
             what = f"a call of '{call.tool_name}'" if isinstance(call, MCPPendingCall) else type(call).__name__
             msg = f"`call` must be an MCPPendingCall of the tool '{self.remote_name}', got {what}"
             raise ValueError(msg)
-        return self._bound.reapply(call.arguments, call.withheld, self._custom_inputs_from_state or {})
+        sent = self._bound.reapply(call.arguments, call.withheld, self._custom_inputs_from_state or {})
+        missing = [name for name in call.withheld if name not in sent.arguments]
+        if missing:
+            msg = (
+                f"`call` was kept without its arguments {missing}, which contained a Secret, and `bound_arguments` has "
+                f"no Secrets for them. Pass the values of all of {list(call.withheld)} to "
+                "`tool.connection.continue_call(call, answers, withheld={...})`."
+            )
+            raise ValueError(msg)
+        return sent
 
     def _call(
         self,

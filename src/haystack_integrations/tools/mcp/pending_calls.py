@@ -9,10 +9,12 @@ Calls that are left open: their server wants input that nobody can give now, or 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from types import NoneType
 from typing import Any, Final, Self
+
+from pydantic_core import to_jsonable_python
 
 _NOT_FROM_TO_DICT = "`MCPPendingCall.from_dict` takes what `to_dict` of an MCPPendingCall of this version gave"
 
@@ -119,11 +121,12 @@ class MCPPendingCall:
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize the call to what JSON can say.
+        Serialize the call to what JSON can say. Arguments become what was sent of them, e.g. a date its text.
 
         :returns: A dictionary.
         """
-        return {"version": _VERSION, **asdict(self), "withheld": list(self.withheld)}
+        fields: dict[str, Any] = to_jsonable_python(asdict(self))
+        return {"version": _VERSION, **fields}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -165,24 +168,58 @@ def is_question(request: Any) -> bool:
     return isinstance(request, Mapping) and request.get("method") == _ELICITATION
 
 
-def without_secrets(arguments: Mapping[str, Any], secrets: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def without_secrets(
+    arguments: Mapping[str, Any], secrets: tuple[str, ...], shortest: int
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """
     Take the arguments apart that contain a secret.
 
+    A short secret, which other texts may well contain, counts only as a whole value.
+
     :param arguments: The arguments of a call.
     :param secrets: The secrets among them.
+    :param shortest: How many characters a secret has that is looked for within texts, too.
     :returns: The others, and the names of those that do.
     """
-    withheld = tuple(name for name, value in arguments.items() if _contains(value, secrets))
-    return {name: value for name, value in arguments.items() if name not in withheld}, withheld
+    withheld = tuple(name for name, value in arguments.items() if _contains(value, secrets, shortest))
+    return without(arguments, withheld), withheld
 
 
-def _contains(value: Any, secrets: tuple[str, ...]) -> bool:
+def without(arguments: Mapping[str, Any], withheld: Collection[str]) -> dict[str, Any]:
+    """
+    Leave arguments out.
+
+    :param arguments: The arguments of a call.
+    :param withheld: The names of those to leave out.
+    :returns: The others.
+    """
+    return {name: value for name, value in arguments.items() if name not in withheld}
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """
+    Find the strings in an argument, at any depth.
+
+    :param value: The argument.
+    :returns: The strings, without the keys of mappings.
+    """
     match value:
         case str():
-            return any(secret and secret in value for secret in secrets)
+            yield value
         case Mapping():
-            return any(_contains(each, secrets) for pair in value.items() for each in pair)
+            for each in value.values():
+                yield from strings_in(each)
         case list() | tuple():
-            return any(_contains(each, secrets) for each in value)
+            for each in value:
+                yield from strings_in(each)
+
+
+def _contains(value: Any, secrets: tuple[str, ...], shortest: int) -> bool:
+    match value:
+        case str():
+            return any(secret == value or (len(secret) >= shortest and secret in value) for secret in secrets if secret)
+        case Mapping():
+            return any(_contains(each, secrets, shortest) for pair in value.items() for each in pair)
+        case list() | tuple():
+            return any(_contains(each, secrets, shortest) for each in value)
     return False

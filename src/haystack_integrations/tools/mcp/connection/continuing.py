@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from haystack_integrations.tools.mcp.connection.calling import Calling, CallRequest, check_call
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, strings_in
 
 if TYPE_CHECKING:
     from mcp import types
@@ -221,7 +221,7 @@ def _continuing(
         tool_args={**call.arguments, **given},
         display_name=display_name or call.tool_name,
         invocation_timeout=invocation_timeout,
-        secrets=tuple(value for value in given.values() if isinstance(value, str)),
+        secrets=tuple(strings_in(given)),
         meta=meta,
         on_progress=on_progress,
         continues=(call, answers),

@@ -17,8 +17,8 @@ from haystack_integrations.tools.mcp.client.error_texts import with_full_stop
 from haystack_integrations.tools.mcp.client.pending import TaskState
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers.calling import call as call_function
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, without_secrets
-from haystack_integrations.tools.mcp.redaction import Redactor
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, without, without_secrets
+from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.calling import CallRequest
@@ -37,7 +37,11 @@ def pending_call(result: dict[str, Any], request: CallRequest, server: str) -> M
     :returns: The call.
     """
     name, given = request.original or (request.tool_name, request.tool_args)
-    arguments, withheld = without_secrets(given, tuple(request.secrets))
+    if request.continues is None:
+        arguments, withheld = without_secrets(given, tuple(request.secrets), SHORTEST_SECRET)
+    else:  # its arguments are those of the call before
+        withheld = request.continues[0].withheld
+        arguments = without(given, withheld)
     shared: dict[str, Any] = {"tool_name": name, "arguments": arguments, "withheld": withheld, "server": server}
     if result.get("resultType") != "task":
         state = result.get("requestState")
