@@ -136,6 +136,14 @@ class TestBudget:
         assert len(inprocess.calls) == 9
         assert kinds(self.run(shared)) == "uAtAtAtATa"
 
+    def test_calls_of_tools_that_do_not_exist_use_up_turns(self, agent):
+        generator = ScriptedChatGenerator([call("nope")] * 20)
+        result = self.run(agent(generator, max_turns=1))
+        assert (result["exit_reason"], len(generator.turns)) == ("tool_call_budget_exceeded", 3)
+        generator = ScriptedChatGenerator([call("nope"), call("nope"), echoes("x"), say("well")])
+        assert kinds(self.run(agent(generator, max_calls=1, max_refused_turns=5))) == "uATATATa"
+        assert inprocess.calls == []
+
     def test_it_is_stored_with_the_agent(self, agent):
         generator = ScriptedChatGenerator([echoes("x"), say("well")])
         parameters = {"max_turns": 2, "max_calls_per_tool": {"echo": 0}, "tools": ["echo"], "refusal_message": "No."}
@@ -147,6 +155,29 @@ class TestBudget:
         result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
         assert [each.result for m in result["agent"]["messages"] for each in m.tool_call_results] == ["No."]
         loaded.get_component("agent").close()
+
+    @pytest.mark.parametrize("is_loaded", [False, True], ids=["made", "loaded"])
+    def test_the_hooks_of_an_alias_leave_the_tools_of_others_alone(self, is_loaded):
+        inprocess.calls.clear()
+        configs = [ToolConfig("few", ["a"], ["echo"], 1), ToolConfig("many", ["a"], ["add"], 3)]
+        generator = ScriptedChatGenerator(
+            [echoes("a"), *[calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "b"}), ("pid", {}))] * 4, say("well")]
+        )
+        with MCPRegistry({"a": COUNTER}, configs) as registry, MCPToolset(COUNTER, tool_names=["pid"]) as other:
+            tools = [registry.toolset("few"), registry.toolset("many"), other]
+            hooks = [hook for alias in registry.aliases for hook in registry.hooks(alias)["before_tool"]]
+            assert all(hook.tool_alias is not None for hook in hooks)
+            agent = Agent(chat_generator=generator, tools=tools, hooks={"before_tool": hooks})
+            if is_loaded:
+                pipeline = Pipeline()
+                pipeline.add_component("agent", agent)
+                agent = Pipeline.loads(pipeline.dumps()).get_component("agent")
+                generator = agent.chat_generator
+            for hook in agent.hooks["before_tool"]:
+                hook.max_refused_turns = 9
+            self.run(agent)
+            agent.close()
+        assert sorted(inprocess.calls) == ["add"] * 3 + ["echo"] + ["pid"] * 4
 
     def test_the_agent_of_an_alias_has_it(self):
         inprocess.calls.clear()
@@ -166,6 +197,8 @@ class TestBudget:
             ({"max_turns": -1}, "MCPCallBudgetHook: `max_turns` must be a whole number of at least 0"),
             ({"max_refused_turns": 0}, "`max_refused_turns` must be a whole number of at least 1"),
             ({"tools": "echo"}, "`tools` must be a list"),
+            ({"tool_alias": 1}, "`tool_alias` must be an alias of a registry"),
+            ({"tool_alias": "x", "tools": ["echo"]}, "give one of them"),
         ],
     )
     def test_a_wrong_parameter_is_refused(self, parameters, reason):

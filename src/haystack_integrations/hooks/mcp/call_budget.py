@@ -73,6 +73,7 @@ class MCPCallBudgetHook:
         max_calls_per_tool: int | dict[str, int] | None = None,
         *,
         tools: Sequence[str] | None = None,
+        tool_alias: str | None = None,
         refusal_message: str = REFUSAL_MESSAGE,
         max_refused_turns: int = 2,
         final_message: str | None = FINAL_MESSAGE,
@@ -83,7 +84,9 @@ class MCPCallBudgetHook:
         :param max_turns: How many replies of the model may call tools that are counted. Default: no limit.
         :param max_calls: How many calls there may be altogether. Default: no limit.
         :param max_calls_per_tool: How many calls of each tool, or of single tools by their names. Default: no limit.
-        :param tools: Names of the tools that are counted. Default: all MCP tools.
+        :param tools: Names of the tools that are counted. Default: all MCP tools, and calls of tools that do not exist.
+        :param tool_alias: An alias of a registry, instead of `tools`: of the MCP tools, only those of its toolset are
+            counted, whatever their names are.
         :param refusal_message: What the model is told, with `{tool_name}` and `{limit}`.
         :param max_refused_turns: With how many turns of which all counted calls were refused the run ends, at least 1.
         :param final_message: The text of the assistant's message that is added when the run is ended. None for none.
@@ -98,6 +101,13 @@ class MCPCallBudgetHook:
         )
         self._counts.check(owner)
         self.tools = check_tools(owner, tools)
+        if tool_alias is not None and (not isinstance(tool_alias, str) or not tool_alias):
+            msg = f"{owner}: `tool_alias` must be an alias of a registry, or None for all MCP tools, got {tool_alias!r}"
+            raise MCPConfigurationError(msg)
+        if tool_alias is not None and tools is not None:
+            msg = f"{owner}: `tools` and `tool_alias` both say which tools are counted; give one of them"
+            raise MCPConfigurationError(msg)
+        self.tool_alias = tool_alias
         if not isinstance(max_refused_turns, int) or isinstance(max_refused_turns, bool) or max_refused_turns < 1:
             msg = f"{owner}: `max_refused_turns` must be a whole number of at least 1, got {max_refused_turns!r}"
             raise MCPConfigurationError(msg)
@@ -134,15 +144,24 @@ class MCPCallBudgetHook:
         :param state: The State of the run.
         """
         tools: list[Tool] = state.data.get("tools") or []
-        servers_tools = [tool for tool in tools if isinstance(tool, MCPTool)]
-        for tool in servers_tools:
-            tool._note_limited()
+        own = [tool for tool in tools if self._counts_tool(tool)]
+        for tool in own:
+            if isinstance(tool, MCPTool):
+                tool._note_limited()
         messages: list[ChatMessage] = state.data.get("messages") or []
         if not messages or not messages[-1].tool_calls:
             return
-        counted = {tool.name for tool in servers_tools} if self.tools is None else set(self.tools)
+        calls = messages[-1].tool_calls
+        # What was confirmed, failed or succeeded so far; what a user has declined is not in it.
+        executed: Mapping[str, int] = state.data.get("tool_call_counts") or {}
+        if self.tools is None:
+            # A model that calls what does not exist would otherwise go on for ever.
+            asked_for = {*executed, *(call.tool_name for call in calls)}
+            counted = {tool.name for tool in own} | (asked_for - {tool.name for tool in tools})
+        else:
+            counted = set(self.tools)
         run = self._runs.setdefault(state, _Run())
-        kept, refused = self._divide(messages[-1].tool_calls, counted, state, run)
+        kept, refused = self._divide(calls, counted, executed, run)
         is_turn = any(call.tool_name in counted for call in kept)
         if is_turn:
             run.turns += 1
@@ -169,11 +188,14 @@ class MCPCallBudgetHook:
         """
         self.run(state)
 
+    def _counts_tool(self, tool: Tool) -> bool:
+        if self.tools is not None:
+            return tool.name in self.tools
+        return isinstance(tool, MCPTool) and self.tool_alias in (None, tool._alias)
+
     def _divide(
-        self, calls: list[ToolCall], counted: set[str], state: State, run: _Run
+        self, calls: list[ToolCall], counted: set[str], executed: Mapping[str, int], run: _Run
     ) -> tuple[list[ToolCall], list[tuple[ToolCall, str]]]:
-        # What was confirmed, failed or succeeded so far; what a user has declined is not in it.
-        executed: Mapping[str, int] = state.data.get("tool_call_counts") or {}
         counts = Counter({name: count for name, count in executed.items() if name in counted})
         kept: list[ToolCall] = []
         refused: list[tuple[ToolCall, str]] = []
@@ -202,6 +224,7 @@ class MCPCallBudgetHook:
             max_calls=self.max_calls,
             max_calls_per_tool=dict(per_tool) if isinstance(per_tool, Mapping) else per_tool,
             tools=self.tools,
+            **({} if self.tool_alias is None else {"tool_alias": self.tool_alias}),
             refusal_message=self._counts.refusal_message,
             max_refused_turns=self.max_refused_turns,
             final_message=self.final_message,

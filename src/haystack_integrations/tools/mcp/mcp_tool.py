@@ -716,6 +716,13 @@ class MCPTool(ToolBase, Tool):
             failure = self._failure(error, sent)
             raise failure from failure.__cause__
 
+    @property
+    def _alias(self) -> str | None:
+        """
+        The alias of a registry whose toolset has this tool.
+        """
+        return None if self._toolset is None else self._toolset._tool_alias
+
     def _note_limited(self) -> None:
         """
         Tell the toolset that something, e.g. a hook, limits the calls.

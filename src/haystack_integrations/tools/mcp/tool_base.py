@@ -135,6 +135,8 @@ class ToolBase(ContextManaged):
     _generation: int
     # The name of its server in a registry.
     _provider_name: str | None = None
+    # The alias of a registry that it is part of.
+    _tool_alias: str | None = None
     # Compares what the server says of its tools with the snapshot, if there is one.
     _guard: SnapshotGuard | None = None
     # Called before each call of a tool of a toolset.

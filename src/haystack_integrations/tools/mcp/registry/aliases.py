@@ -61,6 +61,7 @@ class MCPAliasToolset(ContextManaged, Toolset):
         }
         for name, member in self._members.items():
             member._provider_name = name
+            member._tool_alias = tool_config.tool_alias
             member._on_call = self._note_call
             member._on_limited = self._note_limit
         # Whether something counts turns: a hook, a budget, or a loop of one's own.

@@ -270,6 +270,8 @@ class MCPRegistry(ContextManaged):
         """
         Make the hooks that keep an Agent to the limits of an alias, on Haystack 3.
 
+        They count the tools of the alias only, so an Agent with tools of several aliases takes the hooks of each.
+
         :param tool_alias: The alias.
         :returns: The `hooks` of an Agent: a hook that refuses calls after `max_tool_call_turns` turns.
         :raises ImportError: On Haystack 2.31, which has no hooks; see `call_budget`.
@@ -280,7 +282,7 @@ class MCPRegistry(ContextManaged):
         from haystack_integrations.hooks.mcp import MCPCallBudgetHook  # noqa: PLC0415
 
         self.toolset(tool_alias).is_limited = True
-        return {"before_tool": [MCPCallBudgetHook(max_turns=config.max_tool_call_turns)]}
+        return {"before_tool": [MCPCallBudgetHook(max_turns=config.max_tool_call_turns, tool_alias=config.tool_alias)]}
 
     def agent(self, tool_alias: str, chat_generator: Any, **parameters: Any) -> Agent:
         """
