@@ -18,6 +18,7 @@ from haystack_integrations.tools.mcp import (
     MCPRegistry,
     MCPToolUsage,
     ToolConfig,
+    call_budget,
     conversation_trace,
     tool_usage,
 )
@@ -80,6 +81,18 @@ def test_calls_turns_and_refusals_are_counted(registry):
     assert tool_usage([*messages, say("well")]) == MCPToolUsage(
         tool_calls=6, tool_call_turns=3, refused_calls=4, failed_calls=1, calls_by_tool={"add": 3, "fail": 3}
     )
+
+
+def test_what_a_call_budget_refused_did_not_fail(registry):
+    adds = calls(*[("add", {"a": 1, "b": 2})] * 2, ("fail", {"message": "the limit of it is reached"}))
+    agent = registry.agent("x", ScriptedChatGenerator([adds, say("sorry")]))
+    with call_budget(max_calls_per_tool={"add": 1}):
+        usage = tool_usage(agent.run(messages=[ChatMessage.from_user("go")]))
+    assert (usage.tool_calls, usage.refused_calls, usage.failed_calls) == (3, 1, 1)
+    # In a loop of one's own, whatever the model is told.
+    with call_budget(max_calls=0, refusal_message="No."):
+        usage = tool_usage(registry.get_mcp("x").process_completion_response(adds))
+    assert (usage.tool_calls, usage.refused_calls, usage.failed_calls) == (3, 3, 0)
 
 
 def test_what_a_user_declined_did_not_fail(registry):

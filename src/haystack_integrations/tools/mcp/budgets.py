@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
+from haystack.dataclasses import ToolCallResult
 from haystack.tracing.tracer import tracer
 
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPCallRefusedError, MCPConfigurationError
@@ -107,6 +108,19 @@ class CallCounts:
         :returns: The text.
         """
         return self.refusal_message.format(tool_name=tool_name, limit=limit)
+
+
+def was_refused(result: ToolCallResult) -> bool:
+    """
+    Tell whether a tool call was refused, by what the model was told. Agents leave no other trace of a `call_budget`.
+
+    :param result: What the model was told of the call.
+    :returns: False for a budget with a `refusal_message` of its own.
+    """
+    text = result.result if isinstance(result.result, str) else ""
+    beginning, end = REFUSAL_MESSAGE.split("{limit}")
+    beginning = beginning.format(tool_name=result.origin.tool_name)
+    return result.error and text.startswith(f"{beginning}the limit of ") and text.endswith(f" is reached{end}")
 
 
 def _plural(noun: str, number: int) -> str:

@@ -18,9 +18,10 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
 
+from haystack_integrations.tools.mcp.budgets import REFUSED
 from haystack_integrations.tools.mcp.convert.json_values import json_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPCallRefusedError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 
@@ -178,4 +179,5 @@ def failure_message(call: ToolCall, failure: Exception) -> ChatMessage:
     :param failure: Why.
     :returns: The message.
     """
-    return ChatMessage.from_tool(tool_result=str(failure), origin=call, error=True)
+    meta = {REFUSED: str(failure)} if isinstance(failure, MCPCallRefusedError) else {}
+    return ChatMessage.from_tool(tool_result=str(failure), origin=call, error=True, meta=meta)

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from haystack.dataclasses import ChatMessage, TextContent
 
-from haystack_integrations.tools.mcp.budgets import CONTINUED, REFUSED
+from haystack_integrations.tools.mcp.budgets import CONTINUED, REFUSED, was_refused
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import was_declined
 
@@ -61,7 +61,8 @@ class MCPToolUsage:
 
     :param tool_calls: How many calls the model asked for, refused ones included.
     :param tool_call_turns: In how many of its replies.
-    :param refused_calls: How many calls were refused, because a budget was used up.
+    :param refused_calls: How many calls were refused, because a budget was used up. Those that a `call_budget` refused
+        in an Agent are recognized by their text: with another `refusal_message`, they are among those that failed.
     :param declined_calls: How many calls the user declined. They are recognized by Haystack's text: with another
         `reject_template`, they are among those that failed.
     :param failed_calls: How many of the others ended with an error.
@@ -96,9 +97,10 @@ def tool_usage(conversation: Conversation) -> MCPToolUsage:
             refused += len(message.tool_call_results)
         else:
             errors = [result for result in message.tool_call_results if result.error]
-            declined_here = sum(map(was_declined, errors))
+            refused_here, declined_here = sum(map(was_refused, errors)), sum(map(was_declined, errors))
+            refused += refused_here
             declined += declined_here
-            failed += len(errors) - declined_here
+            failed += len(errors) - refused_here - declined_here
     return MCPToolUsage(
         tool_calls=sum(by_tool.values()),
         tool_call_turns=turns,
