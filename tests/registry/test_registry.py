@@ -6,6 +6,7 @@
 Servers by name, and which of their tools go by which alias.
 """
 
+import asyncio
 import copy
 import gc
 import json
@@ -14,6 +15,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -145,6 +147,41 @@ class TestAliases:
         always = ["docs_list", "docs_search", "the_web_open", "the_web_search"]
         assert sorted(names(toolset)) == sorted(expected or always)
         assert toolset["the_web_search"].invoke().count("fine") == 1
+
+    @pytest.mark.parametrize("way", ["run", "run_async"])
+    def test_a_new_conflict_renames_no_tool_under_a_run(self, way):
+        first, second = server("search"), server("other")
+        providers = {"a": MCPToolset(first.info), "b": MCPToolset(second.info, cache_tools=False)}
+        with MCPRegistry(providers, [ToolConfig("x", ["a", "b"], prefix="on_conflict")]) as registry:
+            toolset = registry.toolset("x")
+            toolset.warm_up()
+            held = toolset["search"]
+            inner = ScriptedChatGenerator([calls(("a_search", {}), ("b_search", {})), say("done")])
+
+            class Meanwhile(ScriptedChatGenerator):
+                def _next(self, messages, tools):
+                    reply = super()._next(messages, tools)
+                    if not inner.turns:
+                        second.tools.append(definition("search"))
+                        with ThreadPoolExecutor(1) as thread:
+                            thread.submit(self.run_another).result()
+                    return reply
+
+                def run_another(self):
+                    toolset.warm_up()
+                    Agent(chat_generator=inner, tools=toolset).run(messages=[ChatMessage.from_user("go")])
+
+            outer = Meanwhile([calls(("search", {})), calls(("search", {})), say("done")])
+            agent = Agent(chat_generator=outer, tools=toolset)
+            question = [ChatMessage.from_user("go")]
+            agent.run(messages=question) if way == "run" else asyncio.run(agent.run_async(messages=question))
+            assert inner.turns[0].tool_names == ["a_search", "other", "b_search"]
+            assert inner.turns[1].tool_results == ["fine", "fine"]
+            assert [turn.tool_names for turn in outer.turns] == [["search", "other"]] * 3
+            assert outer.turns[2].tool_results == ["fine", "fine"]
+            assert names(toolset) == ["a_search", "other", "b_search"]
+            assert toolset["a_search"] is toolset["a_search"]
+            assert (held.name, len(first.calls), len(second.calls)) == ("search", 3, 1)
 
     def test_without_a_prefix_such_a_name_is_an_error_that_names_both(self, open_registry):
         registry = open_registry({"a": ["search"], "b": ["search"]}, ToolConfig("all", ["a", "b"]))

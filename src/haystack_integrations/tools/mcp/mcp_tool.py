@@ -363,6 +363,8 @@ class MCPTool(ToolBase, Tool):
         self._exposed_name = exposed_name
         self._own_invocation_timeout = invocation_timeout
         self._generation = 0
+        # By the names that an alias of a registry gives this tool.
+        self._copies: dict[str, MCPTool] = {}
         self._definition: types.Tool | None = None
         self._valid_inputs: set[str] = set()
 
@@ -541,6 +543,28 @@ class MCPTool(ToolBase, Tool):
         self.meta = definition.meta
         self._definition = definition
         self._generation = generation
+
+    def _as(self, name: str) -> MCPTool:
+        """
+        Give this tool by another name, without renaming it for those that use it.
+
+        :param name: The name.
+        :returns: The tool itself if that is its name; otherwise a copy, the same one each time.
+        """
+        if name == self.name:
+            return self
+        copy = self._copies.get(name)
+        if copy is None:
+            copy = type(self).__new__(type(self))
+            copy.__dict__.update(self.__dict__, name=name, _copies={})
+            copy.function = copy.invoke
+            if HAS_ASYNC_FUNCTION:
+                copy.async_function = copy.invoke_async
+            copy = self._copies.setdefault(name, copy)
+        if copy._definition is not self._definition or copy._generation != self._generation:
+            for attribute in _OF_DEFINITION:
+                setattr(copy, attribute, getattr(self, attribute))
+        return copy
 
     def _trade_definitions(self, other: MCPTool) -> None:
         """

@@ -139,9 +139,6 @@ class MCPAliasToolset(ContextManaged, Toolset):
         said = {name: member.instructions for name, member in self._members.items()}
         return "\n\n".join(fenced_instructions(said)) or None
 
-    def _own_name(self, member: MCPToolset, tool: MCPTool) -> str:
-        return member._assign_names([tool.remote_name])[tool.remote_name]
-
     def _arranged(self) -> list[Tool]:
         """
         Choose the tools of all servers as they are now, and give them their names.
@@ -163,21 +160,19 @@ class MCPAliasToolset(ContextManaged, Toolset):
             for tool in offered:
                 # What somebody has added to the provider's toolset itself is not the server's.
                 if isinstance(tool, MCPTool) and self._config.allows(provider, tool.remote_name):
-                    chosen.append((provider, tool, self._own_name(self._members[provider], tool)))
+                    chosen.append((provider, tool, tool.name))
         owners: dict[str, list[str]] = {}
         for provider, _, name in chosen:
             owners.setdefault(name, []).append(provider)
-        arranged: dict[str, tuple[str, MCPTool]] = {}
+        arranged: dict[str, tuple[str, Tool]] = {}
         for provider, tool, own_name in chosen:
             name = own_name
             if len(owners[own_name]) > 1 and self._config.prefix == "on_conflict":
                 name = provider_safe_name(own_name, self._prefixes[provider])
             if name in arranged:
                 raise MCPConfigurationError(self._conflict(name, [arranged[name][0], provider]))
-            arranged[name] = (provider, tool)
-        for name, (_, tool) in arranged.items():
-            if tool.name != name:
-                tool.name = name
+            # Under a copy's name: runs of Agents that began before may know the tool by another one.
+            arranged[name] = (provider, tool._as(name))
         if taken := [tool.name for tool in self._added if tool.name in arranged]:
             msg = (
                 f"Alias '{self.tool_alias}': {', '.join(map(repr, taken))} was added to the toolset, and a server has "
@@ -212,7 +207,8 @@ class MCPAliasToolset(ContextManaged, Toolset):
         }
         known = {name for names in available.values() for name in names}
         qualified = {f"{provider}/{name}" for provider, names in available.items() for name in names}
-        missing = [name for name in self._config.allow_tools or [] if name not in known | qualified]
+        hidden = self._quarantined()
+        missing = [name for name in self._config.allow_tools or [] if name not in known | qualified | hidden]
         if not missing:
             return
         reasons = [reason for name in missing if (reason := self._why_left_out(name))]
@@ -222,6 +218,16 @@ class MCPAliasToolset(ContextManaged, Toolset):
             f"providers has ({', '.join(self._members)}). {detail}"
         )
         raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=sorted(known))
+
+    def _quarantined(self) -> set[str]:
+        # Of the tools of the snapshots. That they are hidden was said in the log.
+        hidden: set[str] = set()
+        for provider, member in self._members.items():
+            guard = member._guard
+            if guard is not None and guard.latest is not None:
+                names = set(guard.latest.quarantined).intersection(guard.snapshot.tool_names)
+                hidden |= names | {f"{provider}/{name}" for name in names}
+        return hidden
 
     def _why_left_out(self, name: str) -> str | None:
         for provider, member in self._members.items():
