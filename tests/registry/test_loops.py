@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp import (
     ToolConfig,
     call_budget,
 )
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.conftest import StdioServerFactory
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
@@ -283,6 +284,25 @@ class TestLimits:
                 agent.run(messages=[ChatMessage.from_user("go")])
         assert inprocess.calls == ["add"]
         assert "Nothing limits" not in caplog.text
+
+    @pytest.mark.parametrize("limit", ["facade", "hooks", "budget of another tool", "budget that has ended"])
+    def test_what_is_made_and_does_not_limit_it_does_not_silence_that(self, registry, caplog, limit):
+        caplog.set_level(logging.WARNING)
+        generator = ScriptedChatGenerator([call("add", a=1, b=2), say("3")] * 2)
+        agent = Agent(chat_generator=generator, tools=registry.toolset("math"))
+        question = [ChatMessage.from_user("go")]
+        if limit == "facade":
+            registry.get_mcp("math").get_tool_schemas()
+        elif limit == "hooks":
+            if not HAS_HOOKS:
+                pytest.skip("Haystack 2 has no hooks")
+            registry.hooks("math")
+        else:
+            with call_budget(max_calls=1, tools=["other"] if "another" in limit else None):
+                agent.run(messages=question)
+            assert ("Nothing limits" in caplog.text) == ("another" in limit)
+        agent.run(messages=question)
+        assert caplog.text.count("Nothing limits the calls of the alias 'math'") == 1
 
     def test_the_agent_of_an_alias_keeps_to_its_turns(self, registry):
         generator = ScriptedChatGenerator([*[call("echo", text=text) for text in "ab"], say("well")])

@@ -757,7 +757,7 @@ class MCPTool(ToolBase, Tool):
     def _admit_call(self) -> None:
         admit_call(self.name)
         if self._toolset is not None and self._toolset._on_call is not None:
-            self._toolset._on_call()
+            self._toolset._on_call(self.name)
 
     def _note_links(self, result: types.CallToolResult) -> None:
         # What a model may follow: after interceptors, which may have taken links out.

@@ -64,8 +64,9 @@ class MCPAliasToolset(ContextManaged, Toolset):
             member._tool_alias = tool_config.tool_alias
             member._on_call = self._note_call
             member._on_limited = self._note_limit
-        # Whether something counts turns: a hook, a budget, or a loop of one's own.
+        # Whether something has counted turns: a hook, or a loop of one's own.
         self.is_limited: bool = False
+        self._has_warned = False
         self._added: list[Tool] = []
         self._was_warm = False
         # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
@@ -97,18 +98,17 @@ class MCPAliasToolset(ContextManaged, Toolset):
     def _note_limit(self) -> None:
         self.is_limited = True
 
-    def _note_call(self) -> None:
-        if self.is_limited:
+    def _note_call(self, tool_name: str) -> None:
+        if self.is_limited or self._has_warned or is_in_budget(tool_name):
             return
-        self.is_limited = True  # said once
-        if not is_in_budget():
-            logger.warning(
-                "Nothing limits the calls of the alias '{alias}' to {turns} turns. Give the Agent "
-                "hooks=registry.hooks('{alias}') (Haystack 3), make it with registry.agent('{alias}', …), "
-                "or run it in a call_budget(…)",
-                alias=self.tool_alias,
-                turns=self._config.max_tool_call_turns,
-            )
+        self._has_warned = True
+        logger.warning(
+            "Nothing limits the calls of the alias '{alias}' to {turns} turns. Give the Agent "
+            "hooks=registry.hooks('{alias}') (Haystack 3), make it with registry.agent('{alias}', …), "
+            "or run it in a call_budget(…)",
+            alias=self.tool_alias,
+            turns=self._config.max_tool_call_turns,
+        )
 
     @property
     def tool_config(self) -> ToolConfig:

@@ -281,7 +281,6 @@ class MCPRegistry(ContextManaged):
         # Haystack 2 has none.
         from haystack_integrations.hooks.mcp import MCPCallBudgetHook  # noqa: PLC0415
 
-        self.toolset(tool_alias).is_limited = True
         return {"before_tool": [MCPCallBudgetHook(max_turns=config.max_tool_call_turns, tool_alias=config.tool_alias)]}
 
     def agent(self, tool_alias: str, chat_generator: Any, **parameters: Any) -> Agent:
