@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from copy import copy
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,7 +46,8 @@ from haystack_integrations.tools.mcp.client.pending import TaskState
 from haystack_integrations.tools.mcp.client.tasks import TaskClient
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
-from tests.support.background import in_thread, text
+from haystack_integrations.tools.mcp.transports.http import watched_http
+from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
 from tests.support.handshake_server import Answer, HandshakeServer, result_of
 from tests.support.killed import in_a_process_that_is_killed
 from tests.support.processes import PATIENT_SERVER
@@ -280,6 +282,52 @@ def test_the_result_of_a_task_is_not_lost_with_the_session_in_which_it_was_told(
     with MCPConnection(info, connection_timeout=LIMIT) as connection:
         assert text(connection.call_tool("bake", {"seconds": 0.1})) == "a plain cake"
     assert len(server.log.events("bake")) == 1
+
+
+def test_who_waits_for_a_task_is_told_at_once_that_the_connection_was_closed(patient: Any) -> None:
+    info, log = patient
+    with MCPConnection(info, connection_timeout=LIMIT) as connection:
+        calling = in_thread(connection.call_tool, "bake", {"seconds": 60})
+        log.wait_for("@tasks/get", 2)
+    with Stopwatch() as watch:
+        error = calling.exception(LIMIT)
+    assert watch.seconds < AT_ONCE
+    assert isinstance(error, MCPOutcomeUnknownError)
+    assert error.pending_call is not None
+    assert "the connection was closed. The task goes on at the server" in str(error)
+
+
+def test_a_server_that_wants_not_to_be_asked_for_a_task_for_long_is_not_away(
+    patient_http_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, asked = patient_http_server(), []
+    monkeypatch.setattr(watched_http, "LONGEST_REST_OF_OTHERS", 1.0)
+
+    class Proxy(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if b'"tasks/get"' in await request.aread():
+                asked.append(request)
+                if len(asked) == 1:
+                    return httpx2.Response(503, headers={"retry-after": "3"})
+            return await super().handle_async_request(request)
+
+    info = StreamableHttpServerInfo(server.url, http_transport=Proxy, base_delay=0.05, max_delay=0.1)
+    with MCPConnection(info, connection_timeout=1.0) as connection:
+        assert text(connection.call_tool("bake", {"seconds": 0.1})) == "a plain cake"
+        assert connection.status().circuit == "closed"
+    assert len(server.log.events("bake")) == 1
+
+
+def test_a_task_takes_no_place_of_a_call(patient: Any) -> None:
+    info, log = patient
+    info = copy(info)
+    info.max_in_flight = 1
+    with MCPConnection(info, invocation_timeout=LIMIT) as connection:
+        tasks = [in_thread(connection.call_tool, "bake", {"seconds": 2}) for _ in range(2)]
+        log.wait_for("bake", 2)  # the second began before the first has ended
+        assert not tasks[0].done() and not tasks[1].done()
+        assert [text(task.result(LIMIT)) for task in tasks] == ["a plain cake"] * 2
+        assert connection.status().waiting == 0
 
 
 def test_a_server_that_stays_away_does_not_hold_up_a_call_for_ever(patient_http_server: Any) -> None:

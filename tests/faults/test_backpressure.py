@@ -10,15 +10,19 @@ import time
 from concurrent.futures import Future
 from email.utils import formatdate
 
+import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp import (
     MCPConnection,
+    MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPTimeoutError,
     MCPToolset,
+    SSEServerInfo,
     StdioServerInfo,
+    StreamableHttpServerInfo,
 )
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.kinds import KINDS, LONG, every_http_transport, every_transport, kinds
@@ -62,6 +66,49 @@ def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_tak
         assert status.retry_in is not None and not status.is_healthy
         assert status.sessions == 1
     assert len(server.log.events("@post")) == 1
+
+
+@pytest.mark.parametrize("reach", [StreamableHttpServerInfo, SSEServerInfo])
+def test_a_server_that_wants_no_sessions_for_long_is_asked_for_one_once(reach):
+    asked = []
+
+    class Busy(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request):
+            asked.append(request.method)
+            return httpx2.Response(429, headers={"retry-after": "600"}, request=request)
+
+    connection = MCPConnection(reach("http://127.0.0.1:9/mcp", http_transport=Busy, base_delay=0.05))
+    with pytest.raises(MCPConnectionError, match="429 Too Many Requests"):
+        connection.open()
+    with Stopwatch() as watch:
+        with pytest.raises(MCPConnectionError, match=r"wants no requests for (5|6)\d\d s"):
+            connection.open()
+        for _ in range(6):
+            with pytest.raises(MCPInvocationError, match=r"wants no requests for (5|6)\d\d s.* did not run"):
+                connection.call_tool("echo", {"text": "x"})
+    assert watch.seconds < AT_ONCE
+    status = connection.status()
+    connection.close()
+    assert len(asked) == 1
+    assert (status.circuit, status.state, status.is_healthy) == ("closed", "idle", False)
+    assert 500 < (status.retry_in or 0) <= 600
+
+
+@pytest.mark.parametrize("seconds", [1, 2])
+def test_a_session_is_opened_when_a_busy_server_wants_it(refusing_server, seconds):
+    server, asked = refusing_server("--transport", "streamable-http"), []
+
+    class Busy(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request):
+            asked.append(time.monotonic())
+            if len(asked) == 1:
+                return httpx2.Response(503, headers={"retry-after": str(seconds)}, request=request)
+            return await super().handle_async_request(request)
+
+    info = StreamableHttpServerInfo(server.url, http_transport=Busy)
+    with MCPConnection(info, invocation_timeout=LONG) as connection:
+        assert text(connection.call_tool("echo", {"text": "x"})) == "x"
+    assert asked[1] - asked[0] > seconds - 0.1
 
 
 @every_http_transport

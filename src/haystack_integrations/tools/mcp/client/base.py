@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
+from haystack_integrations.tools.mcp.client.rest import ServerRest
 from haystack_integrations.tools.mcp.convert.skills import MCPSkill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -112,13 +113,6 @@ class MCPClient(ABC):
     on_question: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
 
     @property
-    def rest_until(self) -> float:
-        """
-        Until when the server wants to get no requests, in the seconds of `time.monotonic`; in the past if it does not.
-        """
-        return 0.0
-
-    @property
     def _is_stateless(self) -> bool:
         """
         Whether the server keeps nothing for a session, so that different identities may share this one.
@@ -135,6 +129,8 @@ class MCPClient(ABC):
         :param max_delay: Longest delay between attempts in seconds. Likewise.
         """
         self.exit_stack = AsyncExitStack()
+        # For how long the server wants to get no requests. Whoever opens the session replaces it by its own.
+        self.rest: ServerRest = ServerRest()
         self.max_retries = max_retries
         self.base_delay = base_delay
         self.max_delay = max_delay

@@ -275,7 +275,8 @@ class SDKClient(TaskClient):
             what = NO_DESCRIPTORS
         self._failure = what = self.redactor.text(what)
         # What would find out more sends requests without a token.
-        advice = None if is_local or outcome.unauthorized else await self._advice()
+        asks_nobody = is_local or outcome.unauthorized or self.rest.seconds > 0
+        advice = None if asks_nobody else await self._advice()
         advice = self.redactor.text(advice) if advice else None
         msg = f"Failed to connect to {self._describe()}: {self._combine(what, advice)}"
         kind = MCPAuthorizationError if outcome.unauthorized else MCPConnectionError

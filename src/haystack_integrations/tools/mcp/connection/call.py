@@ -262,7 +262,7 @@ class ToolCall:
                 pass
             case MCPOutcomeUnknownError():
                 gate.failed(error.reason or str(error), entered_at)
-            case CallDidNotRunError() | MCPConnectionError():
+            case CallDidNotRunError() | MCPConnectionError() if not self._supervisor.rest.seconds:
                 gate.failed(str(error), entered_at, was_reached=False)
             case _DeadlineError():
                 if self._session.was_silent_since(monotonic() - self._clock.taken):

@@ -9,7 +9,6 @@ import dataclasses
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
@@ -471,8 +470,7 @@ class MCPConnection(Continuing, Watching, ContextManaged):
         details = self._details()
         users = (supervisor, *supervisor.identities.all())
         sessions = [user.session for user in users if user.session is not None]
-        rests = [each.rest_until - monotonic() for each in sessions]
-        retry_in = max([supervisor.gate.retry_in or 0.0, *rests])
+        retry_in = max([supervisor.gate.retry_in or 0.0, *(user.rest.seconds for user in users)])
         return MCPConnectionStatus(
             state=newest.state,
             protocol_version=details.protocol_version if details else None,

@@ -619,13 +619,6 @@ class Session:
         """
         return self._owner is owner
 
-    @property
-    def rest_until(self) -> float:
-        """
-        Until when the server wants to get no requests, in the seconds of `time.monotonic`; in the past if it does not.
-        """
-        return self._client.rest_until
-
     def was_silent_since(self, moment: float) -> bool:
         """
         Tell whether the server has sent nothing since a moment.

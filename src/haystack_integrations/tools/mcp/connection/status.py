@@ -28,7 +28,7 @@ class MCPConnectionStatus:
     :param sessions: How many sessions were opened so far.
     :param calls: How many tool calls were made so far.
     :param failed_calls: How many of them failed, a tool's own errors included.
-    :param in_flight: How many calls and other requests are in flight.
+    :param in_flight: How many calls and other requests are in flight. A task that a server made of a call is none.
     :param last_error: Text of the last error.
     :param circuit: "closed" (calls go to the server), "open" (it failed again and again, and is left alone: calls fail
         at once) or "half-open" (one call finds out whether it is back).

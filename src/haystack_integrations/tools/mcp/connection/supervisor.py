@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     with_full_stop,
 )
 from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
+from haystack_integrations.tools.mcp.client.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.client.server_info import DEFAULT_FAILURE_PAUSE
 from haystack_integrations.tools.mcp.connection.call_secrets import CallSecrets
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
@@ -167,6 +168,8 @@ class Supervisor:
         self._newest: Session | None = None
         self._last_attempt: str | None = None
         self._closed = False
+        # Who waits for something that never comes once it is closed.
+        self._sleepers: set[asyncio.Future[None]] = set()
         self.session: Session | None = None
         self.generation: int = 0
         self.sessions: int = 0
@@ -182,6 +185,8 @@ class Supervisor:
             pause=getattr(server_info, "failure_pause", DEFAULT_FAILURE_PAUSE),
             longest_pause=_LONGEST_FAILURE_PAUSE,
         )
+        # For how long the server wants to get no requests, of this identity.
+        self.rest: ServerRest = ServerRest()
         # The Secrets among the arguments of calls, which the server may quote later, whoever makes them.
         self.call_secrets: CallSecrets = CallSecrets()
 
@@ -313,6 +318,8 @@ class Supervisor:
             return self._checked(self.session)
         if self._closed:
             raise self._connect_error(_CLOSED)
+        if self.rest.seconds > timeout:
+            raise self._connect_error(with_full_stop(self.rest.describe()))
         if self._opening is None or not self._opening.joinable:
             # The session of the server info is nobody else's, whoever needs it first.
             start = in_own_context if self._base is self else asyncio.create_task
@@ -325,6 +332,8 @@ class Supervisor:
             progress = self._newest.progress() if self._newest is not None else ""
             if self._last_attempt is not None:
                 progress = f"the last attempt: {self._last_attempt}"
+            elif self.rest.seconds:
+                progress = self.rest.describe()
             msg = with_full_stop(f"timed out after {timeout:g} seconds{f': {progress}' if progress else ''}")
             msg += " If the server needs longer, raise `connection_timeout`."
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None
@@ -379,11 +388,14 @@ class Supervisor:
         for attempt in range(retries + 1):
             if attempt:
                 await asyncio.sleep(self.delay(attempt - 1))
+            while self.rest.seconds:
+                await asyncio.sleep(self.rest.seconds)
             try:
                 return await self._open_once()
             except MCPConnectionError as error:
                 self.last_error = self._last_attempt = str(error)
-                if attempt == retries or isinstance(error, MCPAuthorizationError):
+                is_for_long = self.rest.seconds > LONGEST_REST_OF_OTHERS
+                if attempt == retries or is_for_long or isinstance(error, MCPAuthorizationError):
                     raise
                 logger.info("{error} Trying again.", error=with_full_stop(str(error)), server=self.description)
         raise AssertionError  # the loop returns or raises
@@ -400,6 +412,7 @@ class Supervisor:
             with whole_imports:  # the first of its kind imports its client
                 client = self.server_info.create_client()
             client.handlers = self.handlers
+            client.rest = self.rest
             if not client.uses_handlers and self.handlers != MCPHandlers():
                 logger.warning(
                     "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
@@ -616,6 +629,21 @@ class Supervisor:
         """
         return back_off(attempt, base=self._base_delay, longest=self._max_delay)
 
+    async def sleep(self, seconds: float) -> None:
+        """
+        Wait, until the connection is closed at most.
+
+        :param seconds: How long.
+        """
+        if self._closed:
+            return
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.add(closed)
+        try:
+            await asyncio.wait({closed}, timeout=seconds)
+        finally:
+            self._sleepers.discard(closed)
+
     def call_begins(self) -> None:
         """
         Count a call.
@@ -644,6 +672,9 @@ class Supervisor:
         """
         self._bind()
         self._closed = True
+        for sleeper in self._sleepers:
+            if not sleeper.done():
+                sleeper.set_result(None)
         await given_up_tasks_cancelled(self)
         self.session = None
         if self._opening is not None:

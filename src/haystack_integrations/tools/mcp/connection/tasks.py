@@ -11,8 +11,9 @@ A call that its server runs as a task (SEP-2663), from when it is known as one.
                                  ├ completed, failed, cancelled: the result, or an error
                                  ├ wants input: the handlers answer, or the call is left open
                                  └ no answer: asked again, in the next session if need be, until the server has been
-                                   away for too long
+                                   away for too long, or when it wants to be asked again
     at the deadline        an error with what the task can be taken up again with; the task goes on
+    the connection closes  likewise
     the caller gives up    the task is cancelled
 """
 
@@ -196,9 +197,15 @@ class TaskRun:
     async def _sleep(self, seconds: float) -> None:
         left = self._left()
         if left is not None and left <= seconds:
-            await asyncio.sleep(max(left, 0.0))
+            await self._supervisor.sleep(max(left, 0.0))
+            self._check_open()
             raise self._timed_out()
-        await asyncio.sleep(seconds)
+        await self._supervisor.sleep(seconds)
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._supervisor.is_closed:  # for good: no other session is going to be opened
+            raise self._lost(MCPConnectionError("the connection was closed."))
 
     async def _ask(self, operation: str, ask: Callable[[TaskClient], Awaitable[T]]) -> T:
         """
@@ -227,6 +234,7 @@ class TaskRun:
                 if error.code is not None:
                     text = f"the server does not answer for its task any more: {error}"
                     raise self._error(MCPInvocationError, text, error) from None
+                self._check_open()
                 if away_since is None:
                     # Not since it was heard last: it may want to be asked once a minute.
                     away_since = began if isinstance(error, TimeoutError) else self._now()
@@ -234,6 +242,11 @@ class TaskRun:
                 left = self._left()
                 if left is not None and left <= 0:
                     raise self._timed_out() from None
+                rest = self._supervisor.rest.seconds
+                if rest:  # it is there, and has said when it wants to be asked again
+                    away_since = None
+                    await self._sleep(rest)
+                    continue
                 if isinstance(error, MCPAuthorizationError) or away > self.connection_timeout:
                     raise self._lost(error) from None
                 logger.info(

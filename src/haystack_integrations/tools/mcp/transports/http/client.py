@@ -83,7 +83,6 @@ class _HttpClient(SDKClient):
         self.url: str = shown(server_info.url)
         self.timeout: float | dict[str, float | None] = server_info.timeout
         self._headers: dict[str, str] = {}
-        self._watched: WatchedHttpClient | None = None
 
     def _server_info(self) -> MCPServerInfo:
         return self._info
@@ -148,7 +147,7 @@ class _HttpClient(SDKClient):
         except (ValueError, ImportError) as error:
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
-        self._watched = WatchedHttpClient(
+        return WatchedHttpClient(
             headers=self._headers,
             timeout=phase_timeouts(self._info),
             route=route,
@@ -158,15 +157,8 @@ class _HttpClient(SDKClient):
             max_message_size=self._info.max_message_size,
             auth=await self._auth(),
             time_left=self.time_left,
+            rest=self.rest,
         )
-        return self._watched
-
-    @property
-    def rest_until(self) -> float:
-        """
-        Until when the server wants to get no requests, in the seconds of `time.monotonic`; in the past if it does not.
-        """
-        return self._watched.rest_until if self._watched is not None else 0.0
 
     async def _auth(self) -> httpx2.Auth | None:
         info = self._info

@@ -466,7 +466,8 @@ class SSEServerInfo(HttpServerInfo):
     :param auth: `"oauth"` is short for `oauth_config=OAuthConfig()`. Or any `httpx2.Auth`, or the import path
         (`"package.module:name"`) of one or of a function that makes one; only an import path can be saved to YAML.
     :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
-        others wait, which counts as time of the call. Default: any number.
+        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
+        any number.
     :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
         it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
         twice as long, up to a minute. Default: 5 seconds. None for never.
@@ -591,7 +592,8 @@ class StreamableHttpServerInfo(HttpServerInfo):
     :param auth: `"oauth"` is short for `oauth_config=OAuthConfig()`. Or any `httpx2.Auth`, or the import path
         (`"package.module:name"`) of one or of a function that makes one; only an import path can be saved to YAML.
     :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
-        others wait, which counts as time of the call. Default: any number.
+        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
+        any number.
     :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
         it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
         twice as long, up to a minute. Default: 5 seconds. None for never.

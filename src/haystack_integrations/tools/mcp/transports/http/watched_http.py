@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     answered_request,
     current_outcome,
 )
+from haystack_integrations.tools.mcp.client.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
@@ -67,9 +68,6 @@ _REOPEN_PAUSE = 0.1
 
 # The first pause if a server that is too busy wants the request again at once, in seconds.
 _SHORTEST_REST = 0.1
-
-# How long what is no call of a tool waits for a server that is too busy, in seconds. It has timeouts of its own.
-_LONGEST_REST_OF_OTHERS = 30.0
 
 # They describe the body before it was decompressed.
 _BODY_HEADERS = {b"content-encoding", b"content-length", b"transfer-encoding"}
@@ -153,6 +151,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         route: Route | None = None,
         auth: httpx2.Auth | None = None,
         time_left: Callable[[asyncio.Task[Any]], float | None] = lambda _: None,
+        rest: ServerRest | None = None,
     ) -> None:
         """
         Initialize the WatchedHttpClient.
@@ -172,6 +171,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         :param route: Certificates, proxy and transport.
         :param auth: Authenticates the requests.
         :param time_left: Tells how many seconds the task of a call has left; None without a limit.
+        :param rest: For how long the server wants to get no requests, as other sessions know it, too.
         """
         phases = httpx2.Timeout(**timeout) if isinstance(timeout, Mapping) else httpx2.Timeout(timeout, read=None)
         without_read = httpx2.Timeout(**{**phases.as_dict(), "read": None})
@@ -184,7 +184,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         self._lose_session = lose_session
         self._heard = heard
         self._time_left = time_left
-        self._rest_until = 0.0
+        self._rest = rest or ServerRest()
         self._cancellations: set[asyncio.Task[None]] = set()
         self._has_streamed = False
 
@@ -287,6 +287,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
             if outcome is not None:
                 _record_unauthorized(outcome, error)
             return httpx2.Response(httpx2.codes.UNAUTHORIZED, request=request)
+        wait = retry_after(response) if self._over_sse else None
+        if wait is not None:
+            self._rest.until = time.monotonic() + wait
         if self._over_sse and is_event_stream(response):
             stream = cast("httpx2.AsyncByteStream", response.stream)
             response.stream = _SessionEventStream(stream, self._lose_session, self._heard)
@@ -313,7 +316,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         try:
             with outcome.until_given_up() as given_up:
                 while True:
-                    rest = self._rest_until - time.monotonic()
+                    rest = self._rest.seconds
                     # Over SSE, nothing tells the others that they are refused, and they wait.
                     can_refuse = not self._over_sse or (outcome.owner is not None and is_tool_call(request))
                     if can_refuse and not self._is_in_time(rest, outcome):
@@ -325,7 +328,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
                     if wait is None:
                         break
                     # For all requests, whether this one may wait or not.
-                    self._rest_until = time.monotonic() + max(wait, min(_SHORTEST_REST * 2**attempt, 1.0))
+                    self._rest.until = time.monotonic() + max(wait, min(_SHORTEST_REST * 2**attempt, 1.0))
                     if not self._may_wait(wait, outcome, response):
                         break
                     await response.aclose()
@@ -353,18 +356,19 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
     async def _let_rest(self) -> None:
         # Several requests may wait; whoever is refused again sets a later time.
-        while (seconds := self._rest_until - time.monotonic()) > 0:
+        while (seconds := self._rest.seconds) > 0:
             await asyncio.sleep(seconds)
 
     def _is_in_time(self, seconds: float, outcome: RequestOutcome) -> bool:
         owner = outcome.owner
-        left = self._time_left(owner) if owner is not None else _LONGEST_REST_OF_OTHERS
+        left = self._time_left(owner) if owner is not None else LONGEST_REST_OF_OTHERS
         return left is None or seconds <= 0 or seconds < left
 
     def _refuse_to_send(self, request: httpx2.Request, outcome: RequestOutcome, seconds: float) -> httpx2.Response:
         _record_never_ran(request, outcome)
         outcome.denied = True
-        outcome.fault = f"the server wants no requests for {seconds:.3g} s"
+        because = f" (HTTP {outcome.status})" if outcome.status else ""  # of the request before
+        outcome.fault = f"the server wants no requests for {seconds:.3g} s{because}"
         if self._over_sse and outcome.end_call():
             return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
         return _error_response(request, outcome.fault)
@@ -380,13 +384,6 @@ class WatchedHttpClient(httpx2.AsyncClient):
             seconds,
         )
         return is_in_time
-
-    @property
-    def rest_until(self) -> float:
-        """
-        Until when the server wants to get no requests, in the seconds of `time.monotonic`; in the past if it does not.
-        """
-        return self._rest_until
 
     def _handle_failure(self, request: httpx2.Request, outcome: RequestOutcome, error: Exception) -> httpx2.Response:
         if isinstance(error, CONNECT_ERRORS):

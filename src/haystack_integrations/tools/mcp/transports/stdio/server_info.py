@@ -66,7 +66,8 @@ class StdioServerInfo(MCPServerInfo):
         64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. On Windows, where the transport is
         that of the MCP SDK, this has no effect.
     :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
-        others wait, which counts as time of the call. Default: any number.
+        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
+        any number.
     :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
         it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
         twice as long, up to a minute. Default: 5 seconds. None for never.
