@@ -115,7 +115,7 @@ async def test_arguments_without_a_name_in_the_schema_are_taken_where_it_says_so
     assert result.structured_content == {"a": "1", "b": "2"}
 
 
-@pytest.mark.parametrize("others", [{"additionalProperties": True}, {"patternProperties": {"": {}}}])
+@pytest.mark.parametrize("others", [{"additionalProperties": True}, {"patternProperties": {"": {}}}, {"anyOf": [{}]}])
 async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, Any]):
     parameters = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, **others}
     assert only(parameters, ["a"], "show")["additionalProperties"] is False
@@ -123,6 +123,50 @@ async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, An
     async with Client(create_mcp_server("s", tools=[tool])) as client:
         with pytest.raises(ToolError, match="there is no argument 'b'"):
             await client.call_tool("show", {"a": "1", "b": "2"})
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"oneOf": [{"properties": {"count": {"type": "integer"}}, "required": ["count"]}, {"required": ["name"]}]},
+        {"anyOf": [{"required": ["count"]}, {"required": ["name"]}], "properties": {"name": {"type": "string"}}},
+        {"allOf": [{"properties": {"count": {"type": "integer"}}}, {"properties": {"name": {"type": "string"}}}]},
+        {"$ref": "#/$defs/counted", "$defs": {"counted": {"properties": {"count": {"type": "integer"}}}}},
+        {"required": ["count"], "properties": {"name": {"type": "string"}}},
+        {},
+    ],
+    ids=["oneOf", "anyOf", "allOf", "$ref", "required", "bare"],
+)
+@pytest.mark.parametrize("strict", [True, False])
+async def test_an_argument_that_the_schema_names_somewhere_else_or_leaves_open_is_taken(
+    parameters: dict[str, Any], strict: bool
+):
+    tool = Tool("show", "Shows.", {"type": "object", **parameters}, lambda **given: given)
+    options = {"show": ServeOptions(strict_validation=strict)}
+    async with Client(create_mcp_server("s", tools=[tool], options=options)) as client:
+        assert (await client.call_tool("show", {"count": 3})).structured_content == {"count": 3}
+
+
+async def test_the_schema_decides_where_it_names_arguments_in_alternatives():
+    named = [{"properties": {name: {"type": "integer"}}, "required": [name]} for name in ("count", "size")]
+    parameters = {"type": "object", "oneOf": named, "unevaluatedProperties": False}
+    server = create_mcp_server("s", tools=[Tool("show", "Shows.", parameters, lambda **given: given)])
+    async with Client(server) as client:
+        assert (await client.call_tool("show", {"size": "3"})).structured_content == {"size": 3}
+        for refused in ({}, {"count": 1, "size": 1}, {"count": "many"}, {"count": 1, "other": 1}):
+            with pytest.raises(ToolError, match="Invalid arguments for tool 'show'"):
+                await client.call_tool("show", refused)
+
+
+async def test_where_any_name_is_allowed_clients_do_not_set_what_comes_from_the_state_of_an_agent():
+    def show(user: str = "nobody", **given: Any) -> dict[str, Any]:
+        return {"user": user, **given}
+
+    tool = Tool("show", "Shows.", {"type": "object"}, show, inputs_from_state={"user": "user"})
+    async with Client(create_mcp_server("s", tools=[tool])) as client:
+        assert (await client.call_tool("show", {"a": 1})).structured_content == {"user": "nobody", "a": 1}
+        with pytest.raises(ToolError, match="there is no argument 'user'"):
+            await client.call_tool("show", {"user": "root"})
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -30,6 +30,14 @@ from referencing import Registry
 _TRUE: Final = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE: Final = frozenset({"0", "off", "f", "false", "n", "no"})
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
+# Where a schema may say more of an object than in `properties`.
+_NAMING: Final = frozenset(
+    {
+        *_ALTERNATIVES,
+        *("allOf", "if", "then", "else", "dependentSchemas", "dependencies"),
+        *("$ref", "$dynamicRef", "propertyNames", "unevaluatedProperties"),
+    }
+)
 # Python would take "nan", "1_0" and the digits of other scripts, too.
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 # Longer texts are no numbers: reading one must not take long.
@@ -169,9 +177,9 @@ class ArgumentCheck:
         return set(_kinds_of(schema)) or {"any"}
 
     def _refuse_unknown(self, arguments: dict[str, Any]) -> None:
-        if self._schema.get("additionalProperties", False) is not False or "patternProperties" in self._schema:
+        if _may_have_other_names(self._schema):
             return
-        known = self._schema.get("properties", {})
+        known = dict.fromkeys([*self._schema.get("properties", {}), *self._schema.get("required", [])])
         unknown = [name for name in arguments if name not in known]
         if unknown:
             there_is = ", ".join(known) or "none"
@@ -187,9 +195,11 @@ class ArgumentCheck:
         schema = self._resolved(schema)
         if not isinstance(schema, dict):
             return value
+        for each in schema.get("allOf", ()):
+            value = self._coerce(value, each, strict=strict)
         for keyword in _ALTERNATIVES:
             if keyword in schema:
-                return self._coerce_to_one_of(value, schema[keyword], strict=strict)
+                value = self._coerce_to_one_of(value, schema[keyword], strict=strict)
         if isinstance(value, dict):
             properties, others = schema.get("properties", {}), schema.get("additionalProperties")
             return {
@@ -267,6 +277,18 @@ def _is_number_of_python(value: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _may_have_other_names(schema: dict[str, Any]) -> bool:
+    """
+    Tell whether a schema may know arguments beside its `properties`, so that only validation finds unknown ones.
+    """
+    if "patternProperties" in schema:
+        return True
+    others = schema.get("additionalProperties")
+    if others is not None:
+        return others is not False
+    return "properties" not in schema or not _NAMING.isdisjoint(schema)
 
 
 def _kinds_of(schema: dict[str, Any]) -> list[str]:
@@ -354,7 +376,7 @@ def only(parameters: dict[str, Any], names: Sequence[str], tool_name: str) -> di
         )
         raise ValueError(msg)
     kept = without(parameters, [name for name in properties if name not in names])
-    if "patternProperties" in kept or kept.get("additionalProperties", False) is not False:
+    if _may_have_other_names(kept):
         # Or clients could set those that they do not see.
         kept = {**kept, "additionalProperties": False}
         kept.pop("patternProperties", None)

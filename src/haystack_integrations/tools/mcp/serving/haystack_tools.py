@@ -59,8 +59,13 @@ def serve_tool(tool: Tool, *, options: ServeOptions | None, pool: CallPool) -> S
     _check_state(tool, hints, options)
     parameters = _shown_parameters(tool, options)
     convert = _converter(without(parameters, options.bound), hints)
+    hidden = _from_state(tool, hints) - {*parameters.get("properties", {}), *options.bound}
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
+        if not hidden.isdisjoint(arguments):
+            # A schema that allows any name does not refuse these.
+            found = sorted(hidden.intersection(arguments))
+            raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
         arguments = convert(arguments, call)
         return _answer(tool, await _invoke(tool, arguments, call))
 
@@ -103,6 +108,10 @@ def _with_context(options: ServeOptions, hints: Mapping[str, Any]) -> ServeOptio
     return replace(options, bound={**injected, **options.bound}) if injected else options
 
 
+def _from_state(tool: Tool, types: Mapping[str, Any]) -> set[str]:
+    return {*(tool.inputs_from_state or {}).values(), *(name for name in types if is_state_type(types[name]))}
+
+
 def _check_state(tool: Tool, hints: Mapping[str, Any], options: ServeOptions) -> None:
     """Outside of an Agent there is no State; what comes from it has to come from somewhere else."""
     shown = tool.parameters.get("properties", {})
@@ -115,8 +124,7 @@ def _check_state(tool: Tool, hints: Mapping[str, Any], options: ServeOptions) ->
         parameters = inspect.signature(function).parameters if function is not None else {}
         types = dict(hints)
         needed = {name for name, each in parameters.items() if each.default is inspect.Parameter.empty}
-    from_state = [*(tool.inputs_from_state or {}).values(), *(name for name in types if is_state_type(types[name]))]
-    for name in from_state:
+    for name in sorted(_from_state(tool, types)):
         if name in needed and name not in shown and name not in options.bound:
             msg = (
                 f"Tool '{tool.name}' takes '{name}' from the State of an Agent, and a served tool has none. "
