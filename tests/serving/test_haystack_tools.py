@@ -7,6 +7,7 @@ import datetime as dt
 import enum
 import json
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -232,6 +233,38 @@ async def test_a_tool_of_a_toolset_that_cannot_be_served_is_left_out_and_told(ca
     async with Client(server) as client:
         assert [tool.name for tool in await client.list_tools()] == ["fine"]
     assert "Tool 'needy' is not served: Tool 'needy' takes 'user' from the State of an Agent" in caplog.text
+
+
+class Flaky(Toolset):
+    """A toolset that fails when it is told to."""
+
+    fails = False
+
+    def __iter__(self) -> Iterator[Tool]:
+        if self.fails:
+            msg = "the shop is shut"
+            raise ConnectionError(msg)
+        return super().__iter__()
+
+
+async def test_a_toolset_that_fails_later_takes_no_tool_from_clients(caplog):
+    flaky = Flaky([Tool("first", "First.", TEXT, lambda text: text)])
+    async with Client(create_mcp_server("shop", tools=[flaky, paint])) as client:
+        flaky.fails = True
+        assert [tool.name for tool in await client.list_tools()] == ["first", "paint"]
+        assert (await client.call_tool("paint", {"color": "red"})).is_error is False
+        assert "the shop is shut" in caplog.text
+        flaky.fails = False
+        flaky.add(Tool("second", "Second.", TEXT, lambda text: text))
+        assert [tool.name for tool in await client.list_tools()] == ["first", "second", "paint"]
+
+
+async def test_a_toolset_that_fails_at_the_start_is_an_error():
+    flaky = Flaky([])
+    flaky.fails = True
+    with pytest.raises(ConnectionError, match="the shop is shut"):
+        async with create_mcp_server("shop", tools=[flaky, paint]).haystack.lifespan():
+            pass
 
 
 async def test_the_model_sees_what_it_would_see_in_an_agent():

@@ -66,7 +66,15 @@ class LiveTools:
             self._served = after
         if before and before != after:
             self.changed()
-        return [served for _, _, served in after.values() if served is not None]
+        return self.last_listed
+
+    @property
+    def last_listed(self) -> list[FastMCPTool]:
+        """
+        The tools that there were at the last listing.
+        """
+        with self._lock:
+            return [served for _, _, served in self._served.values() if served is not None]
 
     def _made(
         self, tool: Tool, before: tuple[Tool, Any, FastMCPTool | None] | None

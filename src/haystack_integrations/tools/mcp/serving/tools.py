@@ -11,6 +11,7 @@ from fastmcp.prompts.base import Prompt
 from fastmcp.resources.base import Resource
 from fastmcp.resources.template import ResourceTemplate
 from fastmcp.tools.base import Tool as FastMCPTool
+from haystack import logging
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
@@ -24,6 +25,8 @@ from haystack_integrations.tools.mcp.serving.live_tools import LiveTools
 from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_options
 from haystack_integrations.tools.mcp.serving.pool import CallPool
 from haystack_integrations.tools.mcp.serving.source import Source
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 class ToolSource(Source):
@@ -123,14 +126,24 @@ class ToolSource(Source):
 
     async def list_tools(self) -> list[FastMCPTool]:
         """
-        List the tools. Those of a toolset are the ones that it has now.
+        List the tools. Those of a toolset are the ones that it has now, or had before if it does not say.
 
         :returns: The tools.
         """
         tools: list[FastMCPTool] = []
         for part in self._parts:
-            tools += await part.list() if isinstance(part, LiveTools) else [part]
+            tools += await self._now(part) if isinstance(part, LiveTools) else [part]
         return tools
+
+    async def _now(self, part: LiveTools) -> list[FastMCPTool]:
+        try:
+            return await part.list()
+        # Of any kind: a server that is down must not take the other tools from clients.
+        except Exception as error:
+            logger.warning(
+                "Tools cannot be listed anew, so clients see those that there were before: {error}", error=repr(error)
+            )
+            return part.last_listed
 
     async def list_resources(self) -> list[Resource]:
         """
@@ -181,6 +194,8 @@ class ToolSource(Source):
         for part in self._parts:
             if isinstance(part, LiveTools):
                 await part.warm_up()
+                # What cannot be listed at the start is told to whoever starts the server.
+                await part.list()
 
     async def close(self) -> None:
         """
