@@ -16,7 +16,8 @@ from fastmcp import Client, Context, FastMCP
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.function_tool import FunctionTool
-from haystack import Document, Pipeline, component
+from haystack import Document, Pipeline, SuperComponent, component
+from haystack.components.builders import PromptBuilder
 from haystack.tools import ComponentTool, PipelineTool, Tool, Toolset, create_tool_from_function
 
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
@@ -125,15 +126,34 @@ async def test_a_long_list_of_documents_is_cut_and_the_result_says_so():
     assert "cut to 3 characters" in notes[1]
 
 
-async def test_of_a_pipeline_without_mapping_clients_set_the_mandatory_inputs_only():
+@pytest.mark.parametrize("is_super_component", [False, True])
+async def test_of_a_pipeline_without_mapping_clients_set_the_mandatory_inputs_only(is_super_component: bool):
     pipeline = Pipeline()
     pipeline.add_component("split", Splitter())
-    server = create_mcp_server("shop", tools=[PipelineTool(pipeline, name="split", description="Splits.")])
+    given: dict[str, Any] = {"name": "split", "description": "Splits."}
+    tool = ComponentTool(SuperComponent(pipeline), **given) if is_super_component else PipelineTool(pipeline, **given)
+    server = create_mcp_server("shop", tools=[tool])
     async with Client(server) as client:
         [tool] = await client.list_tools()
         assert list(tool.input_schema["properties"]) == ["text"]
         with pytest.raises(ToolError, match="there is no argument 'separator'"):
             await client.call_tool("split", {"text": "a-b", "separator": "-"})
+
+
+async def test_a_template_of_a_pipeline_is_neither_seen_nor_set_unless_somebody_maps_it():
+    def served(mapping: dict[str, list[str]] | None) -> FastMCP:
+        pipeline = Pipeline()
+        pipeline.add_component("prompt", PromptBuilder("Hello, {{ name }}", required_variables="*"))
+        tool = ComponentTool(SuperComponent(pipeline, input_mapping=mapping), name="greet", description="Greets.")
+        return create_mcp_server("shop", tools=[tool])
+
+    async with Client(served(None)) as client:
+        [listed] = await client.list_tools()
+        assert list(listed.input_schema["properties"]) == ["name"]
+        with pytest.raises(ToolError, match="there is no argument 'template'"):
+            await client.call_tool("greet", {"name": "Ada", "template": "Bye, {{ name }}"})
+    result = await called(served({"who": ["prompt.name"], "text": ["prompt.template"]}), "greet", who="Ada", text="Bye")
+    assert result.structured_content == {"prompt": "Bye"}
 
 
 def test_a_pipeline_without_mandatory_inputs_is_refused_until_some_are_chosen():

@@ -59,6 +59,9 @@ HAS_HOOKS = "haystack.hooks" in sys.modules or importlib.util.find_spec("haystac
 # Haystack 2 cannot serialize a tool message that contains a FileContent.
 TOOL_MESSAGES_TAKE_FILES = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])
 
+# Stands for the mapping of a component that is no SuperComponent.
+_NO_PIPELINE = object()
+
 # The class path under which combinations of toolsets are stored; it stays the same if the class moves.
 _STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCombination"
 
@@ -199,14 +202,16 @@ def component_of(tool: Any) -> Any:
     return tool._component
 
 
-def has_input_mapping(tool: Any) -> bool:
+def has_all_inputs_of_a_pipeline(tool: Any) -> bool:
     """
-    Tell whether the user said which inputs of a pipeline a PipelineTool has.
+    Tell whether a PipelineTool, or a ComponentTool of a SuperComponent, takes each input of each component.
 
-    :param tool: The tool.
-    :returns: False if it has all of them.
+    :param tool: The ComponentTool or PipelineTool.
+    :returns: False if the user said which inputs it has, or if it has no pipeline.
     """
-    return tool._input_mapping is not None
+    if getattr(tool, "_unresolved_parameters", None) is not None:
+        return False
+    return getattr(tool._component, "_original_input_mapping", _NO_PIPELINE) is None
 
 
 def output_sockets(component: Any) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from typing import Any, get_args, get_type_hints
 from fastmcp import Context
 from fastmcp.dependencies import CurrentContext
 from haystack.components.agents import Agent
-from haystack.tools import ComponentTool, PipelineTool
+from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_ASYNC_FUNCTION,
     component_of,
-    has_input_mapping,
+    has_all_inputs_of_a_pipeline,
     input_sockets,
     is_state_type,
     output_sockets,
@@ -148,12 +148,12 @@ def _shown_parameters(tool: Tool, options: ServeOptions) -> dict[str, Any]:
             )
             raise ValueError(msg)
         return chosen
-    if isinstance(tool, PipelineTool) and not has_input_mapping(tool):
+    if isinstance(tool, ComponentTool) and has_all_inputs_of_a_pipeline(tool):
         # All inputs of all components would be shown: templates, filters, generation parameters.
         required = parameters.get("required", [])
         if not required:
             msg = (
-                f"PipelineTool '{tool.name}' has no `input_mapping` and no mandatory input. Give it an "
+                f"{type(tool).__name__} '{tool.name}' has no `input_mapping` and no mandatory input. Give it an "
                 "`input_mapping`, or say which inputs clients may set: ServeOptions(inputs=[...])."
             )
             raise ValueError(msg)
