@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Annotated, Any
+from enum import Enum
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
 from fastmcp import Client
@@ -265,6 +268,39 @@ def test_a_function_whose_result_cannot_be_described_is_refused_by_its_name():
     hold.__annotations__["return"] = Holder
     with pytest.raises(ValueError, match="The function 'hold' cannot be served as a tool"):
         create_mcp_server("lab", tools=[hold])
+
+
+WRITTEN = datetime(2026, 11, 23, 12, 30, tzinfo=timezone.utc)
+
+
+class Verdict(Enum):
+    GOOD = "definitely positive"
+
+
+@dataclass
+class Review:
+    verdict: Verdict
+    tone: Literal["rather enthusiastic", "calm"]
+    written: datetime
+    number: UUID
+    text: str
+
+
+async def test_what_may_have_certain_values_only_is_never_cut():
+    def review() -> Review:
+        return Review(Verdict.GOOD, "rather enthusiastic", WRITTEN, UUID(int=7), "well" * 100)
+
+    server = create_mcp_server("s", tools=[(review, ServeOptions(max_characters=12))])
+    async with Client(server) as client:
+        result = await client.call_tool("review", {})
+    assert result.structured_content == {
+        "verdict": "definitely positive",
+        "tone": "rather enthusiastic",
+        "written": "2026-11-23T12:30:00Z",
+        "number": "00000000-0000-0000-0000-000000000007",
+        "text": "wellwellwell...",
+    }
+    assert result.meta["haystack"] == {"truncated": ["1 text(s) are cut to 12 characters, marked with '...'."]}
 
 
 def test_a_text_is_cut_after_its_pairs_were_joined():

@@ -72,6 +72,7 @@ class ResultWriter:
         self._validator: Any = None
         if output_schema is not None:
             self._validator = Draft202012Validator(output_schema, registry=Registry())
+        self._whole = frozenset(_only_values(output_schema))
         self._wraps = bool(output_schema and output_schema.get(WRAP_RESULT))
 
     def result(self, value: Any) -> ToolResult:
@@ -89,7 +90,7 @@ class ResultWriter:
             return ToolResult.from_mcp_result(value)
         if isinstance(value, types.InputRequiredResult):
             return InputRequiredToolResult(value)
-        writer = JsonWriter(self._options)
+        writer = JsonWriter(self._options, whole=self._whole)
         value, shown = (value.value, value.shown) if isinstance(value, Answer) else (value, _SAME)
         written = writer.write(value) if self._validator or not _only_content(value) else None
         structured = self._structured(written)
@@ -117,6 +118,18 @@ class ResultWriter:
         )
         msg = f"The result of tool '{self._tool_name}' does not conform to its output schema ({where})."
         raise ToolError(msg)
+
+
+def _only_values(schema: Any) -> Iterator[str]:
+    """Find the texts that a schema allows where it allows no others."""
+    if isinstance(schema, Mapping):
+        for keyword, each in schema.items():
+            if keyword in ("enum", "const"):
+                yield from (value for value in (each if isinstance(each, list) else [each]) if isinstance(value, str))
+            yield from _only_values(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _only_values(each)
 
 
 def content_blocks(value: Any, options: ServeOptions) -> list[types.ContentBlock]:

@@ -19,10 +19,12 @@ import dataclasses
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from typing import Any
+from uuid import UUID
 
 from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent
 from haystack.utils import Secret
@@ -32,6 +34,8 @@ from pydantic_core import to_jsonable_python
 from haystack_integrations.tools.mcp.serving.model_fields import fields_of, writes_itself
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 
+# Of these, nobody could read a part.
+_UNCUT = (UUID, date, time, timedelta)
 _EMBEDDINGS = ("embedding", "sparse_embedding")
 
 
@@ -41,10 +45,12 @@ class JsonWriter:
     Turns values into JSON, within the limits of the options.
 
     :param options: What to leave out.
+    :param whole: Texts that are never cut, because the output schema allows no others where they are.
     :param notes: What was left out because of a limit, for the client.
     """
 
     options: ServeOptions
+    whole: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     _cut_texts: int = 0
 
@@ -67,7 +73,8 @@ class JsonWriter:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, Enum):
-            return self._json(value.value)
+            # A value of an Enum is one of a few: a part of it is none of them.
+            return well_formed(value.value) if isinstance(value.value, str) else self._json(value.value)
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, int):
@@ -91,7 +98,7 @@ class JsonWriter:
         """
         text = well_formed(text)
         limit = self.options.max_characters
-        if limit is None or len(text) <= limit:
+        if limit is None or len(text) <= limit or text in self.whole:
             return text
         self._cut_texts += 1
         return f"{text[:limit]}..."
@@ -125,7 +132,7 @@ class JsonWriter:
             if callable(convert) and not isinstance(value, type):
                 return self._json(convert())
         written = to_jsonable_python(value, bytes_mode="base64", fallback=_shown)
-        return self.text(written) if isinstance(written, str) else written
+        return self.text(written) if isinstance(written, str) and not isinstance(value, _UNCUT) else written
 
     def _model(self, model: Any, declared: Any) -> Any:
         if isinstance(model, BaseModel) and writes_itself(model):
