@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.exceptions import ToolError
 from haystack.tools import Tool
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, only
@@ -183,6 +184,42 @@ async def test_a_function_takes_no_other_numbers_either(text: str, strict: bool)
                 await client.call_tool("add", {name: text})
         with pytest.raises(ToolError, match=r"^Invalid arguments for tool 'add': 'd"):
             await client.call_tool("add", {"d": ["1", text]})
+
+
+class Trip(BaseModel):
+    day: dt.date
+    seats: int = 1
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        ({"day": 86400}, "'day' must be of type string"),
+        ({"count": True}, "'count' must be of type integer"),
+        ({"count": 0}, "'count' violates 'minimum: 1'"),
+        ({"perhaps": False}, "'perhaps' must be of type integer"),
+        ({"trip": {"day": 86400}}, r"'trip\.day' must be of type string"),
+        ({"trip": {"day": "2026-11-23", "seats": True}}, r"'trip\.seats' must be of type integer"),
+        ({"trips": [{}]}, r"'day' missing in 'trips\[0\]'"),
+    ],
+)
+async def test_a_function_does_not_take_what_its_schema_forbids(arguments: dict[str, Any], where: str, strict: bool):
+    def book(
+        day: dt.date | None = None,
+        count: Annotated[int, Field(ge=1)] = 1,
+        perhaps: int | None = None,
+        trip: Trip | None = None,
+        trips: list[Trip] | None = None,
+    ) -> str:
+        """Books."""
+        return f"{day} {count} {perhaps} {trip} {trips}"
+
+    server = create_mcp_server("s", tools=[book], options={"book": ServeOptions(strict_validation=strict)})
+    async with Client(server) as client:
+        with pytest.raises(ToolError, match=f"^Invalid arguments for tool 'book': {where}"):
+            await client.call_tool("book", arguments)
+        assert (await client.call_tool("book", {"day": "2026-11-23"})).data == "2026-11-23 1 None None None"
 
 
 async def test_a_function_may_read_texts_as_numbers_in_a_way_of_its_own():

@@ -132,26 +132,26 @@ class ArgumentCheck:
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """
-        Convert arguments for a function that checks them itself, and takes more than the schema says.
+        Check arguments for a function that checks them itself, and may read texts in ways that the schema does not say.
 
         :param arguments: The client's arguments.
-        :returns: The arguments. Texts are numbers and booleans where the schema wants those; what cannot be read is
-            left as it is.
-        :raises ToolError: If there are some that the schema does not have, or texts where it wants numbers that only
-            Python takes for numbers.
+        :returns: The arguments. Texts are numbers and booleans where the schema wants those; texts that cannot be read
+            as what the schema wants are left as they are, for the function to read or refuse.
+        :raises ToolError: If anything else does not conform to the schema, or if there are texts where it wants numbers
+            that only Python takes for numbers.
         """
         self._refuse_unknown(arguments)
         arguments = self._coerce(arguments, self._schema, strict=False)
-        # Pydantic would read them, too.
         errors = [
-            error
-            for error in self._errors(arguments)
-            for part in _parts(error)
-            if _is_number_of_python(part.instance) and self._is_for_numbers(part.schema)
+            error for error in self._errors(arguments) if self._has_number_of_python(error) or not _is_of_texts(error)
         ]
         if errors:
             raise invalid_arguments(self._tool_name, map(_describe, errors))
         return arguments
+
+    def _has_number_of_python(self, error: ValidationError) -> bool:
+        # Pydantic would read them, too.
+        return any(_is_number_of_python(part.instance) and self._is_for_numbers(part.schema) for part in _parts(error))
 
     def _errors(self, arguments: dict[str, Any]) -> list[ValidationError]:
         found = _find_non_number(arguments)
@@ -300,6 +300,16 @@ def _parts(error: ValidationError) -> Iterator[ValidationError]:
     yield error
     for each in error.context or ():
         yield from _parts(each)
+
+
+def _is_of_texts(error: ValidationError) -> bool:
+    """Tell whether nothing is wrong but texts where other types are wanted, at least in one of the alternatives."""
+    if error.validator not in _ALTERNATIVES or not error.context:
+        return error.validator == "type" and isinstance(error.instance, str)
+    alternatives: dict[Any, list[ValidationError]] = {}
+    for each in error.context:
+        alternatives.setdefault(each.relative_schema_path[0], []).append(each)
+    return any(all(map(_is_of_texts, errors)) for errors in alternatives.values())
 
 
 def _find_non_number(value: Any) -> str | None:
