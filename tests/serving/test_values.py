@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -270,7 +270,7 @@ def test_a_function_whose_result_cannot_be_described_is_refused_by_its_name():
         create_mcp_server("lab", tools=[hold])
 
 
-WRITTEN = datetime(2026, 11, 23, 12, 30, tzinfo=timezone.utc)
+WRITTEN = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 
 
 class Verdict(Enum):
