@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio.to_thread
@@ -51,7 +51,7 @@ class LiveTools:
             self.known = [serve(tools)]
             self._served = {id(tools): (tools, _definition(tools), self.known[0])}
 
-    async def list(self) -> list[FastMCPTool]:
+    async def list(self) -> Sequence[FastMCPTool]:
         """
         List the tools that there are now.
 
@@ -69,7 +69,7 @@ class LiveTools:
         return self.last_listed
 
     @property
-    def last_listed(self) -> list[FastMCPTool]:
+    def last_listed(self) -> Sequence[FastMCPTool]:
         """
         The tools that there were at the last listing.
         """

@@ -135,7 +135,7 @@ class ToolSource(Source):
             tools += await self._now(part) if isinstance(part, LiveTools) else [part]
         return tools
 
-    async def _now(self, part: LiveTools) -> list[FastMCPTool]:
+    async def _now(self, part: LiveTools) -> Sequence[FastMCPTool]:
         try:
             return await part.list()
         # Of any kind: a server that is down must not take the other tools from clients.
