@@ -206,6 +206,9 @@ class MCPInvocationError(ToolInvocationError):
     # Whether the tool itself reported it, in an answer with `isError`.
     is_tool_error: bool = False
 
+    # What traces say of it, where its class and its code do not tell: "answered" or "may_have_run".
+    _outcome: str | None = None
+
     def __init__(
         self,
         message: str,

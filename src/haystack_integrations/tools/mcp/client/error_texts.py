@@ -213,7 +213,7 @@ def invocation_error(
             return error
         message = error.message.replace(f"`{error.tool_name}`", f"`{display_name}`", 1)
         failure = type(error)(message, display_name, error.tool_args, code=error.code, data=error.data)
-        failure.is_tool_error = error.is_tool_error
+        failure.is_tool_error, failure._outcome = error.is_tool_error, error._outcome
         failure.__cause__ = error.__cause__
         return failure
     code = data = None

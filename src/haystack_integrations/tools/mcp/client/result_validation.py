@@ -45,6 +45,12 @@ _WAIT_FOR_THREAD: Final = 0.05
 _threads: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
+class InvalidResultError(RuntimeError):
+    """
+    Raised for a result that violates the output schema of its tool. The tool has run.
+    """
+
+
 class ResultValidation:
     """
     Validates the results of one session against the output schemas of its tools.
@@ -78,19 +84,19 @@ class ResultValidation:
 
         :param tool_name: Name of the tool. Results of an unknown tool are not validated.
         :param result: The result, which is not an error of the tool.
-        :raises RuntimeError: If the result violates the schema. The text quotes nothing of it.
+        :raises InvalidResultError: If the result violates the schema. The text quotes nothing of it.
         """
         schema = self._schemas.get(tool_name)
         if schema is None:
             return
         if result.structured_content is None and "structured_content" not in result.model_fields_set:
             msg = f"Tool {tool_name} has an output schema but did not return structured content"
-            raise RuntimeError(msg)
+            raise InvalidResultError(msg)
         verdict = self._validate_in_loop(schema, result.structured_content)
         if verdict.cut_off:
             verdict = await self._validate_in_thread(tool_name, schema, result.structured_content)
         if verdict.violation is not None:
-            raise RuntimeError(verdict.violation)
+            raise InvalidResultError(verdict.violation)
         if verdict.unusable is not None:
             self._give_up(tool_name, schema, verdict.unusable)
         elif verdict.undecided is not None:

@@ -50,7 +50,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     RequestOutcome,
     current_outcome,
 )
-from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
+from haystack_integrations.tools.mcp.client.result_validation import InvalidResultError, ResultValidation
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     advertised_extensions,
     answer_missing,
@@ -634,7 +634,10 @@ class SDKClient(TaskClient):
             text = describe_error(error)
         else:
             return error
-        return _invocation_error(text, tool_name, tool_args)
+        failure = _invocation_error(text, tool_name, tool_args)
+        if isinstance(error, (ValidationError, InvalidResultError)):
+            failure._outcome = "answered"
+        return failure
 
     async def _protocol_error(
         self, error: ProtocolError, outcome: RequestOutcome, tool_name: str, tool_args: dict[str, Any]

@@ -91,6 +91,8 @@ class InterceptedCall:
         self._replays = Replays(request.display_name, request.tool_args)
         # The last exception, and the interceptor that raised it; None if that was ourselves.
         self._raised: tuple[Exception, Interceptor | None] | None = None
+        # Whether the last sending was answered with a result.
+        self._is_answered = False
         self._executor: AsyncExecutor
 
     def run(self) -> types.CallToolResult:
@@ -238,13 +240,16 @@ class InterceptedCall:
             if call.meta != self._first.meta:
                 changes["meta"], request.meta = None, dict(call.meta)
         with self._naming(None), self._replays.sending(call, may_repeat=request.may_repeat):
+            self._is_answered = False
             if not changes:
                 yield request
+                self._is_answered = True
                 return
             context = current_context.get() or MCPRequestContext()
             reset = current_context.set(dataclasses.replace(context, **changes))
             try:
                 yield request
+                self._is_answered = True
             finally:
                 current_context.reset(reset)
 
@@ -314,7 +319,9 @@ class InterceptedCall:
     def _error(self, kind: type[MCPInvocationError], text: str) -> MCPInvocationError:
         name, arguments = self._request.display_name, self._request.tool_args
         if not self._replays.is_unknown:
-            return kind(f"Failed to invoke Tool `{name}`: {text}", name, arguments)
+            error = kind(f"Failed to invoke Tool `{name}`: {text}", name, arguments)
+            error._outcome = "answered" if self._is_answered else None
+            return error
         return self._unknown(text, MCPCallTimeoutError if kind is MCPTimeoutError else MCPOutcomeUnknownError)
 
     def _unknown(

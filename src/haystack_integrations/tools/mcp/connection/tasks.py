@@ -266,7 +266,9 @@ class TaskRun:
             return state, await client.task_result(self.request.tool_name, state.result or {})
         except (RuntimeError, ValidationError) as error:
             text = f"the result of its task is no valid result: {describe_error(error)}"
-            raise self._error(MCPInvocationError, with_full_stop(text)) from None
+            failure = self._error(MCPInvocationError, with_full_stop(text))
+            failure._outcome = "answered"
+            raise failure from None
 
     async def _send_answers(self, continuation: Continuation) -> None:
         rest = {key: request for key, request in self._call.requests.items() if key not in continuation.responses}
@@ -332,6 +334,7 @@ class TaskRun:
         error = state.error or {}
         text = str(error.get("message") or state.status_message or "its task failed")
         failure = self._error(MCPInvocationError, text)
+        failure._outcome = "answered"
         code = error.get("code")
         failure.code = code if isinstance(code, int) else None
         failure.data = Redactor(self.request.secrets).value(error.get("data"))
@@ -355,6 +358,7 @@ class TaskRun:
         request = self.request
         text = Redactor(request.secrets).text(text)
         error = kind(f"Failed to invoke Tool `{request.display_name}`: {text}", request.display_name, request.tool_args)
+        error._outcome = "may_have_run"  # what is a task has begun
         if cause is not None:
             error.code, error.data = cause.code, cause.data
         return error

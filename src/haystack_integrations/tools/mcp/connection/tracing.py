@@ -123,6 +123,8 @@ def _tag_error(span: Span, error: BaseException) -> None:
             outcome = "may_have_run"
         case MCPInvocationError() if error.is_tool_error:
             outcome, kind = "answered", "tool_error"
+        case MCPInvocationError(_outcome=str() as known):
+            outcome = known
         case MCPInvocationError() if code is not None:
             outcome = "refused"
         case MCPInvocationError():
