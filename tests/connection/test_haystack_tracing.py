@@ -18,10 +18,12 @@ from mcp import types
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
+    MCPCallPendingError,
     MCPConnection,
     MCPConnectionError,
     MCPHandlers,
     MCPInvocationError,
+    MCPPendingCall,
     MCPToolCall,
     StdioServerInfo,
     StreamableHttpServerInfo,
@@ -44,13 +46,20 @@ class Span(tracing.Span):
 class Tracer(tracing.Tracer):
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        # The exceptions that left a span, which OpenTelemetry records.
+        self.recorded: list[str] = []
 
     @contextlib.contextmanager
     def trace(
         self, operation_name: str, tags: dict[str, Any] | None = None, parent_span: tracing.Span | None = None
     ) -> Iterator[Span]:
-        self.spans.append(Span(operation_name, tags or {}))
-        yield self.spans[-1]
+        span = Span(operation_name, tags or {})
+        self.spans.append(span)
+        try:
+            yield span
+        except Exception as error:
+            self.recorded.append(str(error))
+            raise
 
     def current_span(self) -> tracing.Span | None:
         return None
@@ -178,3 +187,20 @@ def test_a_tool_that_ran_is_never_told_as_one_that_did_not(tracer: Tracer, patie
         with pytest.raises(MCPInvocationError, match="was cancelled"):
             connection.continue_call(call)
         assert outcome() == ("may_have_run", "MCPInvocationError")
+
+
+def test_a_call_that_is_left_open_is_no_error_and_that_of_another_is_redacted(
+    tracer: Tracer, patient_stdio_server: Any
+) -> None:
+    patient = patient_stdio_server()
+    handlers = MCPHandlers(elicitation=answer_later)
+    with MCPConnection(StdioServerInfo(patient.command, patient.args), handlers=handlers) as connection:
+        with pytest.raises(MCPCallPendingError):
+            connection.call_tool("order", {"drink": "tea"})
+        assert isinstance(connection.begin_call("order", {"drink": "tea"}), MCPPendingCall)
+    assert tracer.recorded == []
+    server = ForeignServer(definition("add"))
+    server.answer = text_result(f"no {SECRET} here", is_error=True)
+    with MCPConnection(server.info) as connection, pytest.raises(MCPInvocationError):
+        connection.call_tool("add", {"token": SECRET}, secrets=[SECRET])
+    assert tracer.recorded == ["Failed to invoke Tool `add`: no *** here"]

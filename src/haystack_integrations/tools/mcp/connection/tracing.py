@@ -56,9 +56,13 @@ def traced_call(tool_name: str, info: MCPServerInfo, server: str, details: Detai
         "gen_ai.tool.name": tool_name,
         **_server_tags(info, server),
     }
+    left_open: MCPCallPendingError | None = None
     with tracer.trace(CALL_SPAN, tags=tags) as span:
         try:
             yield
+        except MCPCallPendingError as pending:
+            _tag_error(span, pending)
+            left_open = pending
         except BaseException as error:
             _tag_error(span, error)
             raise
@@ -66,6 +70,11 @@ def traced_call(tool_name: str, info: MCPServerInfo, server: str, details: Detai
             span.set_tag("mcp.outcome", "answered")
         finally:
             _tag_details(span, details())
+    if left_open is not None:
+        try:
+            raise left_open  # not within the span, which OpenTelemetry would take for failed
+        finally:
+            del left_open  # its traceback holds this frame
 
 
 @contextmanager
