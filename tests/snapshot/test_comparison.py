@@ -173,6 +173,28 @@ def test_nested_schemas_are_compared_by_their_structure(before, after, kind):
     assert [each for each, _ in found] == [kind]
 
 
+KEYWORDS = (
+    "type enum const default pattern format multipleOf uniqueItems minimum maxLength required properties "
+    "patternProperties dependencies dependentRequired $defs items additionalProperties prefixItems contains not if "
+    "anyOf oneOf allOf title description x-server"
+).split()
+VALUES = (None, True, 1, "a", [], [{}], [["a"]], ["b", 1], {"a": {}}, {"a": [1]})
+
+
+@pytest.mark.parametrize("keyword", KEYWORDS)
+def test_whatever_a_server_says_in_place_of_a_schema_is_a_change(keyword):
+    said = [define(inputSchema={"type": "object", keyword: value}) for value in VALUES]
+    for before in said:
+        for after in said:
+            assert bool(kinds(before, after)) == (before is not after), (before, after)
+
+
+@pytest.mark.parametrize("malformed", [{"properties": [{}]}, {"required": [{}]}, {"properties": 1, "required": [[]]}])
+def test_a_malformed_schema_is_a_change_that_breaks(malformed):
+    found = {kind for kind, _ in kinds(define(), define(inputSchema=schema(**malformed)))}
+    assert found & {"schema_changed", "schema_narrower"}
+
+
 def test_what_a_server_may_say_in_any_order_is_no_difference():
     plain = define(inputSchema=schema(required=["query", "limit"]))
     turned = types.Tool.model_validate(

@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.snapshot.guard import SPAN_DRIFT
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.executors import recorded_traces
+from tests.support.foreign_server import ForeignServer, definition
 from tests.support.kinds import KINDS, every_transport
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.waiting import LIMIT, wait_until
@@ -206,6 +207,19 @@ def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change
             toolset[name]
         with pytest.raises(MCPDriftedCallError):
             held[name].invoke()
+
+
+@pytest.mark.parametrize("malformed", [{"properties": [{}]}, {"properties": {}, "required": [{}]}])
+def test_a_schema_that_became_malformed_hides_its_own_tool_only(malformed):
+    server = ForeignServer(definition("add"), definition("note"))
+    with MCPToolset(server.info) as toolset:
+        snapshot = MCPToolSnapshot.capture(toolset)
+    server.tools[0] = definition("add", {"type": "object", **malformed})
+    with MCPToolset(server.info, snapshot=snapshot, on_drift="quarantine", eager_connect=True) as toolset:
+        assert names(toolset) == ["note"]
+        assert toolset["note"].call().text == "fine"
+    with pytest.raises(MCPDriftError, match=r"'add' \(schema_"):
+        MCPToolset(server.info, snapshot=snapshot, eager_connect=True)
 
 
 @pytest.mark.parametrize("change", list(CHANGES))

@@ -71,7 +71,7 @@ def schema_changes(before: Any, after: Any, path: str = "") -> Iterator[SchemaCh
     if not isinstance(before, dict) or not isinstance(after, dict):
         yield SchemaChange(path, _direction_of_booleans(before, after), before, after)
         return
-    names = set(before.get("properties", ())) ^ set(after.get("properties", ()))
+    names = _parameter_names(before) ^ _parameter_names(after)
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key, _MISSING), after.get(key, _MISSING)
         if _same(old, new):
@@ -81,7 +81,7 @@ def schema_changes(before: Any, after: Any, path: str = "") -> Iterator[SchemaCh
             yield _change(place, "text", old, new)
         elif key == "properties" and _are_objects(old, new):
             yield from _properties(old, new, place)
-        elif key == "required" and _are_lists(old, new):
+        elif key == "required" and _are_names(old, new):
             yield from _required(old, new, place, names)
         elif key in _PARTS and _MISSING not in (old, new):
             yield from schema_changes(old, new, place)
@@ -118,6 +118,16 @@ def _are_objects(*values: Any) -> bool:
 
 def _are_lists(*values: Any) -> bool:
     return all(value is _MISSING or isinstance(value, list) for value in values)
+
+
+def _are_names(*values: Any) -> bool:
+    return _are_lists(*values) and all(isinstance(name, str) for value in values for name in _items(value))
+
+
+def _parameter_names(schema: dict[str, Any]) -> set[str]:
+    # A server may have anything there.
+    properties = schema.get("properties")
+    return set(properties) if isinstance(properties, dict) else set()
 
 
 def _items(value: Any) -> Any:
