@@ -41,6 +41,7 @@ from haystack_integrations.tools.mcp import (
     call_budget,
 )
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
+from tests.servers import rug_pulling_server
 from tests.servers.changing_server import build_server
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
@@ -354,6 +355,28 @@ class TestCatalogs:
         with toolset:
             assert "Read first." in toolset.instructions
             assert "Mind the glass." in toolset.instructions
+
+    def test_instructions_of_a_snapshot_stay_as_they_are_there(self):
+        server = rug_pulling_server.build_server()
+        with MCPToolset(InProcessServerInfo(server)) as captured:
+            snapshot = MCPToolSnapshot.capture(captured)
+        rug_pulling_server.pull(server, "instructions")
+        pinned = MCPToolset(InProcessServerInfo(server), snapshot=snapshot, on_drift="quarantine")
+        with MCPSearchableToolset(pinned) as toolset:
+            cold = toolset.instructions
+            assert rug_pulling_server.INSTRUCTIONS in cold
+            pinned.refresh()
+            assert pinned.connection.instructions != rug_pulling_server.INSTRUCTIONS
+            assert toolset.instructions == cold
+
+    def test_servers_of_one_name_are_both_among_the_instructions(self):
+        catalog = [
+            MCPToolset(InProcessServerInfo(MCPServer("lamps", instructions=text)), tool_names=[])
+            for text in ("Mind the glass.", "Mind the heat.")
+        ]
+        with MCPSearchableToolset(catalog) as toolset:
+            assert "Mind the glass." in toolset.instructions
+            assert "Mind the heat." in toolset.instructions
 
     async def test_it_is_opened_and_closed_asynchronously(self, server):
         toolset = MCPSearchableToolset(MCPToolset(server.info))

@@ -11,8 +11,6 @@ from haystack.components.agents.state.state_utils import replace_values
 from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 
-from haystack_integrations.hooks.mcp.confirmation import given_name
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.convert.instructions import (
     MAX_CHARS,
     TEMPLATE,
@@ -20,6 +18,7 @@ from haystack_integrations.tools.mcp.convert.instructions import (
     fenced_instructions,
 )
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.server_instructions import instructions_by_server
 
 
 class MCPInstructionsHook:
@@ -27,7 +26,8 @@ class MCPInstructionsHook:
     A `before_run` hook that tells the model what the servers of its tools say about their use. Haystack 3.
 
     The `instructions` of each server stand once in the system message, fenced as the text of a third party and limited
-    in length. A server can write anything there; leave the hook out for servers that you do not trust.
+    in length. A server can write anything there; leave the hook out for servers that you do not trust. Those of a
+    toolset with a snapshot are what its `instructions` says.
 
     ```python
     agent = Agent(
@@ -57,12 +57,7 @@ class MCPInstructionsHook:
         :param state: The State of the run.
         """
         tools = [tool for tool in state.data.get("tools") or [] if isinstance(tool, MCPTool)]
-        servers: list[MCPServerInfo] = []
-        said: dict[str, str | None] = {}
-        for tool in {tool.connection: tool for tool in tools}.values():
-            if tool.server_info not in servers:
-                servers.append(tool.server_info)
-                said[_unused(_server_name(tool), said)] = tool.connection.instructions
+        said = instructions_by_server(tools)
         messages: list[ChatMessage] = list(state.data.get("messages") or [])
         position = next((n for n, message in enumerate(messages) if message.is_from("system")), None)
         before = "" if position is None else messages[position].text or ""
@@ -104,15 +99,3 @@ class MCPInstructionsHook:
         """
         loaded: Self = default_from_dict(cls, data)
         return loaded
-
-
-def _server_name(tool: MCPTool) -> str:
-    given = given_name(tool) or tool.tool_name_prefix
-    return given or tool.connection.status().server_name or tool.server_info.describe()
-
-
-def _unused(name: str, taken: dict[str, Any]) -> str:
-    number, unused = 2, name
-    while unused in taken:
-        number, unused = number + 1, f"{name} {number}"
-    return unused

@@ -391,13 +391,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         That of the snapshot if it has it, unless the server says something else and `on_drift` is "warn". Otherwise
         None without an open session, or if the server says nothing.
         """
-        guard = self._guard
-        if guard is None or guard.snapshot.instructions is None:
-            return super().instructions
-        has_drifted = guard.latest is not None and "instructions" in guard.latest.report.kinds
-        if has_drifted and self.on_drift == "warn":
-            return super().instructions
-        return guard.snapshot.instructions or None
+        return self._guarded_instructions()
 
     def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
         return self._connection._read(operation, read, may_repeat=may_repeat)

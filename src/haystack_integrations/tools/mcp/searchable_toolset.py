@@ -31,6 +31,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
+from haystack_integrations.tools.mcp.server_instructions import instructions_by_server
 from haystack_integrations.tools.mcp.tool_index import ToolIndex
 from haystack_integrations.tools.mcp.tool_lifecycle import (
     close_tools,
@@ -147,12 +148,10 @@ class MCPSearchableToolset(ContextManaged, Toolset):
         """
         What the servers that are warm say about the use of their tools, each fenced as the text of a third party.
 
-        For the `system_prompt` of an Agent: MCPInstructionsHook knows the servers of tools that are shown.
+        Those with a snapshot need not be warm. For the `system_prompt` of an Agent: MCPInstructionsHook knows the
+        servers of tools that are shown.
         """
-        said: dict[str, str | None] = {}
-        for each in connected_items(self._catalog):
-            name = each._provider_name or each.tool_name_prefix or each.connection.status().server_name
-            said[name or each.server_info.describe()] = each.connection.instructions
+        said = instructions_by_server(connected_items(self._catalog))
         return "\n\n".join(fenced_instructions(said)) or None
 
     def _tools_now(self, *, strictly: bool) -> dict[str, Tool]:

@@ -185,6 +185,18 @@ class ToolBase(ContextManaged):
         """
         return None if self.options.snapshot is None else self.options.on_drift or "error"
 
+    def _guarded_instructions(self) -> str | None:
+        """
+        Return what the server says of its use: that of the snapshot, unless the server's own is to be used.
+        """
+        guard = self._guard
+        if guard is None or guard.snapshot.instructions is None:
+            return self._connection.instructions
+        has_drifted = guard.latest is not None and "instructions" in guard.latest.report.kinds
+        if has_drifted and self.on_drift == "warn":
+            return self._connection.instructions
+        return guard.snapshot.instructions or None
+
     def _check_usable(self, missing: Iterable[str]) -> None:
         """
         Raise a ValueError if the server has one of the tools that were not found, but it cannot be used.
