@@ -299,6 +299,42 @@ class TestChangingLists:
                 assert search(toolset, "chimney") == ["sweep"]
         assert "are searched as they were known last" in caplog.text
 
+    @pytest.mark.parametrize("is_alias", [False, True])
+    def test_a_server_unlike_its_snapshot_does_not_stop_the_search_for_others(self, server, is_alias, caplog):
+        puller = rug_pulling_server.build_server()
+        with MCPToolset(InProcessServerInfo(puller)) as captured:
+            snapshot = MCPToolSnapshot.capture(captured)
+        pinned = MCPToolset(InProcessServerInfo(puller), snapshot=snapshot, cache_tools=False)
+        providers = {"sums": pinned, "routines": server.info}
+        with (
+            MCPRegistry(providers, [ToolConfig("both", ["sums", "routines"])]) as registry,
+            MCPSearchableToolset(
+                registry.toolset("both") if is_alias else [pinned, MCPToolset(server.info)]
+            ) as toolset,
+        ):
+            assert search(toolset, "add two numbers") == ["add"]
+            toolset["add"].invoke(a=1, b=2)
+            toolset.clear()
+            rug_pulling_server.pull(puller, "description")
+            assert search(toolset, "number3", k=1) == ["routine_3"]
+            answer = toolset["search_tools"].invoke(tool_keywords="add two numbers")
+            assert "add" not in toolset
+            assert "Not searched: the tools of in-process server 'sums', which are not those of the snapshot." in answer
+            assert "Some tools are left out of the search" in caplog.text
+            rug_pulling_server.pull(puller, "back")
+            assert "add" in search(toolset, "add two numbers")
+
+    def test_a_server_that_lost_a_tool_does_not_stop_the_search_for_others(self, server, caplog):
+        losing = many(2, "chore")
+        catalog = [
+            MCPToolset(losing.info, tool_names=["chore_0", "chore_1"], cache_tools=False),
+            MCPToolset(server.info),
+        ]
+        with MCPSearchableToolset(catalog) as toolset:
+            losing.tools.pop()
+            assert search(toolset, "number3", k=1) == ["routine_3"]
+        assert "are searched as they were known last: `tool_names` has 'chore_1'" in caplog.text
+
     def test_a_dead_server_that_is_not_required_is_left_out(self, server):
         catalog = [MCPToolset(server.info), MCPToolset(DEAD, required=False)]
         with MCPSearchableToolset(catalog) as toolset:

@@ -1081,8 +1081,7 @@ async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> No
     :raises TypeError: If something else is among them.
     """
     toolsets = _checked_toolsets(toolsets)
-    outcomes = await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
-    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    failures = [outcome for outcome in await _outcomes(toolsets) if outcome is not None]
     if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
         raise failures[0]
     if failures:
@@ -1099,10 +1098,27 @@ def warm_up_toolsets(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
     :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
     :raises TypeError: If something else is among them.
     """
-    toolsets = _checked_toolsets(toolsets)
+    _executor().run(warm_up_toolsets_async(_checked_toolsets(toolsets)))
+
+
+def try_to_warm_up(toolsets: Sequence[MCPToolset | MCPTool]) -> list[BaseException | None]:
+    """
+    Warm up several toolsets or tools concurrently, each of which may fail.
+
+    :param toolsets: MCPToolsets and MCPTools.
+    :returns: For each of them, in their order, its error; None for those that are warm.
+    :raises MCPConnectionError: If none of them could be tried.
+    """
+    return _executor().run(_outcomes(toolsets))
+
+
+async def _outcomes(toolsets: Sequence[MCPToolset | MCPTool]) -> list[BaseException | None]:
+    return await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
+
+
+def _executor() -> AsyncExecutor:
     try:
-        executor = AsyncExecutor.get_instance()
+        return AsyncExecutor.get_instance()
     except ExecutorStartError as error:
         msg = f"The toolsets could not be warmed up: {NO_DESCRIPTORS if lacks_descriptors(error) else error}."
         raise MCPConnectionError(msg, operation="warm_up") from error
-    executor.run(warm_up_toolsets_async(toolsets))

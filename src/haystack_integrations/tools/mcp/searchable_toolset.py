@@ -20,7 +20,12 @@ from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPConnectionError
+from haystack_integrations.tools.mcp.errors import (
+    MCPConfigurationError,
+    MCPConnectionError,
+    MCPDriftError,
+    MCPToolNotFoundError,
+)
 from haystack_integrations.tools.mcp.haystack_compat import (
     combine,
     current_run,
@@ -29,7 +34,8 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
     trace_dict,
 )
-from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, try_to_warm_up
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
 from haystack_integrations.tools.mcp.server_instructions import instructions_by_server
 from haystack_integrations.tools.mcp.tool_index import ToolIndex
@@ -250,29 +256,47 @@ class MCPSearchableToolset(ContextManaged, Toolset):
         admit_call(self.search_tool_name, is_servers=False)
         if not tool_keywords.strip():
             return "Say what the tool should do, in words that its name or description is likely to have."
+        drifted: list[MCPToolset] = []
         if self._is_small is None:
             self.warm_up()
         else:
-            self._refresh()
-        tools = self._tools_now(strictly=False)
+            drifted = self._refresh()
+        tools = {
+            name: tool
+            for name, tool in self._tools_now(strictly=False).items()
+            if not any(isinstance(tool, MCPTool) and tool._toolset is each for each in drifted)
+        }
+        missing = "".join(f"\nNot searched: {_unlike_snapshot(each)}." for each in drifted)
         self._index.update(tools.values())
         best = self._index.search(tool_keywords, max(1, min(k or self.top_k, MOST_RESULTS)), found.names)
         names = [name for name in best if name in tools]  # another thread may have indexed other ones
         if not names:
-            return f"None of {len(tools)} tools was found with these words. Try others."
+            return f"None of {len(tools)} tools was found with these words. Try others.{missing}"
         found.show(tools[name] for name in names)
-        return f"Loaded, and can be called now: {', '.join(names)}"
+        return f"Loaded, and can be called now: {', '.join(names)}{missing}"
 
-    def _refresh(self) -> None:
-        # Of sessions that are open. What was lost is opened by the next call, or warm-up.
+    def _refresh(self) -> list[MCPToolset]:
+        # Of sessions that are open. What was lost is opened by the next call, or warm-up. Gives the toolsets of which
+        # no call would be sent, because their servers say something else than the snapshot.
         servers = connected_items(self._catalog)
         due = [each for each in servers if isinstance(each, MCPToolset) and each._is_outdated()]
         if not due:
-            return
+            return []
         try:
-            warm_up_toolsets(due)
+            errors = try_to_warm_up(due)
         except MCPConnectionError as error:
-            logger.warning("Some tools are searched as they were known last: {error}", error=str(error))
+            errors = [error]
+        drifted = []
+        # One server must not end the search for the tools of others.
+        for toolset, error in zip(due, errors, strict=False):
+            if isinstance(error, MCPDriftError):
+                drifted.append(toolset)
+                logger.warning("Some tools are left out of the search: {error}", error=str(error))
+            elif isinstance(error, MCPConnectionError | MCPToolNotFoundError | ValueError):
+                logger.warning("Some tools are searched as they were known last: {error}", error=str(error))
+            elif error is not None:
+                raise error
+        return drifted
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
@@ -535,6 +559,10 @@ class ToolsFound(RunToolset):
         Return the tools of the catalog.
         """
         return self._toolset.get_selectable_tools()
+
+
+def _unlike_snapshot(toolset: MCPToolset) -> str:
+    return f"the tools of {toolset.server_info.describe()}, which are not those of the snapshot"
 
 
 def _of_run(item: Any, names: set[str] | None) -> Any:
