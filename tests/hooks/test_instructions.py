@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     MCPToolSnapshot,
     ToolConfig,
+    instructions_for_model,
 )
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
@@ -53,6 +54,21 @@ class TestFence:
     def test_a_long_text_is_cut(self):
         [text] = fenced_instructions({"a": "x" * 50}, max_chars=10, template="{instructions}")
         assert text == "xxxxxxxxxx [… 40 more characters]"
+
+    def test_the_text_for_a_model_is_fenced_and_limited_and_that_of_the_toolset_is_not(self):
+        long = f"Sell.\u200b{'x' * 9000}"
+        with MCPToolset(info(long)) as toolset:
+            assert toolset.instructions == long
+            text = instructions_for_model(toolset)
+            assert text.startswith('<server_instructions server="foreign">')
+            assert "\u200b" not in text
+            assert len(text) < 4500
+            assert "[… 9000 more characters]" in instructions_for_model(toolset, max_chars=5)
+            assert instructions_for_model([*toolset]) == text
+            with pytest.raises(MCPConfigurationError, match="instructions_for_model: `max_chars`"):
+                instructions_for_model(toolset, max_chars=0)
+        with MCPToolset(info(None)) as quiet:
+            assert instructions_for_model(quiet) is None
 
     def test_an_alias_has_the_instructions_of_its_servers(self):
         providers = {"shop": info("Sell."), "quiet": info(None)}

@@ -15,7 +15,7 @@ from mcp import types
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, instructions_for_model
 from tests.support.name_tables import NameTables
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
@@ -97,11 +97,15 @@ def test_a_model_may_try_again_as_long_as_there_are_steps() -> None:
         assert len(attempts) == 2
 
 
-def test_the_instructions_of_a_server_are_in_the_system_prompt_of_an_agent() -> None:
+def test_the_instructions_of_a_server_are_in_a_system_message_of_an_agent() -> None:
     with MCPToolset(InProcessServerInfo(MCPServer("notes", instructions="Read before you write."))) as toolset:
         generator = ScriptedChatGenerator([say("done")])
-        Agent(chat_generator=generator, tools=toolset, system_prompt=toolset.instructions).run(GO)
-    assert generator.turns[0].messages[0].text == "Read before you write."
+        said = instructions_for_model(toolset)
+        assert said is not None
+        Agent(chat_generator=generator, tools=toolset).run([ChatMessage.from_system(said), *GO])
+    text = generator.turns[0].messages[0].text
+    assert text.startswith('<server_instructions server="notes">')
+    assert "Read before you write." in text
 
 
 async def _list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:

@@ -107,6 +107,7 @@ from haystack_integrations.tools.mcp import (
     call_budget,
     conversation_trace,
     decline,
+    instructions_for_model,
     load_mcp_toolsets,
     login,
     login_async,
@@ -519,6 +520,7 @@ def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
 
 async def pin(info: MCPServerInfo) -> MCPToolSnapshot:
     toolset = MCPToolset(info)
+    assert_type(instructions_for_model(toolset, max_chars=100), str | None)
     snapshot = MCPToolSnapshot.capture(toolset, instructions=False)
     snapshot.save("tools.json")
     report = MCPToolSnapshot.load("tools.json").compare(await MCPToolSnapshot.capture_async(toolset))

@@ -49,7 +49,7 @@ else:
             instead = {
                 "MCPCallBudgetHook": "`with haystack_integrations.tools.mcp.call_budget(…)` around `agent.run`",
                 "MCPConfirmationHook": "`confirmation_strategies_for(…)` as the Agent's `confirmation_strategies`",
-                "MCPInstructionsHook": "`toolset.instructions` in the Agent's `system_prompt`",
+                "MCPInstructionsHook": "`instructions_for_model(toolset)` in a system message",
             }
             msg = f"{name} needs Haystack 3: Haystack 2 has no hooks. Use {instead[name]} instead."
             raise ImportError(msg)

@@ -90,6 +90,7 @@ __all__ = [
     "call_budget",
     "conversation_trace",
     "decline",
+    "instructions_for_model",
     "load_mcp_toolsets",
     "login",
     "login_async",
@@ -163,6 +164,7 @@ if TYPE_CHECKING:
     from .resource_tools import MCPResourceToolset
     from .searchable_toolset import MCPSearchableToolset
     from .secret_template import SecretTemplate
+    from .server_instructions import instructions_for_model
     from .shaping import FromState, ToolOverride
     from .skill_store import MCPSkillStore
     from .snapshot.drift import MCPDriftReport, MCPToolDrift
@@ -234,6 +236,7 @@ else:
         "resource_tools": ["MCPResourceToolset"],
         "searchable_toolset": ["MCPSearchableToolset"],
         "secret_template": ["SecretTemplate"],
+        "server_instructions": ["instructions_for_model"],
         "shaping": ["FromState", "ToolOverride"],
         "skill_store": ["MCPSkillStore"],
         "snapshot.drift": ["MCPDriftReport", "MCPToolDrift"],

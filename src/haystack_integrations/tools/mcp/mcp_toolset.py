@@ -386,7 +386,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     @property
     def instructions(self) -> str | None:
         """
-        What the server says of its use, for a model's system prompt.
+        What the server says of its use, in its own words. `instructions_for_model` makes it fit for a model.
 
         That of the snapshot if it has it, unless the server says something else and `on_drift` is "warn". Otherwise
         None without an open session, or if the server says nothing.

@@ -18,7 +18,6 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
-from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
     MCPConfigurationError,
@@ -37,7 +36,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, try_to_warm_up
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
-from haystack_integrations.tools.mcp.server_instructions import instructions_by_server
+from haystack_integrations.tools.mcp.server_instructions import instructions_for_model
 from haystack_integrations.tools.mcp.tool_index import ToolIndex
 from haystack_integrations.tools.mcp.tool_lifecycle import (
     close_tools,
@@ -154,11 +153,10 @@ class MCPSearchableToolset(ContextManaged, Toolset):
         """
         What the servers that are warm say about the use of their tools, each fenced as the text of a third party.
 
-        Those with a snapshot need not be warm. For the `system_prompt` of an Agent: MCPInstructionsHook knows the
-        servers of tools that are shown.
+        Those with a snapshot need not be warm. For a system message: MCPInstructionsHook knows the servers of tools
+        that are shown.
         """
-        said = instructions_by_server(connected_items(self._catalog))
-        return "\n\n".join(fenced_instructions(said)) or None
+        return instructions_for_model(self._catalog)
 
     def _tools_now(self, *, strictly: bool) -> dict[str, Tool]:
         with outside_of_runs():

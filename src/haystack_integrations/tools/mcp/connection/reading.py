@@ -74,7 +74,9 @@ class Reading:
     @property
     def instructions(self) -> str | None:
         """
-        What the server says of its use, for a model's system prompt; None without an open session, or if it says none.
+        What the server says of its use, in its own words; None without an open session, or if it says none.
+
+        It is the text of a third party, of any length. `instructions_for_model` makes it fit for a model.
         """
         details = self._details()
         return details.instructions if details else None
