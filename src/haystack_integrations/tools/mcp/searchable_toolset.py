@@ -282,8 +282,8 @@ class MCPSearchableToolset(ContextManaged, Toolset):
             return []
         try:
             errors = try_to_warm_up(due)
-        except MCPConnectionError as error:
-            errors = [error]
+        except MCPConnectionError as reason:
+            errors = [reason]
         drifted = []
         # One server must not end the search for the tools of others.
         for toolset, error in zip(due, errors, strict=False):
