@@ -51,6 +51,13 @@ class LiveTools:
             self.known = [serve(tools)]
             self._served = {id(tools): (tools, _definition(tools), self.known[0])}
 
+    @property
+    def may_change(self) -> bool:
+        """
+        Whether it may have other tools by itself, as a toolset of another server does, which may be down at first.
+        """
+        return isinstance(self._tools, Toolset) and type(self._tools) is not Toolset
+
     async def list(self) -> Sequence[FastMCPTool]:
         """
         List the tools that there are now.

@@ -94,6 +94,7 @@ class HaystackProvider(Provider):
         self._listed: list[Tool] = []
         self._options = options_by_name(options)
         self._tools = ToolSource([] if tools is None else tools, options=self._options, pool=self.pool)
+        self._skills = build_sources(skills=skills, options=self._options, pool=self.pool)
         self.sources: tuple[Source, ...] = (
             self._tools,
             *build_sources(
@@ -101,14 +102,15 @@ class HaystackProvider(Provider):
                 agents=agents,
                 document_stores=document_stores,
                 prompts=prompts,
-                skills=skills,
                 options=self._options,
                 pool=self.pool,
             ),
+            *self._skills,
             *sources,
         )
-        # What toolsets and skill stores have is known later.
-        if self._tools.is_complete and skills is None and not sources:
+        # What toolsets and skill stores have is known later, and some of it changes.
+        self._is_open = bool(self._skills or sources)
+        if self._tools.is_complete and not self._is_open:
             self._options.check_all_used()
         self._unique(self._known_tools(), may_raise=True)
         uses_tasks = any(each.task for each in self._options.values()) or any(each.uses_tasks for each in self.sources)
@@ -200,9 +202,11 @@ class HaystackProvider(Provider):
     async def _list_prompts(self) -> Sequence[Prompt]:
         return await self._collect(Source.list_prompts.__name__)
 
-    async def _collect(self, method: str, *arguments: Any, may_raise: bool = False) -> list[Any]:
+    async def _collect(
+        self, method: str, *arguments: Any, may_raise: bool = False, sources: Sequence[Source] | None = None
+    ) -> list[Any]:
         found: list[Any] = []
-        for source in self.sources:
+        for source in self.sources if sources is None else sources:
             listing: Callable[..., Awaitable[Sequence[Any]]] = getattr(source, method)
             try:
                 found += await listing(*arguments)
@@ -303,6 +307,22 @@ class HaystackProvider(Provider):
 
         return unsubscribe
 
+    async def _check_options(self) -> None:
+        """
+        Tell of options for something that is not served: a name with a typo protects nothing.
+        """
+        if self._options.unused is None:
+            return
+        if not self._is_open and not self._tools.may_change:
+            self._options.check_all_used()
+        # Skills are looked up as they are listed.
+        await self._collect(Source.list_resources.__name__, sources=self._skills)
+        if self._options.unused is not None:
+            logger.warning(
+                "{unused} Unless it comes later, correct the name: until then these options apply to nothing",
+                unused=self._options.unused,
+            )
+
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """
@@ -314,6 +334,7 @@ class HaystackProvider(Provider):
             for source in self.sources:
                 await source.warm_up()
             self._unique(await self._collect(Source.list_tools.__name__, may_raise=True), may_raise=True)
+            await self._check_options()
             yield
         finally:
             for source in reversed(self.sources):

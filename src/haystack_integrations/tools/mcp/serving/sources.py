@@ -73,13 +73,21 @@ class NamedOptions(dict[str, ServeOptions]):
 
         :raises ValueError: If there are some.
         """
+        if message := self.unused:
+            raise ValueError(message)
+
+    @property
+    def unused(self) -> str | None:
+        """
+        What is wrong with options for something that is not served; None if there are none.
+        """
         unused = sorted(set(self) - self._asked_for)
-        if unused:
-            msg = (
-                f"`options` name {', '.join(map(repr, unused))}, which is not served. "
-                f"There is {', '.join(sorted(self._asked_for)) or 'nothing'}."
-            )
-            raise ValueError(msg)
+        if not unused:
+            return None
+        return (
+            f"`options` name {', '.join(map(repr, unused))}, which is not served. "
+            f"There is {', '.join(sorted(self._asked_for)) or 'nothing'}."
+        )
 
 
 def options_by_name(options: Any) -> NamedOptions:

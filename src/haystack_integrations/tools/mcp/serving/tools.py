@@ -76,6 +76,13 @@ class ToolSource(Source):
         return all(not isinstance(part, LiveTools) or part.known for part in self._parts)
 
     @property
+    def may_change(self) -> bool:
+        """
+        Whether one of the toolsets may have other tools by itself later.
+        """
+        return any(isinstance(part, LiveTools) and part.may_change for part in self._parts)
+
+    @property
     def uses_tasks(self) -> bool:
         """
         Whether clients may run one of them as a background task.
