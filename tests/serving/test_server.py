@@ -7,7 +7,9 @@ import sys
 import threading
 
 import anyio
+import httpx2
 import pytest
+import uvicorn
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
 from haystack.components.agents import Agent
@@ -263,6 +265,54 @@ async def test_a_cancelled_call_that_waits_gives_its_place_to_nobody_twice():
 def test_options_for_what_is_not_served_are_refused():
     with pytest.raises(ValueError, match=r"`options` name 'ad', which is not served\. There is add, greet\."):
         create_mcp_server("shop", tools=[add, GREET], options={"add": ServeOptions(), "ad": ServeOptions()})
+
+
+async def test_options_for_what_a_toolset_does_not_have_keep_the_server_from_starting():
+    options = {"gret": ServeOptions(enabled=False)}
+    server = create_mcp_server("shop", tools=[Toolset([GREET])], options=options)
+    with pytest.raises(Exception, match=r"`options` name 'gret', which is not served\. There is greet\."):
+        async with Client(server):
+            pass
+
+
+async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_of(caplog):
+    class Catalogue(Toolset):
+        """A toolset that may load others."""
+
+    server = create_mcp_server("shop", tools=[Catalogue([GREET])], options={"gret": ServeOptions(enabled=False)})
+    async with Client(server) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["greet"]
+    assert "`options` name 'gret', which is not served. There is greet. Unless it comes later" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 421),
+        ({"host": "127.0.0.1:8000", "origin": "https://evil.example"}, 403),
+        ({"host": "127.0.0.1:8000"}, 200),
+    ],
+)
+async def test_fastmcps_own_ways_over_http_check_host_and_origin(headers, status, monkeypatch):
+    apps = []
+
+    async def serve(self, sockets=None):
+        apps.append(self.config.app)
+
+    monkeypatch.setattr(uvicorn.Server, "serve", serve)
+    server = create_mcp_server("shop", tools=[GREET])
+    await server.run_async("http", show_banner=False)
+    apps.append(server.http_app())
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    accepted = {"accept": "application/json, text/event-stream", **headers}
+    for app in apps:
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as http,
+        ):
+            response = await http.post("http://127.0.0.1:8000/mcp", json=body, headers=accepted)
+            assert response.status_code == status
 
 
 def test_an_agent_as_a_component_tool_is_refused():

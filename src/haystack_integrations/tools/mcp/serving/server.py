@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, Literal, Self, get_args
 
-from fastmcp import FastMCP
+from fastmcp import FastMCP, settings
 from fastmcp.server.auth import AuthProvider
+from fastmcp.server.http import StarletteWithLifespan
 from fastmcp.utilities.versions import VersionSpec
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
@@ -71,6 +72,47 @@ class HaystackServer(FastMCP[Any]):
             raise ValueError(msg)
         return super().add_tool(tool)
 
+    def http_app(
+        self,
+        *args: Any,
+        host_origin_protection: bool | Literal["auto"] | None = None,
+        allowed_origins: list[str] | None = None,
+        **options: Any,
+    ) -> StarletteWithLifespan:
+        """
+        Make an ASGI application as FastMCP does, which checks Host and Origin.
+
+        `haystack_integrations.tools.mcp.serving.http_app` makes one that also lets calls finish when the process stops.
+
+        :param args: As for FastMCP.
+        :param host_origin_protection: As for FastMCP; by default what its settings say, or else `"auto"`.
+        :param allowed_origins: Origins of web pages that may call the server. By default what FastMCP's settings say,
+            or else only pages of this machine, if the server is bound to a loopback address.
+        :param options: As for FastMCP.
+        :returns: The application.
+        """
+        if allowed_origins is None:
+            # Without a list, FastMCP does not look at the Origin of requests to an address that is no loopback one.
+            allowed_origins = list(settings.http_allowed_origins or ())
+        return super().http_app(
+            *args,
+            host_origin_protection=_protection(host_origin_protection),
+            allowed_origins=allowed_origins,
+            **options,
+        )
+
+    async def run_http_async(
+        self, *args: Any, host_origin_protection: bool | Literal["auto"] | None = None, **options: Any
+    ) -> None:
+        """
+        Serve over HTTP as FastMCP does, for `run` and `fastmcp run`, and check Host and Origin.
+
+        :param args: As for FastMCP.
+        :param host_origin_protection: As for `http_app`.
+        :param options: As for FastMCP.
+        """
+        await super().run_http_async(*args, host_origin_protection=_protection(host_origin_protection), **options)
+
     def enable(
         self,
         *,
@@ -123,6 +165,14 @@ class HaystackServer(FastMCP[Any]):
         for criteria in _split(names, keys, components):
             super().disable(**criteria, version=version, tags=tags)
         return self
+
+
+def _protection(chosen: bool | Literal["auto"] | None) -> bool | Literal["auto"]:
+    if chosen is not None:
+        return chosen
+    # FastMCP's own default is to check nothing.
+    setting = "http_host_origin_protection"
+    return getattr(settings, setting) if setting in settings.model_fields_set else "auto"
 
 
 def _or_else(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
