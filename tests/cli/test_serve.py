@@ -280,6 +280,37 @@ def test_sigterm_over_stdio_lets_calls_finish(tmp_path: Path) -> None:
     assert "Traceback" not in served.errors
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["chat.yaml"], 2, "OPENAI_API_KEY"),
+        (["dead.json", "--http", "--port", "0"], 3, "the server process ended with exit code 1"),
+    ],
+)
+def test_why_a_server_does_not_start_is_told_without_a_traceback(
+    tmp_path: Path, words: list[str], code: int, told: str
+) -> None:
+    generator = "haystack.components.generators.chat.openai.OpenAIChatGenerator"
+    (tmp_path / "chat.yaml").write_text(f"components: {{llm: {{type: {generator}, init_parameters: {{}}}}}}")
+    dead = {"command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}
+    (tmp_path / "dead.json").write_text(json.dumps({"mcpServers": {"dead": dead}}))
+    variables = {name: value for name, value in environment().items() if name != "OPENAI_API_KEY"}
+    ran = subprocess.run(
+        [*COMMAND, "serve", *words],
+        cwd=tmp_path,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ran.returncode == code, ran.stderr
+    assert "Traceback" not in ran.stderr
+    # Haystack 2 tells in further lines which component it cannot make.
+    assert told in ran.stderr.partition("Error: ")[2]
+
+
 def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_HAYSTACK_SERVE", "")
     order = Order(target="shelf.py:search", inputs={"question": "retriever.query"})

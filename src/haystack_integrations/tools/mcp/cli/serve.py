@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 from haystack.core.errors import ComponentError, DeserializationError, PipelineError
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode
+from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from haystack_integrations.tools.mcp.cli.output import stdout_for_protocol
 from haystack_integrations.tools.mcp.cli.served import Order, for_workers
 from haystack_integrations.tools.mcp.errors import MCPError
@@ -147,7 +147,7 @@ def serve(
                 log_level=log_level,
             )
     except _REFUSALS as error:
-        raise CommandError(_in_options(str(error))) from error
+        raise CommandError(_in_options(str(error)), exit_code_of(error) or ExitCode.USAGE) from error
     return ExitCode.OK
 
 

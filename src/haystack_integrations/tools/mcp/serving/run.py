@@ -27,6 +27,7 @@ from haystack import logging
 from haystack.utils import Secret
 from mcp.server.streamable_http import EventStore
 from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.supervisors import Multiprocess
 
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
@@ -208,9 +209,16 @@ class _Blueprint:
 
 def _run_stdio(blueprint: _Blueprint, *, grace_period: float, max_body_size: int) -> None:
     stop = Stop(grace_period)
+    failure: BaseException | None = None
     # Over HTTP, uvicorn handles them in place of others, too.
     with stop.on_signals(in_place_of_others=True):
-        asyncio.run(serve_stdio(blueprint.server(), stop, max_body_size=max_body_size))
+        try:
+            asyncio.run(serve_stdio(blueprint.server(), stop, max_body_size=max_body_size))
+        except BaseExceptionGroup as group:
+            failure = _only_error(group)
+    if failure is not None:
+        # Not as an error that came up while the groups around it were handled.
+        raise failure
 
 
 def _run_http(blueprint: _Blueprint, host: str, port: int, *, insecure: bool, workers: int, log_level: str) -> None:
@@ -264,7 +272,45 @@ def _run_http(blueprint: _Blueprint, host: str, port: int, *, insecure: bool, wo
             listener.close()
 
 
+def _only_error(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+class _KeepFailureToStart:
+    """
+    Keeps why an application did not start. uvicorn would log it with a traceback, and exit.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: Exception | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        has_started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal has_started
+            if message["type"] == "lifespan.startup.complete":
+                has_started = True
+            elif message["type"] == "lifespan.startup.failed":
+                message = {"type": "lifespan.startup.failed"}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception as error:
+            if not has_started:
+                self.failure = error
+            raise
+
+
 def _serve(config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+    config.app = app = _KeepFailureToStart(cast("ASGIApp", config.app))
     server = uvicorn.Server(config)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -275,9 +321,14 @@ def _serve(config: uvicorn.Config, sockets: list[socket.socket]) -> None:
     previous = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:
         server.run(sockets)
+    except SystemExit:
+        if app.failure is None:
+            raise
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+    if app.failure is not None:
+        raise _only_error(app.failure)
 
 
 class _Supervisor(Multiprocess):
