@@ -72,46 +72,32 @@ class HaystackServer(FastMCP[Any]):
             raise ValueError(msg)
         return super().add_tool(tool)
 
-    def http_app(
-        self,
-        *args: Any,
-        host_origin_protection: bool | Literal["auto"] | None = None,
-        allowed_origins: list[str] | None = None,
-        **options: Any,
-    ) -> StarletteWithLifespan:
+    def http_app(self, *args: Any, **options: Any) -> StarletteWithLifespan:
         """
         Make an ASGI application as FastMCP does, which checks Host and Origin.
 
         `haystack_integrations.tools.mcp.serving.http_app` makes one that also lets calls finish when the process stops.
 
         :param args: As for FastMCP.
-        :param host_origin_protection: As for FastMCP; by default what its settings say, or else `"auto"`.
-        :param allowed_origins: Origins of web pages that may call the server. By default what FastMCP's settings say,
-            or else only pages of this machine, if the server is bound to a loopback address.
-        :param options: As for FastMCP.
+        :param options: As for FastMCP. By default `host_origin_protection` and `allowed_origins` are what FastMCP's
+            settings say, or else `"auto"` and none.
         :returns: The application.
         """
-        if allowed_origins is None:
+        options["host_origin_protection"] = _protection(options.get("host_origin_protection"))
+        if options.get("allowed_origins") is None:
             # Without a list, FastMCP does not look at the Origin of requests to an address that is no loopback one.
-            allowed_origins = list(settings.http_allowed_origins or ())
-        return super().http_app(
-            *args,
-            host_origin_protection=_protection(host_origin_protection),
-            allowed_origins=allowed_origins,
-            **options,
-        )
+            options["allowed_origins"] = list(settings.http_allowed_origins or ())
+        return super().http_app(*args, **options)
 
-    async def run_http_async(
-        self, *args: Any, host_origin_protection: bool | Literal["auto"] | None = None, **options: Any
-    ) -> None:
+    async def run_http_async(self, *args: Any, **options: Any) -> None:
         """
         Serve over HTTP as FastMCP does, for `run` and `fastmcp run`, and check Host and Origin.
 
         :param args: As for FastMCP.
-        :param host_origin_protection: As for `http_app`.
-        :param options: As for FastMCP.
+        :param options: As for `http_app`, and as for FastMCP.
         """
-        await super().run_http_async(*args, host_origin_protection=_protection(host_origin_protection), **options)
+        options["host_origin_protection"] = _protection(options.get("host_origin_protection"))
+        await super().run_http_async(*args, **options)
 
     def enable(
         self,
@@ -172,7 +158,7 @@ def _protection(chosen: bool | Literal["auto"] | None) -> bool | Literal["auto"]
         return chosen
     # FastMCP's own default is to check nothing.
     setting = "http_host_origin_protection"
-    return getattr(settings, setting) if setting in settings.model_fields_set else "auto"
+    return settings.http_host_origin_protection if setting in settings.model_fields_set else "auto"
 
 
 def _or_else(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
