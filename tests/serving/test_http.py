@@ -27,6 +27,9 @@ from tests.support.waiting import LIMIT, wait_until
 GRACE = 6.0
 MARGIN = 10.0
 
+# What ends at once ends within it on the busiest machine, on which a process takes seconds to end.
+LONG_GRACE = 60.0
+
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[ServedOverHttp]:
@@ -37,6 +40,12 @@ def served() -> Iterator[ServedOverHttp]:
 @pytest.fixture
 def own() -> Iterator[ServedOverHttp]:
     with ServedOverHttp({"grace_period": GRACE}) as process:
+        yield process
+
+
+@pytest.fixture
+def patient() -> Iterator[ServedOverHttp]:
+    with ServedOverHttp({"grace_period": LONG_GRACE}) as process:
         yield process
 
 
@@ -116,14 +125,14 @@ class TestStopping:
         assert own.wait() == 0
         assert "EVENT closed" in own.errors
 
-    async def test_sessions_with_open_streams_do_not_hold_up_the_stop(self, own: ServedOverHttp) -> None:
-        async with Client(own.url, mode="legacy") as client:
+    async def test_sessions_with_open_streams_do_not_hold_up_the_stop(self, patient: ServedOverHttp) -> None:
+        async with Client(patient.url, mode="legacy") as client:
             await client.list_tools()
             with Stopwatch() as stopwatch:
-                own.signal()
-                wait_until(lambda: own.process.poll() is not None, "the end of the process")
-            assert stopwatch.seconds < GRACE
-            assert "EVENT closed" in own.errors
+                patient.signal()
+                wait_until(lambda: patient.process.poll() is not None, "the end of the process", limit=LONG_GRACE)
+            assert stopwatch.seconds < LONG_GRACE
+            assert "EVENT closed" in patient.errors
 
     def test_a_call_that_waits_for_an_answer_of_the_user_is_told_that_the_server_stops(
         self, own: ServedOverHttp

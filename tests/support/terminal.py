@@ -11,13 +11,12 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
-import time
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,8 +104,12 @@ class Terminal:
         )
         os.close(slave)
         self.raw = ""
-        # A character may come in two pieces.
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        # Who reads is a thread, whatever the test waits for: a command whose terminal nobody reads hangs in its next
+        # write, and the spinner alone fills it in a minute.
+        self._has_more = threading.Condition()
+        self._is_at_end = False
+        self._reader = threading.Thread(target=self._read, name="terminal")
+        self._reader.start()
 
     def __enter__(self) -> "Terminal":
         return self
@@ -115,6 +118,7 @@ class Terminal:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        self._reader.join(LIMIT)
         os.close(self._master)
 
     def type(self, text: str) -> None:
@@ -124,29 +128,32 @@ class Terminal:
         """
         Wait until the text was shown.
         """
-        deadline = time.monotonic() + limit
-        while text not in self.raw:
-            assert self._read(deadline - time.monotonic()), f"{text!r} was not shown in:\n{self.raw}"
+        with self._has_more:
+            self._has_more.wait_for(lambda: self._is_at_end or text in self.raw, limit)
+            assert text in self.raw, f"{text!r} was not shown in:\n{self.raw}"
 
     def end(self, *, limit: float = LIMIT) -> Ran:
         """
         Wait for the end of the command.
         """
-        deadline = time.monotonic() + limit
-        while self._read(deadline - time.monotonic()):
-            pass
-        return Ran(self.process.wait(max(deadline - time.monotonic(), 1)), rendered(self.raw))
+        with self._has_more:
+            assert self._has_more.wait_for(lambda: self._is_at_end, limit), f"the command takes too long:\n{self.raw}"
+        return Ran(self.process.wait(limit), rendered(self.raw))
 
-    def _read(self, seconds: float) -> bool:
-        if not select.select([self._master], [], [], max(seconds, 0))[0]:
-            assert seconds > 0, f"the command takes too long:\n{self.raw}"
-            return True
-        try:
-            data = os.read(self._master, 65536)
-        except OSError:  # Linux says so when the other end is closed
-            return False
-        self.raw += self._decoder.decode(data)
-        return bool(data)
+    def _read(self) -> None:
+        # A character may come in two pieces.
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        while True:
+            try:
+                data = os.read(self._master, 65536)
+            except OSError:  # Linux says so when the other end is closed
+                data = b""
+            with self._has_more:
+                self.raw += decoder.decode(data)
+                self._is_at_end = not data
+                self._has_more.notify_all()
+            if not data:
+                return
 
 
 def in_a_terminal(*words: str, width: int = 100, cwd: Path = ROOT, variables: Mapping[str, str] | None = None) -> Ran:
