@@ -95,15 +95,17 @@ def test_a_model_that_insists_is_stopped(registry):
         registry.generate(ScriptedChatGenerator(insisting), "go", tool_alias="assistant")
     assert tool_usage(raised.value.messages).refused_calls == 1
     generator = ScriptedChatGenerator(insisting)
+    result = registry.agent("assistant", generator).run(messages=GO)
+    assert len(generator.turns) == 4
+    assert tool_usage(result["messages"]).refused_calls == 2
     if HAS_HOOKS:
-        result = registry.agent("assistant", generator).run(messages=GO)
         assert result["exit_reason"] == "tool_call_budget_exceeded"
-        assert len(generator.turns) == 4
-    else:
-        agent = Agent(chat_generator=generator, tools=registry.toolset("assistant"), max_agent_steps=5)
-        with call_budget(max_calls=2) as budget:
-            agent.run(messages=GO)
-        assert (budget.calls, budget.refused) == (2, 3)
+    agent = Agent(
+        chat_generator=ScriptedChatGenerator(insisting), tools=registry.toolset("assistant"), max_agent_steps=5
+    )
+    with call_budget(max_calls=2) as budget:
+        agent.run(messages=GO)
+    assert (budget.calls, budget.refused) == (2, 3)
 
 
 def test_a_person_declines_edits_and_accepts(registry):

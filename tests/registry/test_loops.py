@@ -13,9 +13,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from haystack import component
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ToolCall
-from haystack.tools import Tool
+from haystack.tools import Tool, ToolsType
 
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
@@ -66,6 +67,23 @@ def results(messages: list[ChatMessage]) -> list[str]:
 
 def errors(messages: list[ChatMessage]) -> list[bool]:
     return [result.error for message in messages for result in message.tool_call_results]
+
+
+@component
+class CallsUntilRefused:
+    """
+    A chat generator for many runs at a time: it calls `add` until a call is refused.
+    """
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: ToolsType | None = None) -> dict[str, list[ChatMessage]]:
+        return {"replies": [say("well") if True in errors(messages) else call("add", a=1, b=1)]}
+
+    @component.output_types(replies=list[ChatMessage])
+    async def run_async(
+        self, messages: list[ChatMessage], tools: ToolsType | None = None
+    ) -> dict[str, list[ChatMessage]]:
+        return self.run(messages)
 
 
 class TestFacade:
@@ -312,6 +330,31 @@ class TestLimits:
         assert agent.tools is registry.toolset("math")
         with pytest.raises(MCPConfigurationError, match="are those of the alias"):
             registry.agent("math", generator, tools=[])
+
+    def test_the_agent_of_an_alias_answers_after_its_turns(self, registry):
+        wanted = [calls(("add", {"a": 1, "b": 2}), ("add", {"a": 2, "b": 2})), *[call("add", a=1, b=1)] * 2]
+        for _ in range(2):
+            generator = ScriptedChatGenerator([*wanted, say("well")])
+            messages = registry.agent("math", generator).run(messages=[ChatMessage.from_user("go")])["messages"]
+            assert messages[-1].text == "well"
+            *made, refused = results(messages)
+            assert made == ["3", "4", "2"]
+            assert "the limit of 2 turns of tool calls is reached" in refused
+        assert inprocess.calls == ["add"] * 6
+
+    async def test_concurrent_runs_of_the_agent_have_their_turns_each(self, registry):
+        agent = registry.agent("math", CallsUntilRefused())
+        question = [ChatMessage.from_user("go")]
+        for ran in await asyncio.gather(*(agent.run_async(messages=question) for _ in range(5))):
+            assert ran["last_message"].text == "well"
+            assert errors(ran["messages"]) == [False, False, True]
+        assert inprocess.calls == ["add"] * 10
+
+    def test_a_model_that_insists_is_stopped_by_the_agent(self, registry):
+        generator = ScriptedChatGenerator([call("add", a=1, b=1)] * 9)
+        registry.agent("math", generator).run(messages=[ChatMessage.from_user("go")])
+        assert len(generator.turns) == 4
+        assert inprocess.calls == ["add"] * 2
 
 
 class TestGeneratingInAnEventLoop:

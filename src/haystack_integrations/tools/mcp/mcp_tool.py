@@ -755,9 +755,9 @@ class MCPTool(ToolBase, Tool):
             self._toolset._on_limited()
 
     def _admit_call(self) -> None:
-        admit_call(self.name)
         if self._toolset is not None and self._toolset._on_call is not None:
             self._toolset._on_call(self.name)
+        admit_call(self.name)
 
     def _note_links(self, result: types.CallToolResult) -> None:
         # What a model may follow: after interceptors, which may have taken links out.

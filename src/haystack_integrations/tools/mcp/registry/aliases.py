@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToo
 from haystack_integrations.tools.mcp.haystack_compat import combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
-from haystack_integrations.tools.mcp.registry.alias_runs import ToolsOfAliasRun
+from haystack_integrations.tools.mcp.registry.alias_runs import ToolsOfAliasRun, TurnsOfRuns
 from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
 from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
 
@@ -66,6 +66,7 @@ class MCPAliasToolset(ContextManaged, Toolset):
             member._on_limited = self._note_limit
         # Whether something has counted turns: a hook, or a loop of one's own.
         self.is_limited: bool = False
+        self._turns: TurnsOfRuns | None = None
         self._has_warned = False
         self._added: list[Tool] = []
         self._was_warm = False
@@ -98,7 +99,17 @@ class MCPAliasToolset(ContextManaged, Toolset):
     def _note_limit(self) -> None:
         self.is_limited = True
 
+    def _limit_turns(self) -> None:
+        """
+        Have each run of an Agent of Haystack 2 keep to the turns of the alias.
+        """
+        if self._turns is None:
+            self._turns = TurnsOfRuns(self._config.max_tool_call_turns)
+        self._note_limit()
+
     def _note_call(self, tool_name: str) -> None:
+        if self._turns is not None:
+            self._turns.admit(tool_name)
         if self.is_limited or self._has_warned or is_in_budget(tool_name):
             return
         self._has_warned = True
@@ -314,6 +325,8 @@ class MCPAliasToolset(ContextManaged, Toolset):
 
         :returns: The allowed tools of all servers that are warm; before warm-up, none.
         """
+        if self._turns is not None:
+            self._turns.recognize_run()
         return iter(self._arranged())
 
     def __len__(self) -> int:

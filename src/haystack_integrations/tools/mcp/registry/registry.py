@@ -287,8 +287,9 @@ class MCPRegistry(ContextManaged):
         """
         Make an Agent with the tools of an alias that keeps to its limits.
 
-        On Haystack 3, a hook refuses tool calls after `max_tool_call_turns` turns. On Haystack 2.31, the Agent ends
-        after one step more than that, unless `max_agent_steps` says otherwise.
+        After `max_tool_call_turns` turns, tool calls are refused, and the model answers in words. On Haystack 3, a hook
+        does that. On Haystack 2.31, the toolset does it from now on, in this Agent and in others that have it; a model
+        that insists is stopped by `max_agent_steps`, by default two more than the turns.
 
         :param tool_alias: The alias.
         :param chat_generator: The chat generator.
@@ -310,8 +311,9 @@ class MCPRegistry(ContextManaged):
                 hooks[point] = [*hooks.get(point, []), *more]
             parameters["hooks"] = hooks
         else:
-            parameters.setdefault("max_agent_steps", toolset.tool_config.max_tool_call_turns + 1)
-            toolset.is_limited = True
+            # One for a reply whose calls are refused, one for the answer.
+            parameters.setdefault("max_agent_steps", toolset.tool_config.max_tool_call_turns + 2)
+            toolset._limit_turns()
         return Agent(chat_generator=chat_generator, tools=toolset, **parameters)
 
     def health_check(
