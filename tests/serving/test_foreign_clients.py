@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Clients that nobody here wrote, at fixed versions: their command lines and SDKs call a server that `run_server` runs.
+Clients that nobody here wrote, at fixed versions: their command lines and SDKs use what was built in Haystack.
 """
 
 import json
@@ -12,23 +12,35 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.external import DOWNLOAD_LIMIT, npx, uv_script
-from tests.support.served import ROOT, SERVED, ServedOverHttp
+from tests.support.external import DOWNLOAD_LIMIT, npx, typescript_client, uv_script
+from tests.support.served import ROOT, ServedOverHttp
+
+SERVER = ROOT / "tests" / "servers" / "served_haystack.py"
+STEPS = ["Step 1: asking the model", "Calling order", "order answered", "Step 2: asking the model"]
+TOOLS = {"add", "clerk", "fail", "grow", "hasty", "leak", "shout", "wait"}
 
 INSPECTOR = "@modelcontextprotocol/inspector@0.18.0"
 PYDANTIC_AI = "pydantic-ai-slim[mcp]>=1,<2"
 
 PYDANTIC_AI_CALL = """
-import asyncio, sys
+import asyncio, json, sys
+from pydantic_ai import ModelRetry
 from pydantic_ai.mcp import MCPServerStreamableHTTP
 
 async def main():
     async with MCPServerStreamableHTTP(sys.argv[1]) as server:
-        print(sorted(tool.name for tool in await server.list_tools())[:2])
-        print(await server.direct_call_tool("add", {"a": 1, "b": 2}))
+        found = {"tools": [tool.name for tool in await server.list_tools()]}
+        found["added"] = await server.direct_call_tool("add", {"a": 1, "b": 2})
+        found["shouted"] = await server.direct_call_tool("shout", {"text": "tea"})
+        try:
+            await server.direct_call_tool("fail", {})
+        except ModelRetry as error:
+            found["failed"] = str(error)
+    print(json.dumps(found))
 
 asyncio.run(main())
 """
@@ -38,8 +50,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(DOWNLOAD_LIMIT + 60)]
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[ServedOverHttp]:
-    with ServedOverHttp() as process:
+    with ServedOverHttp(script=SERVER) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def typescript(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    # Next to the folders of pytest-xdist's processes, which all use it.
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    return typescript_client(shared / "typescript")
 
 
 def run(*command: str) -> str:
@@ -55,27 +75,96 @@ def fastmcp(*arguments: str) -> str:
     return run(str(Path(sys.executable).parent / "fastmcp"), *arguments)
 
 
+def text_of(result: dict[str, Any]) -> str:
+    [block] = result["content"]
+    return block["text"]
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "over"),
+    [
+        ("v1", "legacy", "http"),
+        ("v2", "legacy", "http"),
+        ("v2", "auto", "http"),
+        ("v1", "legacy", "stdio"),
+        ("v2", "auto", "stdio"),
+    ],
+)
+def test_the_typescript_sdk_uses_all_of_it(
+    served: ServedOverHttp, typescript: list[str], version: str, mode: str, over: str
+) -> None:
+    target = [served.url] if over == "http" else [sys.executable, str(SERVER)]
+    told = served.errors.count("EVENT cancelled")
+    found = json.loads(run(*typescript, version, mode, *target))
+    assert set(found["tools"]) - {"grown"} == TOOLS
+    assert (found["added"]["structuredContent"], found["added"]["isError"]) == ({"result": 3}, False)
+    shouted = found["shouted"]["structuredContent"]
+    assert shouted["text"] == "TEA"
+    assert [document["content"] for document in shouted["documents"]] == ["tea"]
+    assert "embedding" not in shouted["documents"][0]
+    errors = {name: text_of(found[name]) for name in ("wrong", "unknown", "failed", "leaked", "hasty")}
+    assert {found[name]["isError"] for name in errors} == {True}
+    assert errors["wrong"] == "Invalid arguments for tool 'add': 'a' must be of type integer"
+    assert errors["unknown"] == "Unknown tool: 'nothing'"
+    assert errors["failed"] == "out of stock"
+    assert errors["leaked"] == "Error calling tool 'leak'"
+    assert "did not finish within 0.3 s" in errors["hasty"]
+    assert found["ordered"]["structuredContent"] == {"answer": "lamp ordered"}
+    assert found["asked"] == ["The agent 'clerk' wants to call the tool 'order' with {\"name\": \"lamp\"}"]
+    steps = [step for step in found["steps"] if "input required" not in step]  # the SDK's own
+    # The SDK forgets those that it reads together with the result of the call.
+    assert steps[0] == STEPS[0]
+    assert steps == [step for step in STEPS if step in steps]
+    assert {resource["uri"] for resource in found["resources"]["resources"]} == {
+        "documents://shop",
+        "documents://shop/chair",
+    }
+    assert found["document"]["contents"][0]["text"] == "It has four legs."
+    assert found["prompt"]["messages"][0]["content"]["text"] == "What costs tea?"
+    assert "enough" in found["cancelled"]["error"]
+    if over == "http":
+        served.wait_for("EVENT cancelled", count=told + 1)
+    assert set(found["changed"]) == TOOLS | {"grown"}
+
+
+@pytest.mark.parametrize(("version", "mode"), [("v1", "legacy"), ("v2", "auto")])
+def test_the_typescript_sdk_needs_the_token(typescript: list[str], version: str, mode: str) -> None:
+    with ServedOverHttp({"token": "open-sesame"}, script=SERVER) as process:
+        assert "refused" in json.loads(run(*typescript, version, mode, process.url, "wrong"))
+        found = json.loads(run(*typescript, version, mode, process.url, "open-sesame"))
+        assert found["added"]["structuredContent"] == {"result": 3}
+
+
 @pytest.mark.parametrize("over", ["http", "stdio"])
 def test_the_inspector_lists_and_calls(served: ServedOverHttp, over: str) -> None:
-    stdio = [sys.executable, str(SERVED)]
+    stdio = [sys.executable, str(SERVER)]
     target = [served.url, "--transport", "http"] if over == "http" else stdio
     inspector = [npx(), "-y", INSPECTOR, "--cli", *target]
     tools = json.loads(run(*inspector, "--method", "tools/list"))["tools"]
-    assert "add" in [tool["name"] for tool in tools]
-    called = run(*inspector, "--method", "tools/call", "--tool-name", "add", "--tool-arg", "a=1", "--tool-arg", "b=2")
-    assert json.loads(called)["structuredContent"] == {"result": 3}
+    assert {tool["name"] for tool in tools} - {"grown"} == TOOLS
+    called = run(*inspector, "--method", "tools/call", "--tool-name", "shout", "--tool-arg", "text=tea")
+    assert json.loads(called)["structuredContent"]["text"] == "TEA"
+    if over == "stdio":
+        return
+    failed = json.loads(run(*inspector, "--method", "tools/call", "--tool-name", "fail"))
+    assert (failed["isError"], text_of(failed)) == (True, "out of stock")
+    read = json.loads(run(*inspector, "--method", "resources/read", "--uri", "documents://shop/chair"))
+    assert read["contents"][0]["text"] == "It has four legs."
 
 
 def test_the_command_line_of_fastmcp_lists_and_calls(served: ServedOverHttp) -> None:
     assert "add(a: int, b: int)" in fastmcp("list", served.url)
     assert json.loads(fastmcp("call", served.url, "add", "a=1", "b=2")) == {"result": 3}
-    assert "Tools:" in fastmcp("inspect", f"{SERVED}:make_server")
+    assert json.loads(fastmcp("call", served.url, "shout", "text=tea"))["text"] == "TEA"
+    assert "Tools:" in fastmcp("inspect", f"{SERVER}:make_server")
 
 
 def test_pydantic_ai_lists_and_calls(served: ServedOverHttp, tmp_path: Path) -> None:
     script = tmp_path / "call.py"
     script.write_text(PYDANTIC_AI_CALL)
     program, arguments = uv_script(PYDANTIC_AI, str(script))
-    lines = run(program, *arguments, served.url).splitlines()
-    assert lines[0] == "['add', 'ask']"
-    assert "3" in lines[1]
+    found = json.loads(run(program, *arguments, served.url))
+    assert set(found["tools"]) - {"grown"} == TOOLS
+    assert found["added"] == 3 or found["added"] == {"result": 3}
+    assert found["shouted"]["text"] == "TEA"
+    assert found["failed"] == "out of stock"

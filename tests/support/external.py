@@ -27,6 +27,8 @@ OLD_TIME = "mcp-server-time==2025.9.25"
 GIT = "mcp-server-git==2026.10.19"
 FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
 FASTMCP = "fastmcp==4.1.2"
+# Of the handshake era, and of both eras.
+TYPESCRIPT_SDKS = ("@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/client@2.4.0")
 
 # What a first start may take, with everything still to be downloaded.
 DOWNLOAD_LIMIT = 240.0
@@ -109,6 +111,19 @@ def conformance_suite(folder: Path) -> list[str]:
     modules = folder / "node_modules"
     [program] = [path for path in (modules / node / "bin").iterdir() if path.stem == "node"]
     return [str(program), str(modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js")]
+
+
+def typescript_client(folder: Path) -> list[str]:
+    """
+    The command of a client with the TypeScript SDKs, which are installed into the folder if they are not there yet.
+    """
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        unavailable("Node and npm were not found: install Node 20 or later")
+    folder.mkdir(exist_ok=True)
+    options = ["--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts"]
+    once("typescript", folder, lambda: download(npm, ["install", *options, *TYPESCRIPT_SDKS]))
+    return [node, str(Path(__file__).with_name("typescript_client.cjs")), str(folder)]
 
 
 def runner_environment() -> dict[str, str]:
