@@ -213,6 +213,21 @@ OUTPUT: dict[str, list[str]] = {
         "   result: Booked: 3 nights at the Sea View.",
         "   result: Sea View: A reply to: Praise the Sea View.",
     ],
+    "tasks.py": [
+        '   result: {"documents": [',
+        "All about tea.",
+        "survey runs as a task: True",
+        "All about jam.",
+    ],
+    "busy_server.py": [
+        "  soup, one of 1 at the stove",
+        "  cake, one of 1 at the stove",
+        "  the server was gone",
+        "  not sent",
+        "  circuit: open",
+        "After the pause: tea, one of 1 at the stove",
+        "Circuit: closed",
+    ],
     "long_calls.py": [
         "    error: Failed to invoke Tool `book`: the server wants input first, which nobody can give now.",
         "The hotel asks: How many nights?",
