@@ -2,6 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import json
 from base64 import b64decode
 from dataclasses import replace
 from typing import Annotated
@@ -36,6 +37,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from tests.support.foreign_server import ForeignServer, definition, text_result
 
 
 class Order(BaseModel):
@@ -112,6 +114,54 @@ def upstream():
 def toolset(upstream):
     with MCPToolset(InProcessServerInfo(upstream.server), handlers=MCPHandlers(elicitation=answer_later)) as toolset:
         yield toolset
+
+
+class Story(BaseModel):
+    title: str
+    pages: list[str]
+
+
+@pytest.mark.parametrize("limit", [None, 10])
+async def test_long_texts_of_the_other_server_are_cut_if_that_was_asked_for(limit):
+    upstream = MCPServer("upstream")
+
+    @upstream.tool()
+    def tell() -> Story:
+        return Story(title="Jam", pages=["short", "long " * 9, "long " * 9])
+
+    @upstream.tool()
+    def say() -> str:
+        return "word " * 9
+
+    with MCPToolset(InProcessServerInfo(upstream)) as toolset:
+        server = create_mcp_server("gateway", tools=[(toolset, ServeOptions(max_characters=limit))])
+        async with Client(server) as client:
+            told = await client.call_tool("tell", {})
+            said = await client.call_tool("say", {})
+    whole = {"title": "Jam", "pages": ["short", "long " * 9, "long " * 9]}
+    if limit is None:
+        assert (told.structured_content, len(told.content)) == (whole, 1)
+        assert said.structured_content == {"result": "word " * 9}
+        return
+    cut = {"title": "Jam", "pages": ["short", "long long ...", "long long ..."]}
+    assert told.structured_content == cut == json.loads(told.content[0].text)
+    assert [block.text for block in told.content[1:]] == ["2 text(s) are cut to 10 characters, marked with '...'."]
+    assert told.meta["haystack"] == {"truncated": [told.content[1].text]}
+    assert said.structured_content == {"result": "word word ..."}
+    assert said.content[0].text == "word word ..."
+    assert [block.text for block in said.content[1:]] == ["1 text(s) are cut to 10 characters, marked with '...'."]
+
+
+async def test_a_text_that_the_output_schema_wants_whole_is_not_cut():
+    code = {"type": "object", "properties": {"code": {"type": "string", "pattern": "^[0-9]{20}$"}}}
+    upstream = ForeignServer(definition("code", output_schema=code))
+    upstream.answer = text_result("word " * 9, structured_content={"code": "1" * 20})
+    with MCPToolset(upstream.info) as toolset:
+        server = create_mcp_server("gateway", tools=[(toolset, ServeOptions(max_characters=10))])
+        async with Client(server) as client:
+            result = await client.call_tool("code", {})
+    assert result.structured_content == {"code": "1" * 20}
+    assert result.content[0].text == "word word ..."
 
 
 @pytest.fixture(params=["legacy", "auto"])

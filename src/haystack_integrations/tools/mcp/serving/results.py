@@ -80,14 +80,14 @@ class ResultWriter:
         Turn what the tool returned into the result of the call.
 
         :param value: What it returned, or an `Answer`. A `ToolResult`, a `CallToolResult` and an `InputRequiredResult`
-            are sent as they are.
+            are sent as they are, except that long texts of a `CallToolResult` are cut.
         :returns: The result.
         :raises ToolError: If it does not fit the output schema.
         """
         if isinstance(value, ToolResult):
             return value
         if isinstance(value, types.CallToolResult):
-            return ToolResult.from_mcp_result(value)
+            return ToolResult.from_mcp_result(self._cut(value))
         if isinstance(value, types.InputRequiredResult):
             return InputRequiredToolResult(value)
         writer = JsonWriter(self._options, whole=self._whole)
@@ -104,6 +104,33 @@ class ResultWriter:
             meta["fastmcp"] = {"wrap_result": True}
         return ToolResult(content=content, structured_content=structured, meta=meta or None)
 
+    def _cut(self, result: types.CallToolResult) -> types.CallToolResult:
+        """Keep to `max_characters` in the result of another server."""
+        if self._options.max_characters is None:
+            return result
+        writer = JsonWriter(self._options, whole=self._whole)
+        structured = writer.write(result.structured_content)
+        if self._validator is not None and not self._validator.is_valid(structured):
+            # E.g. a text of which the schema wants the end. Clients would throw the answer away.
+            writer.notes, structured = [], result.structured_content
+
+        def shortened(block: types.ContentBlock) -> types.ContentBlock:
+            if not isinstance(block, types.TextContent):
+                return block
+            # For the model, servers write structured content as a text, too. A part of that would be no JSON.
+            is_json = _is_json_of(result.structured_content, block.text)
+            text = json.dumps(structured, ensure_ascii=False) if is_json else writer.text(block.text)
+            return block.model_copy(update={"text": text})
+
+        content = [shortened(block) for block in result.content]
+        writer.write(None)  # what was cut in the content is noted
+        notes = list(dict.fromkeys(writer.notes))
+        if not notes:
+            return result
+        content += [types.TextContent(type="text", text=note) for note in notes]
+        meta = {**(result.meta or {}), "haystack": {"truncated": notes}}
+        return result.model_copy(update={"content": content, "structured_content": structured, "meta": meta})
+
     def _structured(self, written: Any) -> dict[str, Any] | None:
         if self._validator is None:
             return written if isinstance(written, dict) else None
@@ -118,6 +145,15 @@ class ResultWriter:
         )
         msg = f"The result of tool '{self._tool_name}' does not conform to its output schema ({where})."
         raise ToolError(msg)
+
+
+def _is_json_of(structured: Any, text: str) -> bool:
+    if structured is None:
+        return False
+    try:
+        return bool(json.loads(text) == structured)
+    except ValueError:
+        return False
 
 
 def _only_values(schema: Any) -> Iterator[str]:
