@@ -106,3 +106,33 @@ def test_what_is_no_template_is_refused(template: str, problem: str) -> None:
     with pytest.raises(ValueError, match="The URI template") as raised:
         UriTemplate(template)
     assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "found"),
+    [
+        ("notes://today", "notes://today", {}),
+        ("notes://today", "notes://tomorrow", None),
+        ("notes://{day}", "notes://monday", {"day": "monday"}),
+        ("notes://{day}", "notes://a%20day", {"day": "a day"}),
+        ("notes://{day}", "notes://monday/noon", None),
+        ("notes://{day}", "notes://", None),
+        ("notes://{+path}", "notes://a/b?c#d", {"path": "a/b?c#d"}),
+        ("notes://all{/path*}", "notes://all/a/b", {"path": "/a/b"}),
+        ("notes://all{/path*}", "notes://all", {"path": ""}),
+        ("notes://all{.kind}", "notes://all.txt", {"kind": ".txt"}),
+        ("notes://all{;a,b}", "notes://all;a=1;b=2", {"a,b": ";a=1;b=2"}),
+        ("notes://all{?a}{&b}", "notes://all?a=1&b=2", {"a": "?a=1&b=2", "b": ""}),
+        ("notes://all{#part}", "notes://all#end", {"part": "#end"}),
+        ("notes://(.*)", "notes://anything", None),
+        ("notes://{+path}", "notes://" + "a" * 5000, None),
+        ("{a}-{b}-{c}-{d}", "a-b-c-d", None),
+    ],
+)
+def test_it_tells_which_uris_may_come_of_it(template: str, uri: str, found: dict[str, str] | None) -> None:
+    assert UriTemplate(template).match(uri) == found
+
+
+@pytest.mark.parametrize("template", ["notes://{day}", "x://{+base}/{a}", "x://all{/list*}{?x}", "x://{.dom*}{#who}"])
+def test_it_knows_what_it_has_made_itself(template: str) -> None:
+    assert UriTemplate(template).match(UriTemplate(template).expand({**VALUES, "day": "1", "a": "b"})) is not None

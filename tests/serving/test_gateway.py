@@ -20,9 +20,15 @@ from mcp.types import (
     ElicitRequestURLParams,
     ElicitResult,
     InputRequiredResult,
+    ListResourceTemplatesResult,
     PaginatedRequestParams,
     PromptReference,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    ResourceLink,
+    ResourceTemplate,
     ResourceTemplateReference,
+    TextResourceContents,
     ToolAnnotations,
 )
 from pydantic import BaseModel
@@ -402,6 +408,46 @@ async def test_resources_and_prompts_of_the_other_server_are_served_unless_they_
         assert await client.list_resources() == []
         assert await client.list_prompts() == []
         assert await client.list_tools() != []
+
+
+async def test_templates_with_operators_and_links_in_results_can_be_read(upstream, mode):
+    async def read(_context, parameters):
+        return ReadResourceResult(contents=[TextResourceContents(uri=parameters.uri, text=f"read {parameters.uri}")])
+
+    async def templates(_context, _parameters):
+        operators = ["files://{+path}", "pages://shelf{/board*}{?lines}", "{broken"]
+        return ListResourceTemplatesResult(
+            resource_templates=[ResourceTemplate(name=each, uri_template=each) for each in operators]
+        )
+
+    @upstream.server.tool()
+    def link() -> list[ResourceLink]:
+        return [ResourceLink(type="resource_link", name="it", uri="linked://once")]
+
+    low_level = upstream.server._lowlevel_server
+    low_level.add_request_handler("resources/read", ReadResourceRequestParams, read)
+    low_level.add_request_handler("resources/templates/list", PaginatedRequestParams, templates)
+    toolset = MCPToolset(InProcessServerInfo(upstream.server))
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
+        for uri in ("files:///home/notes.txt", "files://notes.txt", "pages://shelf/top/left?lines=3"):
+            assert (await client.read_resource(uri))[0].text == f"read {uri}"
+        for uri in ("files://../../secret", "pages://other", "linked://once", "linked://twice"):
+            with pytest.raises(Exception, match=r"not found|Unknown"):
+                await client.read_resource(uri)
+        await client.call_tool("link", {})
+        assert (await client.read_resource("linked://once"))[0].text == "read linked://once"
+        with pytest.raises(Exception, match=r"not found|Unknown"):
+            await client.read_resource("linked://twice")
+
+
+async def test_prompts_of_the_same_name_have_the_prefixes_of_their_tools(upstream, toolset):
+    prefixed = MCPToolset(InProcessServerInfo(Upstream().server), tool_name_prefix="second")
+    async with Client(create_mcp_server("gate", tools=[toolset, prefixed])) as client:
+        assert sorted(prompt.name for prompt in await client.list_prompts()) == ["praise", "second_praise"]
+        prompt = await client.get_prompt("second_praise", {"what": "tea"})
+        assert prompt.messages[0].content.text == "Praise tea."
+        reference = PromptReference(type="ref/prompt", name="second_praise")
+        assert (await client.complete(reference, {"name": "what", "value": "t"})).values == ["tea"]
 
 
 @pytest.mark.parametrize(

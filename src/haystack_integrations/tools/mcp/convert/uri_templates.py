@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-Fills in the URI templates (RFC 6570) of MCP resources.
+Fills in the URI templates (RFC 6570) of MCP resources, and tells which URIs may come of one.
 
 The SDK can do this too, but importing it takes long, and what a template needs must be known before anything connects.
 """
@@ -13,12 +13,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 _RESERVED: Final = ":/?#[]@!$&'()*+,;="
 _VARIABLE: Final = re.compile(r"((?:\w|%[0-9A-Fa-f]{2})(?:[\w.]|%[0-9A-Fa-f]{2})*)(?:(\*)|:([1-9][0-9]{0,3}))?", re.A)
 _BRACES: Final = re.compile(r"[{}]")
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+
+# What is longer, or has more expressions, is compared with no URI: that could take long.
+_MOST_CHARACTERS: Final = 4096
+_MOST_EXPRESSIONS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -29,17 +33,19 @@ class _Operator:
     named: bool = False
     if_empty: str = ""
     keeps_reserved: bool = False
+    # Which texts may come of it.
+    pattern: str = "[^/?#]+"
 
 
 _OPERATORS: Final = {
     "": _Operator("", ","),
-    "+": _Operator("", ",", keeps_reserved=True),
-    "#": _Operator("#", ",", keeps_reserved=True),
-    ".": _Operator(".", "."),
-    "/": _Operator("/", "/"),
-    ";": _Operator(";", ";", named=True),
-    "?": _Operator("?", "&", named=True, if_empty="="),
-    "&": _Operator("&", "&", named=True, if_empty="="),
+    "+": _Operator("", ",", keeps_reserved=True, pattern=".+"),
+    "#": _Operator("#", ",", keeps_reserved=True, pattern="(?:#.*)?"),
+    ".": _Operator(".", ".", pattern=r"(?:\.[^/?#]*)?"),
+    "/": _Operator("/", "/", pattern="(?:/[^?#]*)?"),
+    ";": _Operator(";", ";", named=True, pattern="(?:;[^/?#]*)?"),
+    "?": _Operator("?", "&", named=True, if_empty="=", pattern=r"(?:\?[^#]*)?"),
+    "&": _Operator("&", "&", named=True, if_empty="=", pattern="(?:&[^#]*)?"),
 }
 
 
@@ -93,6 +99,26 @@ class UriTemplate:
         :returns: The URI.
         """
         return "".join(_expand(part, values) if isinstance(part, _Expression) else part for part in self._parts)
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """
+        Tell whether a URI may have been made with this template, as far as that can be told without knowing the values.
+
+        :param uri: The URI.
+        :returns: What stands for each expression, by the names of its variables; None if it does not match.
+        """
+        expressions = [part for part in self._parts if isinstance(part, _Expression)]
+        if len(uri) > _MOST_CHARACTERS or len(expressions) > _MOST_EXPRESSIONS:
+            return None
+        pattern = "".join(
+            f"({_OPERATORS[part.operator].pattern})" if isinstance(part, _Expression) else re.escape(part)
+            for part in self._parts
+        )
+        found = re.fullmatch(pattern, uri)
+        if found is None:
+            return None
+        names = [",".join(variable.name for variable in expression.variables) for expression in expressions]
+        return {name: unquote(text) for name, text in zip(names, found.groups(), strict=True)}
 
 
 def _parse(template: str) -> list[str | _Expression]:

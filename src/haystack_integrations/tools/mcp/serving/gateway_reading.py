@@ -20,6 +20,7 @@ from haystack import logging
 from mcp import types
 from pydantic import AnyUrl, PrivateAttr
 
+from haystack_integrations.tools.mcp.convert.uri_templates import UriTemplate
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 
@@ -46,6 +47,21 @@ class _RemoteResource(Resource):
 
 class _RemoteTemplate(ResourceTemplate):
     _toolset: MCPToolset = PrivateAttr()
+    _parsed: UriTemplate | None = PrivateAttr(default=None)
+
+    def matches(self, uri: str) -> dict[str, Any] | None:
+        """
+        Tell whether the template may give a URI, also with operators as in `{+path}`, which FastMCP does not know.
+
+        :param uri: The URI.
+        :returns: What stands for the variables, for FastMCP to look for hostile paths in it; None if it does not match.
+        """
+        known = super().matches(uri)
+        if known is not None or self._parsed is None:
+            return known
+        found = self._parsed.match(uri)
+        # A path from the root is what `{+path}` is for. What leads out of it is still refused.
+        return None if found is None else {name: text.lstrip("/") for name, text in found.items()}
 
     async def create_resource(self, uri: str, params: dict[str, Any]) -> Resource:  # noqa: ARG002
         """
@@ -62,6 +78,7 @@ class _RemoteTemplate(ResourceTemplate):
 
 class _RemotePrompt(Prompt):
     _toolset: MCPToolset = PrivateAttr()
+    _remote_name: str = PrivateAttr()
 
     async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
         """
@@ -72,7 +89,7 @@ class _RemotePrompt(Prompt):
         :raises PromptError: If the other server does not give it.
         """
         try:
-            result = await self._toolset.get_prompt_async(self.name, arguments)
+            result = await self._toolset.get_prompt_async(self._remote_name, arguments)
         except MCPError as error:
             msg = f"The server behind prompt '{self.name}' did not give it."
             raise PromptError(msg) from error
@@ -101,6 +118,20 @@ class ForwardedReading:
         """
         return [self._resource(each) for each in await self._list(_RESOURCES, self._toolset.list_resources_async)]
 
+    async def resource(self, uri: str) -> Resource | None:
+        """
+        Find a resource by its URI: one that is listed, or one that the server has linked to in a result.
+
+        :param uri: The URI.
+        :returns: The resource; None if the server has said nothing of it.
+        """
+        listed = next((each for each in await self.resources() if str(each.uri) == uri), None)
+        if listed is not None or not self._toolset.connection._was_given(uri):
+            return listed
+        resource = _RemoteResource(uri=AnyUrl(uri), name=uri)
+        resource._toolset = self._toolset
+        return resource
+
     async def templates(self) -> list[ResourceTemplate]:
         """
         List the templates of resources.
@@ -110,9 +141,9 @@ class ForwardedReading:
         listed = await self._list(_RESOURCES, self._toolset.list_resource_templates_async)
         return [self._template(each) for each in listed]
 
-    async def prompts(self) -> list[Prompt]:
+    async def prompts(self) -> list[_RemotePrompt]:
         """
-        List the prompts.
+        List the prompts. They have the prefix that the tools of the toolset have.
 
         :returns: The prompts; none if the server cannot be reached.
         """
@@ -133,8 +164,9 @@ class ForwardedReading:
         if "completions" not in (self._toolset.capabilities or {}):
             return None
         named: types.PromptReference | types.ResourceTemplateReference
-        if any(reference == each.name for each in await self.prompts()):
-            named = types.PromptReference(type="ref/prompt", name=reference)
+        remote_names = {each.name: each._remote_name for each in await self.prompts()}
+        if reference in remote_names:
+            named = types.PromptReference(type="ref/prompt", name=remote_names[reference])
         elif any(reference == each.uri_template for each in await self.templates()):
             named = types.ResourceTemplateReference(type="ref/resource", uri=reference)
         else:
@@ -178,15 +210,22 @@ class ForwardedReading:
             annotations=listed.annotations,
         )
         template._toolset = self._toolset
+        try:
+            template._parsed = UriTemplate(listed.uri_template)
+        except ValueError:
+            logger.debug("The URI template {template} can be read by nobody", template=repr(listed.uri_template))
         return template
 
-    def _prompt(self, listed: types.Prompt) -> Prompt:
+    def _prompt(self, listed: types.Prompt) -> _RemotePrompt:
         arguments = [
             PromptArgument(name=each.name, description=each.description, required=bool(each.required))
             for each in listed.arguments or []
         ]
-        prompt = _RemotePrompt(**_common(listed), arguments=arguments)
-        prompt._toolset = self._toolset
+        # As its tools are, so that two servers may have a prompt of the same name.
+        prefix = self._toolset.options.tool_name_prefix
+        name = f"{prefix}_{listed.name}" if prefix else listed.name
+        prompt = _RemotePrompt(**{**_common(listed), "name": name}, arguments=arguments)
+        prompt._toolset, prompt._remote_name = self._toolset, listed.name
         return prompt
 
 

@@ -160,6 +160,16 @@ class ToolSource(Source):
         """
         return [each for server in self._forwarded for each in await server.resources()]
 
+    async def find_resources(self, uri: str) -> list[Resource]:
+        """
+        Find a resource of another server.
+
+        :param uri: The URI.
+        :returns: The resource; none if no server has listed it or linked to it.
+        """
+        found = [await server.resource(uri) for server in self._forwarded]
+        return [each for each in found if each is not None]
+
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """
         List the templates of resources of other servers.
