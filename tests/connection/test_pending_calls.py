@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 from haystack.utils import Secret
 from mcp import types
+from mcp.server.mcpserver import Context, MCPServer
 
 from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
     MCPCallPendingError,
     MCPConnection,
     MCPHandlers,
@@ -201,6 +203,29 @@ def test_a_tool_leaves_a_call_open_and_a_toolset_elsewhere_continues_it(patient_
             toolset.continue_call(MCPPendingCall(tool_name="bake_bread"))
         with pytest.raises(ValueError, match="of the tool 'bare', got a call of 'order'"):
             toolset["bare"].continue_call(call, {})
+
+
+async def test_whoever_continues_a_call_is_told_of_its_progress() -> None:
+    server = MCPServer("kettle")
+
+    @server.tool()
+    async def steep(ctx: Context) -> str | types.InputRequiredResult:  # type: ignore[type-arg]
+        if not ctx.input_responses:
+            schema: dict[str, Any] = {"type": "object", "properties": {}}
+            params = types.ElicitRequestFormParams(message="Now?", requested_schema=schema)
+            question = types.ElicitRequest(params=params)
+            return types.InputRequiredResult(input_requests={"now": question}, request_state="asked")
+        await ctx.report_progress(1, 2, "steeping")
+        return "steeped"
+
+    reports: list[Any] = []
+    with MCPToolset(InProcessServerInfo(server), handlers=LATER) as toolset:
+        for of in (toolset, toolset["steep"]):
+            call = stored(toolset.connection.begin_call("steep"))
+            assert of.continue_call(call, {"now": True}, on_progress=reports.append).text == "steeped"
+            call = stored(await toolset.connection.begin_call_async("steep"))
+            assert (await of.continue_call_async(call, {"now": True}, on_progress=reports.append)).text == "steeped"
+    assert [(report.progress, report.total, report.message) for report in reports] == [(1, 2, "steeping")] * 4
 
 
 def test_interceptors_see_both_parts_and_what_they_add_is_not_kept(patient_stdio_server: Any) -> None:

@@ -92,6 +92,12 @@ class Upstream:
         def brew(drink: str, order: Annotated[Order, Resolve(ask_size)]) -> str:
             return f"a {order.size} {drink}"
 
+        @server.tool()
+        async def steep(ctx: Context, order: Annotated[Order, Resolve(ask_size)]) -> str:
+            for step in (1, 2):
+                await ctx.report_progress(step, 2, f"{order.size} step {step}")
+            return "steeped"
+
         @server.resource("shelf://top")
         def top() -> str:
             return "jam"
@@ -261,6 +267,22 @@ async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode, 
         else:
             assert (await client.call_tool("brew", {"drink": "tea"})).content[0].text == brewed
     assert asked == ["Which size?"]
+
+
+async def test_progress_after_a_question_reaches_the_client(toolset, mode):
+    reports = []
+
+    async def ask(message, response_type, params, context):
+        return ElicitResult(action="accept", content={"size": "large"})
+
+    async def tell(progress, total, message):
+        reports.append((progress, total, message))
+
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode, elicitation_handler=ask) as client:
+        result = await client.call_tool("steep", {}, progress_handler=tell)
+    assert result.content[0].text == "steeped"
+    # Before them, an SDK may tell of the question.
+    assert reports[-2:] == [(1, 2, "large step 1"), (2, 2, "large step 2")]
 
 
 @pytest.fixture

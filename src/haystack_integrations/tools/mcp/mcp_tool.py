@@ -622,7 +622,13 @@ class MCPTool(ToolBase, Tool):
         """
         return await self._call_async(mcp_arguments, MCPToolResult.from_result)
 
-    def continue_call(self, call: MCPPendingCall, answers: Mapping[str, Any] | None = None) -> MCPToolResult:
+    def continue_call(
+        self,
+        call: MCPPendingCall,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        on_progress: ProgressCallback | None = None,
+    ) -> MCPToolResult:
         """
         Go on with a call of this tool that was left open, here or in another process.
 
@@ -630,6 +636,7 @@ class MCPTool(ToolBase, Tool):
 
         :param call: The call, e.g. the `pending_call` of an MCPCallPendingError.
         :param answers: The answers to `call.questions` by their keys, as in `MCPConnection.continue_call`.
+        :param on_progress: Called with each report of the tool's progress.
         :returns: The result.
         :raises MCPCallPendingError: If the server has further questions.
         :raises MCPInvocationError: If the call fails.
@@ -644,6 +651,7 @@ class MCPTool(ToolBase, Tool):
                 withheld=sent.arguments,
                 display_name=self.name,
                 invocation_timeout=self._own_invocation_timeout,
+                on_progress=on_progress,
             )
         except MCPInvocationError as error:
             failure = self._failure(error, sent)
@@ -651,7 +659,11 @@ class MCPTool(ToolBase, Tool):
         return MCPToolResult.from_result(result)
 
     async def continue_call_async(
-        self, call: MCPPendingCall, answers: Mapping[str, Any] | None = None
+        self,
+        call: MCPPendingCall,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        on_progress: ProgressCallback | None = None,
     ) -> MCPToolResult:
         """
         Do the same as `continue_call` without blocking the event loop.
@@ -664,6 +676,7 @@ class MCPTool(ToolBase, Tool):
                 withheld=sent.arguments,
                 display_name=self.name,
                 invocation_timeout=self._own_invocation_timeout,
+                on_progress=on_progress,
             )
         except MCPInvocationError as error:
             failure = self._failure(error, sent)

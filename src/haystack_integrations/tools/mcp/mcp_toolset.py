@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChange, RefreshedToolset
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
@@ -843,12 +844,19 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         except IndexError:
             raise IndexError(self._say_what_is_there(f"no tool at position {index}", [])) from None
 
-    def continue_call(self, call: MCPPendingCall, answers: Mapping[str, Any] | None = None) -> MCPToolResult:
+    def continue_call(
+        self,
+        call: MCPPendingCall,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        on_progress: ProgressCallback | None = None,
+    ) -> MCPToolResult:
         """
         Go on with a call of one of the tools that was left open, here or in another process.
 
         :param call: The call, e.g. the `pending_call` of an MCPCallPendingError.
         :param answers: The answers to `call.questions` by their keys, as in `MCPConnection.continue_call`.
+        :param on_progress: Called with each report of the tool's progress.
         :returns: The result.
         :raises MCPCallPendingError: If the server has further questions.
         :raises MCPInvocationError: If the call fails.
@@ -856,16 +864,20 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         :raises ValueError: If an answer is missing, unknown, or does not fit its form.
         """
         self.warm_up()
-        return self._tool_of(call).continue_call(call, answers)
+        return self._tool_of(call).continue_call(call, answers, on_progress=on_progress)
 
     async def continue_call_async(
-        self, call: MCPPendingCall, answers: Mapping[str, Any] | None = None
+        self,
+        call: MCPPendingCall,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        on_progress: ProgressCallback | None = None,
     ) -> MCPToolResult:
         """
         Do the same as `continue_call` without blocking the event loop.
         """
         await self.warm_up_async()
-        return await self._tool_of(call).continue_call_async(call, answers)
+        return await self._tool_of(call).continue_call_async(call, answers, on_progress=on_progress)
 
     def _tool_of(self, call: MCPPendingCall) -> MCPTool:
         if not isinstance(call, MCPPendingCall):

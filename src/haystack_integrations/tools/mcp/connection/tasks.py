@@ -365,8 +365,8 @@ class TaskRun:
 
 
 _GOES_ON = (
-    "The task goes on at the server: `continue_call` takes it up again with the `pending_call` of this error, and "
-    "`cancel_call` ends it."
+    "The task goes on at the server; do not repeat the call. `continue_call` takes it up again with the `pending_call` "
+    "of this error, and `cancel_call` ends it."
 )
 
 

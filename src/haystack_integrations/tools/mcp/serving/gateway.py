@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPTimeoutError,
 )
+from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
@@ -75,6 +76,9 @@ def _public(meta: dict[str, Any] | None) -> dict[str, Any]:
 
 
 async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> Any:
+    async def tell(report: MCPProgress) -> None:
+        await call.progress(report.progress, report.total, report.message)
+
     async def forward(chunk: StreamingChunk) -> None:
         report = chunk.meta["mcp"]
         await call.progress(report["progress"], report["total"], report["message"])
@@ -83,7 +87,7 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
     pending = _continued(tool, context)
     try:
         if pending is not None and context is not None:
-            return _result((await tool.continue_call_async(pending, _answers(context))).raw)
+            return _result((await tool.continue_call_async(pending, _answers(context), on_progress=tell)).raw)
         return _result(await tool.invoke_async(streaming_callback=forward, **arguments))
     except MCPCallPendingError as error:
         pending = error.pending_call
@@ -92,7 +96,7 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
         raise ToolError(msg)
     if _is_modern(context):
         return types.InputRequiredResult(input_requests=pending.requests, request_state=json.dumps(pending.to_dict()))
-    return await _ask_during_call(tool, pending, context)
+    return await _ask_during_call(tool, pending, context, tell)
 
 
 def _result(result: Any) -> Any:
@@ -139,11 +143,13 @@ def _answer(response: Any) -> Any:
     return False if response.action == "decline" else None
 
 
-async def _ask_during_call(tool: MCPTool, pending: MCPPendingCall, context: Context) -> Any:
+async def _ask_during_call(
+    tool: MCPTool, pending: MCPPendingCall, context: Context, on_progress: ProgressCallback
+) -> Any:
     for _ in range(_MOST_QUESTIONS):
         answers = {question.key: await _ask(context, question) for question in pending.questions}
         try:
-            return _result((await tool.continue_call_async(pending, answers)).raw)
+            return _result((await tool.continue_call_async(pending, answers, on_progress=on_progress)).raw)
         except MCPCallPendingError as error:
             pending = error.pending_call
     msg = f"The server behind the tool asked more than {_MOST_QUESTIONS} times."
