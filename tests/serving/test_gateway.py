@@ -2,6 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import asyncio
 import json
 from base64 import b64decode
 from dataclasses import replace
@@ -43,6 +44,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from tests.servers.changing_server import build_server as build_changing_server
 from tests.support.foreign_server import ForeignServer, definition, text_result
 
 
@@ -483,6 +485,26 @@ async def test_prompts_of_the_same_name_have_the_prefixes_of_their_tools(upstrea
 async def test_the_other_server_completes_arguments(toolset, mode, reference, argument, typed, offered):
     async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
         assert (await client.complete(reference, {"name": argument, "value": typed})).values == offered
+
+
+async def test_clients_are_told_when_the_other_server_has_more_resources():
+    told = asyncio.Queue()
+
+    async def note(message):
+        await told.put(getattr(message, "method", None))
+
+    toolset = MCPToolset(InProcessServerInfo(build_changing_server()))
+    server = create_mcp_server("gate", tools=[toolset])
+    async with Client(server, mode="legacy", message_handler=note) as client:
+        before = {str(each.uri) for each in await client.list_resources()}
+        with anyio.fail_after(60):
+            # When listening to the other server begins, something may have been missed.
+            while await told.get() != "notifications/resources/list_changed":
+                pass
+            await client.call_tool("list_more", {})
+            while await told.get() != "notifications/resources/list_changed":
+                pass
+        assert {str(each.uri) for each in await client.list_resources()} - before == {"memo://more"}
 
 
 async def test_tools_that_the_other_server_adds_are_served(upstream, toolset):

@@ -23,6 +23,7 @@ from pydantic import AnyUrl, PrivateAttr
 from haystack_integrations.tools.mcp.convert.uri_templates import UriTemplate
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.serving.source import Unsubscribe
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -109,6 +110,24 @@ class ForwardedReading:
         :param toolset: The toolset of the server.
         """
         self._toolset = toolset
+        self._unwatch: Unsubscribe | None = None
+
+    def watch(self, changed: Callable[[Any], None]) -> None:
+        """
+        Tell somebody when the server says that it has other resources or prompts, until `unwatch`.
+
+        :param changed: Called with the list, `"resources"` or `"prompts"`, in any thread.
+        """
+        if self._unwatch is None:
+            self._unwatch = self._toolset.on_list_change(changed, ("resources", "prompts"))
+
+    def unwatch(self) -> None:
+        """
+        Tell nobody any more.
+        """
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
 
     async def resources(self) -> list[Resource]:
         """

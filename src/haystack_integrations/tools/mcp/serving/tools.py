@@ -208,6 +208,8 @@ class ToolSource(Source):
         """
         Warm up the tools and toolsets.
         """
+        for server in self._forwarded:
+            server.watch(self.changed)
         for part in self._parts:
             if isinstance(part, LiveTools):
                 await part.warm_up()
@@ -218,6 +220,8 @@ class ToolSource(Source):
         """
         Close the tools and toolsets. When they are used again, they open what they need.
         """
+        for server in self._forwarded:
+            server.unwatch()
         for part in self._parts:
             if isinstance(part, LiveTools):
                 await part.close()
