@@ -7,6 +7,7 @@ An operator's registry over servers that others have published: one of them dead
 declines, edits and accepts.
 """
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -56,6 +57,14 @@ def registry(time_server: StdioServer, git_server: StdioServer, everything_stdio
         yield registry, str(git_server.cwd)
 
 
+@pytest.fixture(params=["sync", "async"])
+def run_agent(request: pytest.FixtureRequest):
+    def run(agent: Agent) -> dict[str, Any]:
+        return agent.run(messages=GO) if request.param == "sync" else asyncio.run(agent.run_async(messages=GO))
+
+    return run
+
+
 class Person:
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -88,14 +97,14 @@ def test_an_alias_over_published_servers_one_of_them_dead(registry):
     assert "hi" in results[2].result
 
 
-def test_a_model_that_insists_is_stopped(registry):
+def test_a_model_that_insists_is_stopped(registry, run_agent):
     registry, _ = registry
     insisting = [call("get_current_time", **ZONE)] * 20
     with pytest.raises(MCPBudgetExceededError) as raised:
         registry.generate(ScriptedChatGenerator(insisting), "go", tool_alias="assistant")
     assert tool_usage(raised.value.messages).refused_calls == 1
     generator = ScriptedChatGenerator(insisting)
-    result = registry.agent("assistant", generator).run(messages=GO)
+    result = run_agent(registry.agent("assistant", generator))
     assert len(generator.turns) == 4
     assert tool_usage(result["messages"]).refused_calls == 2
     if HAS_HOOKS:
@@ -104,11 +113,11 @@ def test_a_model_that_insists_is_stopped(registry):
         chat_generator=ScriptedChatGenerator(insisting), tools=registry.toolset("assistant"), max_agent_steps=5
     )
     with call_budget(max_calls=2) as budget:
-        agent.run(messages=GO)
+        run_agent(agent)
     assert (budget.calls, budget.refused) == (2, 3)
 
 
-def test_a_person_declines_edits_and_accepts(registry):
+def test_a_person_declines_edits_and_accepts(registry, run_agent):
     registry, repository = registry
     toolset = registry.toolset("assistant")
     toolset.warm_up()
@@ -126,7 +135,7 @@ def test_a_person_declines_edits_and_accepts(registry):
         ("get_current_time", ZONE),
     )
     agent = Agent(chat_generator=ScriptedChatGenerator([wanted, say("done")]), tools=toolset, **how)
-    messages = agent.run(messages=GO)["messages"]
+    messages = run_agent(agent)["messages"]
     results = {
         each.origin.tool_name: (each.error, each.result) for message in messages for each in message.tool_call_results
     }
