@@ -103,18 +103,18 @@ def test_a_model_that_insists_is_stopped(registry, run_agent):
     with pytest.raises(MCPBudgetExceededError) as raised:
         registry.generate(ScriptedChatGenerator(insisting), "go", tool_alias="assistant")
     assert tool_usage(raised.value.messages).refused_calls == 1
-    generator = ScriptedChatGenerator(insisting)
-    result = run_agent(registry.agent("assistant", generator))
-    assert len(generator.turns) == 4
-    assert tool_usage(result["messages"]).refused_calls == 2
-    if HAS_HOOKS:
-        assert result["exit_reason"] == "tool_call_budget_exceeded"
     agent = Agent(
         chat_generator=ScriptedChatGenerator(insisting), tools=registry.toolset("assistant"), max_agent_steps=5
     )
     with call_budget(max_calls=2) as budget:
         run_agent(agent)
     assert (budget.calls, budget.refused) == (2, 3)
+    generator = ScriptedChatGenerator(insisting)
+    result = run_agent(registry.agent("assistant", generator))
+    assert len(generator.turns) == 4
+    assert tool_usage(result["messages"]).refused_calls == 2
+    if HAS_HOOKS:
+        assert result["exit_reason"] == "tool_call_budget_exceeded"
 
 
 def test_a_person_declines_edits_and_accepts(registry, run_agent):
