@@ -184,7 +184,7 @@ def test_a_hostile_one_ends_with_its_budget(name, budget):
     schema, value = HOSTILE[name]
     with Stopwatch() as watch:
         found = verdict(schema, value, budget)
-    assert watch.seconds < AT_ONCE / 5
+    assert watch.seconds < AT_ONCE
     assert found.violation is None
 
 
