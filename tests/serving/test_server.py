@@ -181,6 +181,37 @@ def test_two_tools_of_one_name_are_an_error_if_that_is_the_policy():
         server.add_tool(_tool("same"))
 
 
+@pytest.mark.parametrize(("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First.")])
+async def test_the_policy_also_chooses_between_haystacks_tools_and_those_of_the_decorator(
+    policy, served, caplog: pytest.LogCaptureFixture
+):
+    server = create_mcp_server(
+        "shop", tools=[Tool("same", "First.", {"type": "object"}, lambda: "First.")], on_duplicate=policy
+    )
+
+    @server.tool(name="same")
+    def second() -> str:
+        """Second."""
+        return "Second."
+
+    async with Client(server) as client:
+        assert [tool.description for tool in await client.list_tools()] == [served]
+        assert (await client.call_tool("same", {})).content[0].text == served
+    assert ("There are two things named 'same'" in caplog.text) == (policy == "warn")
+
+
+async def test_a_tool_of_the_decorator_with_a_name_of_haystacks_is_an_error_if_that_is_the_policy():
+    server = create_mcp_server("shop", tools=[_tool("same")], on_duplicate="error")
+    with pytest.raises(ValueError, match="Two things named 'same' are served"):
+
+        @server.tool(name="same")
+        def second() -> str:
+            return "Second."
+
+    async with Client(server) as client:
+        assert (await client.call_tool("same", {"text": "Hi"})).content[0].text != "Second."
+
+
 async def test_clients_get_the_highest_version_and_may_ask_for_another():
     def version(number: str):
         return _tool("say", lambda text: f"{text} {number}"), ServeOptions(version=number)

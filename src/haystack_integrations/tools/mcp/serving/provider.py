@@ -158,6 +158,24 @@ class HaystackProvider(Provider):
         self._removed += removed
         self._tools.changed("tools")
 
+    def known_tool(self, key: str) -> Tool | None:
+        """
+        Find a tool of which clients are told, or were at the last listing.
+
+        :param key: The key that FastMCP gives it: its kind, name and version.
+        :returns: The tool; None if there is none.
+        """
+        return next((tool for tool in self._known_tools() if tool.key == key), None)
+
+    def give_way(self, tool: Tool) -> None:
+        """
+        Serve a tool no longer, because there is another one of its name now. The log says so, unless it is not to.
+
+        :param tool: The tool.
+        """
+        self.remove_tool(tool.name, tool.version)
+        self._tell(tool, "first")
+
     def _known_tools(self) -> list[Tool]:
         known = [tool for source in self.sources for tool in source.known_tools]
         known += [tool for tool in self._listed if tool not in known]
@@ -229,9 +247,7 @@ class HaystackProvider(Provider):
                 by_key[each.key] = each
                 continue
             if self.on_duplicate == "error" and may_raise:
-                version = f" in version {each.version}" if each.version else ""
-                msg = f"Two things named '{each.name}'{version} are served. Rename one: ServeOptions(name=...)"
-                raise ValueError(msg)
+                raise ValueError(said_of_duplicate(each))
             # An error came too late for those of a toolset that changed: the first stays what it was.
             if self.on_duplicate in ("warn", "replace"):
                 self._tell(by_key[each.key], "first")
@@ -339,3 +355,14 @@ class HaystackProvider(Provider):
         finally:
             for source in reversed(self.sources):
                 await source.close()
+
+
+def said_of_duplicate(component: FastMCPComponent) -> str:
+    """
+    Say that something is served twice.
+
+    :param component: One of them.
+    :returns: The text of the error.
+    """
+    version = f" in version {component.version}" if component.version else ""
+    return f"Two things named '{component.name}'{version} are served. Rename one: ServeOptions(name=...)"

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, get_args
 from fastmcp import FastMCP, settings
 from fastmcp.server.auth import AuthProvider
 from fastmcp.server.http import StarletteWithLifespan
+from fastmcp.tools.base import Tool
 from fastmcp.utilities.versions import VersionSpec
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
@@ -21,7 +22,7 @@ from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from haystack_integrations.tools.mcp.serving.header_checks import look_up_called_tools
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import DEFAULT_MAX_CONCURRENCY
-from haystack_integrations.tools.mcp.serving.provider import DuplicatePolicy, HaystackProvider
+from haystack_integrations.tools.mcp.serving.provider import DuplicatePolicy, HaystackProvider, said_of_duplicate
 from haystack_integrations.tools.mcp.serving.safety import auth_provider
 
 ComponentKind = Literal["tool", "resource", "template", "prompt"]
@@ -47,6 +48,7 @@ class HaystackServer(FastMCP[Any]):
         self.haystack = haystack
         # What is Haystack's is removed in the same way.
         local = self.local_provider
+        local.add_tool = self._with_policy(local.add_tool, local.remove_tool)  # type: ignore[method-assign]
         local.remove_tool = _or_else(local.remove_tool, haystack.remove_tool)  # type: ignore[method-assign]
         announcer_of(self)
         look_up_called_tools(self)
@@ -71,6 +73,25 @@ class HaystackServer(FastMCP[Any]):
             msg = "`options` are for tools and toolsets of Haystack; FastMCP has the decorator `server.tool`"
             raise ValueError(msg)
         return super().add_tool(tool)
+
+    def _with_policy(self, add: Callable[..., Tool], remove: Callable[..., None]) -> Callable[..., Tool]:
+        """Have `on_duplicate` hold between what FastMCP serves, by its decorator too, and what is Haystack's."""
+
+        @wraps(add)
+        def add_tool(tool: Any) -> Tool:
+            added = add(tool)
+            other = self.haystack.known_tool(added.key)
+            if other is None:
+                return added
+            if self.haystack.on_duplicate in ("warn", "replace"):
+                self.haystack.give_way(other)
+                return added
+            remove(added.name, added.version)
+            if self.haystack.on_duplicate == "error":
+                raise ValueError(said_of_duplicate(added))
+            return other
+
+        return add_tool
 
     def http_app(self, *args: Any, **options: Any) -> StarletteWithLifespan:
         """
