@@ -53,11 +53,11 @@ def ask_an_agent() -> None:
 
 
 def take_it_up_again() -> None:
-    with MCPConnection(ARCHIVE) as connection:
+    # A server in this process stops with its last connection, so this one stays open until the task has ended.
+    with MCPConnection(ARCHIVE) as connection, MCPToolset(ARCHIVE) as toolset:
         kept = json.dumps(connection.begin_call("survey", {"topic": "jam"}).to_dict())
-    call = MCPPendingCall.from_dict(json.loads(kept))
-    print(f"{call.tool_name} runs as a task: {call.task_id is not None}")
-    with MCPToolset(ARCHIVE) as toolset:
+        call = MCPPendingCall.from_dict(json.loads(kept))
+        print(f"{call.tool_name} runs as a task: {call.task_id is not None}")
         print(toolset.continue_call(call).structured["documents"][0]["content"])
 
 
