@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConfigurationError,
     MCPRegistry,
+    MCPResourceToolset,
     MCPSearchableToolset,
     MCPTool,
     MCPToolset,
@@ -143,6 +144,26 @@ class TestWhoIsAsked:
         down = MCPToolset(StdioServerInfo("no-such-command", max_retries=0), tool_names=["look"])
         assert MCPAnnotationPolicy(down, trusted=[down]).should_ask("look", "", {})
         assert not MCPAnnotationPolicy(MCPTool("look", server.info), trusted=[server.info]).should_ask("look", "", {})
+
+    @pytest.mark.parametrize(
+        ("parameters", "asked"),
+        [
+            ({}, ["shop_list_resources"]),
+            ({"trusted": [StdioServerInfo("cat")]}, ["shop_list_resources"]),
+            ({"trusted": [COUNTER]}, []),
+            ({"trusted": ["shop"]}, []),
+            ({"trusted": [COUNTER], "ask": "always"}, ["shop_list_resources"]),
+            ({"overrides": {"shop_list_resources": "never"}}, []),
+        ],
+    )
+    def test_resources_are_read_unasked_of_trusted_servers_only(self, parameters, asked):
+        ui = ScriptedUI(shop_list_resources="reject")
+        with MCPResourceToolset(COUNTER, tool_name_prefix="shop") as resources:
+            agent, generator = Agents.make(resources, ui, replies=calls(("shop_list_resources", {})), **parameters)
+            agent.run(messages=GO)
+        assert ui.asked == asked
+        results = [each for message in generator.turns[1].messages for each in message.tool_call_results]
+        assert [each.error for each in results] == [bool(asked)]
 
     def test_the_annotations_are_those_of_the_moment(self, server, toolset):
         policy = MCPAnnotationPolicy(toolset, trusted=[server.info])

@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPErr
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.resource_tools import toolset_of_reader
 
 if TYPE_CHECKING or HAS_HOOKS:
     from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, NeverAskPolicy
@@ -108,16 +109,20 @@ class AnnotationRules:
         :param tool: The tool; None for one that is unknown.
         :returns: Whether to ask.
         """
-        if self.ask == "always" or not isinstance(tool, MCPTool):
+        if self.ask == "always":
             return True
-        hints = tool.annotations
-        # A server can say anything of its tools, so what it says relaxes nothing unless somebody trusts it.
-        return not (self._is_trusted(tool) and hints is not None and hints.read_only_hint is True)
+        if isinstance(tool, MCPTool):
+            hints = tool.annotations
+            # A server can say anything of its tools, so what it says relaxes nothing unless somebody trusts it.
+            only_reads = hints is not None and hints.read_only_hint is True
+            return not (only_reads and self._trusts(tool.server_info, given_name(tool), tool.tool_name_prefix))
+        reader = toolset_of_reader(tool)
+        # The protocol says that a resource is only read. A URI can tell a server anything all the same.
+        return reader is None or not self._trusts(reader.server_info, reader.tool_name_prefix)
 
-    def _is_trusted(self, tool: MCPTool) -> bool:
+    def _trusts(self, server_info: MCPServerInfo, *names: str | None) -> bool:
         # Names that were given here, never the one that a server gives itself.
-        names = {given_name(tool), tool.tool_name_prefix}
-        return any(each in names if isinstance(each, str) else each == tool.server_info for each in self.trusted)
+        return any(each in names if isinstance(each, str) else each == server_info for each in self.trusted)
 
     def stored(self) -> dict[str, Any]:
         """
@@ -133,6 +138,16 @@ class AnnotationRules:
                 for name, each in self.overrides.items()
             },
         }
+
+
+def is_of_server(tool: Tool | None) -> bool:
+    """
+    Tell whether a call of a tool goes to an MCP server.
+
+    :param tool: The tool; None for one that is unknown.
+    :returns: Whether it is a server's tool, or lists or reads a server's resources.
+    """
+    return isinstance(tool, MCPTool) or toolset_of_reader(tool) is not None
 
 
 def given_name(tool: MCPTool) -> str | None:
@@ -295,7 +310,7 @@ def confirmation_strategies_for(
     names = []
     for each in _parts(tools):
         selectable = _selectable(each)
-        names += [tool.name for tool in selectable if isinstance(tool, MCPTool)]
+        names += [tool.name for tool in selectable if is_of_server(tool)]
         if not selectable:
             msg = (
                 "confirmation_strategies_for: a toolset has no tools yet, so they would run unasked. Call its "

@@ -17,12 +17,12 @@ from haystack_integrations.hooks.mcp.confirmation import (
     AnnotationRules,
     Ask,
     Override,
+    is_of_server,
     load_rules,
 )
 from haystack_integrations.hooks.mcp.confirmation_strategies import MCPConfirmationStrategy, TracedStrategy
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
-from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 
 
@@ -30,8 +30,9 @@ class MCPConfirmationHook:
     """
     A `before_tool` hook that has the user confirm calls of MCP tools. Haystack 3.
 
-    It asks for every MCP tool, except those of which a *trusted* server says that they only read. What a server says
-    of its tools relaxes nothing otherwise, and a tool without annotations is asked for. Whatever the user declines or
+    It asks for every MCP tool, except those of which a *trusted* server says that they only read, and for the tools of
+    an MCPResourceToolset unless its server is trusted. What a server says of its tools relaxes nothing otherwise, and
+    a tool without annotations is asked for. Whatever the user declines or
     edits, the model is told.
 
     ```python
@@ -103,7 +104,7 @@ class MCPConfirmationHook:
         for name in {call.tool_name for call in messages[-1].tool_calls}:
             tool = tools.get(name)
             policy = self._rules.override(name)
-            if policy is None and not (isinstance(tool, MCPTool) and self._rules.asks(tool)):
+            if policy is None and not (is_of_server(tool) and self._rules.asks(tool)):
                 continue
             if type(policy) is NeverAskPolicy:
                 continue

@@ -315,6 +315,17 @@ class MCPResourceToolset(ReaderBase, Toolset):
         return f"{type(self).__name__}(server_info={self.server_info!r}, tools={[tool.name for tool in self.tools]!r})"
 
 
+def toolset_of_reader(tool: Tool | None) -> MCPResourceToolset | None:
+    """
+    Give the toolset of a tool that lists or reads resources.
+
+    :param tool: Any tool; None for one that is unknown.
+    :returns: The toolset; None if it is another tool.
+    """
+    owner = getattr(getattr(tool, "function", None), "__self__", None)
+    return owner if isinstance(owner, MCPResourceToolset) else None
+
+
 def _line(kind: str, uri: str, listed: types.Resource | types.ResourceTemplate) -> str:
     name = listed.title or listed.name
     size = getattr(listed, "size", None)
