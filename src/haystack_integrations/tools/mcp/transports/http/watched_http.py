@@ -131,6 +131,29 @@ class _SessionEventStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+class _BoundedBody(httpx2.AsyncByteStream):
+    """
+    A body that is not compressed, up to a limit.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: int, heard: Callable[[], None]) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._heard = heard
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._limit
+        async for chunk in self._stream:
+            self._heard()
+            left -= len(chunk)
+            if left < 0:
+                raise _TooLargeError(too_large(self._limit))
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
 class WatchedHttpClient(httpx2.AsyncClient):
     """
     The HTTP client of a session, which records the fate of each request in its `RequestOutcome`.
@@ -256,6 +279,14 @@ class WatchedHttpClient(httpx2.AsyncClient):
         """
         Read a body as it is decompressed, in pieces of 1 MiB at most: a few bytes may become gigabytes.
         """
+        if "content-encoding" not in response.headers:  # without a copy, which costs as much as the rest of this class
+            stream = cast("httpx2.AsyncByteStream", response.stream)
+            response.stream = _BoundedBody(stream, self._max_message_size, self._heard)
+            try:
+                await response.aread()
+            finally:
+                await response.aclose()
+            return response
         body = bytearray()
         try:
             async for chunk in response.aiter_bytes():
