@@ -207,17 +207,21 @@ def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
 @kinds("stdio", "2026", "sessions")
 def test_silence_adds_up_over_calls_that_time_out(proxied_peer, kind):
     server = proxied_peer(kind)
-    with MCPConnection(server.reach(), invocation_timeout=0.4, read_timeout=1) as connection:
-        connection.call_tool("add", {"a": 1, "b": 1})
+    info = server.reach(failure_pause=None)
+    with MCPConnection(info, invocation_timeout=0.4, read_timeout=1) as connection:
+        connection.call_tool("add", {"a": 1, "b": 1}, invocation_timeout=LONG)
         server.freeze()
         errors = []
-        for _ in range(3):
+        # The third call reaches the limit. If this machine stalls, its own deadline comes first, or a fourth is needed.
+        while connection.status().state == "ready" and len(errors) < 20:
             with pytest.raises(MCPOutcomeUnknownError) as failure:
                 connection.call_tool("add", {"a": 1, "b": 2})
             errors.append(str(failure.value))
         assert "timed out after 0.4 seconds" in errors[0]
-        assert "sent nothing for 1 seconds" in errors[2]
+        assert len(errors) < 20
         server.thaw()
+        assert text(connection.call_tool("add", {"a": 2, "b": 2}, invocation_timeout=LONG)) == "4"
+        assert connection.status().sessions == 2
 
 
 @reporting

@@ -65,7 +65,10 @@ class SilenceWatch:
         if not self._calls:
             self._resumed_at = now
         self._calls[call] = longest_silence, ping_interval
-        wait = min((value for value in (longest_silence, ping_interval) if value is not None), default=None)
+        wait = ping_interval
+        if longest_silence is not None:
+            left = max(longest_silence - self._silence(now), 0.0)
+            wait = left if wait is None else min(wait, left)
         if wait is not None and (self._timer is None or now + wait < self._due):
             self._arm(wait)
 
@@ -75,8 +78,13 @@ class SilenceWatch:
 
         :param call: As given to `begin`.
         """
-        if self._calls.pop(call, None) is not None and not self._calls:
-            self._earlier, self._earlier_since = self._silence(monotonic()), self._life.heard_at
+        limits = self._calls.pop(call, None)
+        if limits is None or self._calls:
+            return
+        self._earlier, self._earlier_since = self._silence(monotonic()), self._life.heard_at
+        limit, _ = limits
+        if limit is not None and self._earlier >= limit:
+            self._give_up(limit)  # it timed out at the same time; the next call must not pay for it
 
     def stop(self) -> None:
         """
