@@ -275,7 +275,7 @@ class TestManyUsers:
 
 @pytest.mark.parametrize("era", ["sessions", "sse"])
 def test_pings_have_the_identity_of_their_session(server: IdentityServer) -> None:
-    connection = MCPConnection(info_of(server), read_timeout=1.5, ping_interval=0.2, invocation_timeout=60)
+    connection = MCPConnection(info_of(server), read_timeout=2, ping_interval=0.2, invocation_timeout=60)
     try:
         for name in ("alice", "bob"):
             with mcp_request_context(token=f"{name}-token"):

@@ -480,12 +480,12 @@ class TestErrors:
             return (yield call_next(call))
 
         info = info_of(stdio_server())
-        for name, arguments, expected in (
-            ("refuse", {"message": "no"}, MCPInvocationError),
-            ("sleep", {"seconds": 30}, MCPCallTimeoutError),
-            ("die", {}, MCPOutcomeUnknownError),
+        for name, arguments, timeout, expected in (
+            ("refuse", {"message": "no"}, 30, MCPInvocationError),
+            ("sleep", {"seconds": 30}, 0.3, MCPCallTimeoutError),
+            ("die", {}, 30, MCPOutcomeUnknownError),
         ):
-            with MCPTool(name, info, invocation_timeout=0.3, interceptors=[kind(passing), middle]) as tool:
+            with MCPTool(name, info, invocation_timeout=timeout, interceptors=[kind(passing), middle]) as tool:
                 with pytest.raises(expected) as error:
                     await tool.call_async(**arguments)
                 assert type(error.value) is expected
@@ -539,7 +539,7 @@ class TestReplays:
         self, stdio_server: StdioServerFactory, kind: Any
     ) -> None:
         server = stdio_server()
-        with MCPTool("sleep", info_of(server), invocation_timeout=0.3, interceptors=[kind(retrying)]) as tool:
+        with MCPTool("sleep", info_of(server), invocation_timeout=0.6, interceptors=[kind(retrying)]) as tool:
             for call in (lambda: asyncio.to_thread(tool.call, seconds=30), lambda: tool.call_async(seconds=30)):
                 with pytest.raises(MCPOutcomeUnknownError, match=r"sent the call again, but.*`retry_idempotent`"):
                     await call()
@@ -559,7 +559,7 @@ class TestReplays:
             return text_result("seen")
 
         server.info.server.add_request_handler("tools/call", types.CallToolRequestParams, slow)
-        options: dict[str, Any] = {"invocation_timeout": 0.3, "retry_idempotent": True}
+        options: dict[str, Any] = {"invocation_timeout": 0.8, "retry_idempotent": True}
         with MCPToolset(server.info, **options, interceptors=[waiting(retrying)]) as toolset:
             assert (await toolset["look"].call_async()).text == "seen"
             assert arrived == ["look"] * 3
@@ -599,12 +599,12 @@ class TestReplays:
     ) -> None:
         async def impatient(call: MCPToolCall, call_next: Any) -> Any:
             try:
-                return await asyncio.wait_for(call_next(call), 0.2)
+                return await asyncio.wait_for(call_next(call), 0.6)
             except TimeoutError:
                 return await call_next(call)
 
         async def giving_up(call: MCPToolCall, call_next: Any) -> Any:
-            return await asyncio.wait_for(call_next(call), 0.2)
+            return await asyncio.wait_for(call_next(call), 0.6)
 
         server = stdio_server()
         with MCPTool("sleep", info_of(server), interceptors=[impatient]) as tool:
@@ -627,7 +627,7 @@ class TestReplays:
             return call_next(call)
 
         server = stdio_server()
-        with MCPTool("sleep", info_of(server), interceptors=[shut_down, middle], invocation_timeout=0.2) as tool:
+        with MCPTool("sleep", info_of(server), interceptors=[shut_down, middle], invocation_timeout=0.6) as tool:
             with pytest.raises(MCPInvocationError) as raised:
                 tool.invoke(seconds=30)
         assert isinstance(raised.value, MCPOutcomeUnknownError) is is_sent_before

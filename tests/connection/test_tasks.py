@@ -312,7 +312,7 @@ def test_a_server_that_wants_not_to_be_asked_for_a_task_for_long_is_not_away(
             return await super().handle_async_request(request)
 
     info = StreamableHttpServerInfo(server.url, http_transport=Proxy, base_delay=0.05, max_delay=0.1)
-    with MCPConnection(info, connection_timeout=1.0) as connection:
+    with MCPConnection(info), MCPConnection(info, connection_timeout=1.0) as connection:
         assert text(connection.call_tool("bake", {"seconds": 0.1})) == "a plain cake"
         assert connection.status().circuit == "closed"
     assert len(server.log.events("bake")) == 1
@@ -333,7 +333,7 @@ def test_a_task_takes_no_place_of_a_call(patient: Any) -> None:
 def test_a_server_that_stays_away_does_not_hold_up_a_call_for_ever(patient_http_server: Any) -> None:
     server = patient_http_server()
     info = StreamableHttpServerInfo(server.url, base_delay=0.05, max_delay=0.2, max_retries=1)
-    with MCPConnection(info, invocation_timeout=SHORT, connection_timeout=1.0) as connection:
+    with MCPConnection(info), MCPConnection(info, invocation_timeout=SHORT, connection_timeout=1.0) as connection:
         calling = in_thread(connection.call_tool, "bake", {"seconds": 60})
         server.wait_for("@tasks/get")
         server.kill()

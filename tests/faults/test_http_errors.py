@@ -136,7 +136,7 @@ def test_a_redirect_to_the_path_with_a_slash_is_followed(shared_http_server, kin
 
 def test_a_redirect_is_followed_by_cancellations_too(shared_http_server):
     server = shared_http_server("streamable-http", "--mounted", "--protocol", "legacy")
-    with MCPConnection(reach(server.url), invocation_timeout=0.5) as connection:
+    with MCPConnection(reach(server.url), invocation_timeout=1) as connection:
         with pytest.raises(MCPTimeoutError):
             connection.call_tool("sleep", {"seconds": LONG})
         server.wait_for("sleep-cancelled")

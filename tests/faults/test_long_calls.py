@@ -98,28 +98,29 @@ def test_the_meta_of_a_call_reaches_the_server(peer, kind):
 @reporting
 def test_progress_sets_the_deadline_back_up_to_the_total(peer, kind):
     server = peer(kind)
-    limits = {"invocation_timeout": 1.5, "reset_timeout_on_progress": True}
+    # All at once: each report may be late by almost as much as one call waits for it.
+    limits = {"invocation_timeout": 3, "reset_timeout_on_progress": True}
     with (
         MCPConnection(server.reach(), **limits) as connection,
-        MCPConnection(server.reach(), **limits, max_total_timeout=2) as bounded,
+        MCPConnection(server.reach(), **limits, max_total_timeout=3.2) as bounded,
     ):
-        connection.open()
-        other = in_thread(connection.call_tool, "progress", {"steps": 12, "pause": 0.25})
-        with pytest.raises(MCPCallTimeoutError, match=r"2 seconds although it made progress.*`max_total_timeout`"):
+        steady = in_thread(connection.call_tool, "progress", {"steps": 14, "pause": 0.25})
+        halting = in_thread(connection.call_tool, "progress", {"steps": 2, "pause": LONG})
+        with pytest.raises(MCPCallTimeoutError, match=r"3\.2 seconds although it made progress.*`max_total_timeout`"):
             bounded.call_tool("progress", {"steps": 1000, "pause": 0.1})
-        assert text(other.result(timeout=LIMIT)) == "done"
-        with pytest.raises(MCPCallTimeoutError, match=r"1\.5 seconds without progress.*`invocation_timeout`"):
-            connection.call_tool("progress", {"steps": 2, "pause": LONG})
+        with pytest.raises(MCPCallTimeoutError, match=r"3 seconds without progress.*`invocation_timeout`"):
+            halting.result(timeout=LIMIT)
+        assert text(steady.result(timeout=LIMIT)) == "done"
 
 
 @reporting
 def test_a_server_that_trickles_progress_for_ever_is_told_at_the_total_limit_and_others_go_on(peer, kind):
     server = peer(kind)
-    limits = {"invocation_timeout": 1, "reset_timeout_on_progress": True, "max_total_timeout": 2}
+    limits = {"invocation_timeout": 2, "reset_timeout_on_progress": True, "max_total_timeout": 2.5}
     with MCPConnection(server.reach(), **limits) as connection:
-        with Stopwatch() as watch, pytest.raises(MCPCallTimeoutError, match="2 seconds although it made progress"):
+        with Stopwatch() as watch, pytest.raises(MCPCallTimeoutError, match=r"2\.5 seconds although it made progress"):
             connection.call_tool("progress", {"steps": 1_000_000, "pause": 0.05})
-        assert 1.9 < watch.seconds < AT_ONCE
+        assert 2.4 < watch.seconds < AT_ONCE
         if kind.cancels:
             server.wait_for("progress-cancelled")
         assert text(connection.call_tool("add", {"a": 1, "b": 2}, invocation_timeout=LONG)) == "3"
@@ -168,7 +169,7 @@ def test_a_silent_session_over_sse_is_given_up(proxied_peer, caplog):
 @kinds("stdio", "sessions", "sse")
 def test_an_answered_ping_shows_that_a_silent_server_is_there(peer, kind):
     server = peer(kind)
-    limits = {"invocation_timeout": LONG, "read_timeout": 1.5, "ping_interval": 0.3}
+    limits = {"invocation_timeout": LONG, "read_timeout": 2.5, "ping_interval": 0.3}
     with MCPConnection(server.reach(), **limits) as connection:
         assert text(connection.call_tool("sleep", {"seconds": 3})) == "slept 3.0 s"
         assert len(server.log.events("@ping")) > 1
@@ -198,10 +199,12 @@ def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
         MCPConnection(server.reach(), read_timeout=0.4, invocation_timeout=LONG) as impatient,
     ):
         patient.open()
-        other = in_thread(patient.call_tool, "sleep", {"seconds": 1.6})
+        other = in_thread(patient.call_tool, "sleep", {"seconds": LONG})
         server.wait_for("sleep")
         assert text(impatient.call_tool("sleep", {"seconds": 0.8})) == "slept 0.8 s"
-        assert text(other.result(timeout=LIMIT)) == "slept 1.6 s"
+        assert not other.done()
+        assert patient.status().sessions == 1
+    assert isinstance(other.exception(timeout=LIMIT), MCPOutcomeUnknownError)
 
 
 @kinds("stdio", "2026", "sessions")

@@ -128,10 +128,14 @@ def test_a_reading_in_whose_midst_a_stdio_server_is_killed_is_repeated(sdk_stdio
 
 @every_transport_with_resources
 def test_a_reading_that_takes_too_long_is_given_up(proxied_peer, kind):
-    with MCPConnection(proxied_peer(kind).reach(), connection_timeout=LONG, invocation_timeout=0.3) as connection:
+    info = proxied_peer(kind).reach()
+    with (
+        MCPConnection(info, connection_timeout=LONG, invocation_timeout=0.3) as connection,
+        MCPConnection(info, invocation_timeout=LONG) as patient,
+    ):
         with pytest.raises(MCPConnectionTimeoutError, match=r"read a resource of .* timed out after 0.3 seconds"):
             connection.read_resource("memo://slow/60")
-        assert resource_contents(connection.read_resource("memo://hello")) == ["hello"]
+        assert resource_contents(patient.read_resource("memo://hello")) == ["hello"]
 
 
 @every_transport_with_resources
