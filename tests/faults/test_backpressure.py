@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.transports.http.refusals import retry_after
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.kinds import KINDS, LONG, every_http_transport, every_transport, kinds
 from tests.support.waiting import LIMIT, wait_until
@@ -109,6 +110,15 @@ def test_a_session_is_opened_when_a_busy_server_wants_it(refusing_server, second
     with MCPConnection(info, invocation_timeout=LONG) as connection:
         assert text(connection.call_tool("echo", {"text": "x"})) == "x"
     assert asked[1] - asked[0] > seconds - 0.1
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("7", 7.0), ("0", 0.0), ("0.5", 0.5), ("9" * 400, 86_400.0), ("-5", None), ("soon", None), ("inf", None)],
+)
+def test_what_a_server_says_of_its_pause_is_understood_or_ignored(value, seconds):
+    assert retry_after(httpx2.Response(429, headers={"retry-after": value})) == seconds
+    assert retry_after(httpx2.Response(500, headers={"retry-after": value})) is None
 
 
 @every_http_transport

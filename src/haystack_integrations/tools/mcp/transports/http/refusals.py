@@ -28,6 +28,9 @@ _DENIED = frozenset({401, 403, 405})
 # What servers ask for at most, in seconds: nobody means years.
 _LONGEST_REST = 86_400.0
 
+# The specification of HTTP has no fractions, but rate limiters send them.
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
+
 # With a `Retry-After`, a server refuses before it processes anything.
 _TOO_BUSY = frozenset({429, 503})
 
@@ -89,7 +92,8 @@ def retry_after(response: httpx2.Response) -> float | None:
         return None
     value = response.headers.get("retry-after", "").strip()
     try:
-        seconds = float(value) if value.isdecimal() else parsedate_to_datetime(value).timestamp() - time.time()
+        is_number = _SECONDS.fullmatch(value) is not None
+        seconds = float(value) if is_number else parsedate_to_datetime(value).timestamp() - time.time()
     except (TypeError, ValueError, OverflowError):
         return None
     return min(max(seconds, 0.0), _LONGEST_REST)
