@@ -112,6 +112,21 @@ def test_a_session_is_opened_when_a_busy_server_wants_it(refusing_server, second
     assert asked[1] - asked[0] > seconds - 0.1
 
 
+@every_http_transport
+def test_a_server_that_is_too_busy_and_does_not_say_for_how_long_is_left_alone_after_a_while(refusing_server, kind):
+    server = refusing_server("--transport", kind.transport, *kind.options)
+    with MCPConnection(kind.reach(server.url, failure_pause=LIMIT), invocation_timeout=LONG) as connection:
+        for _ in range(5):
+            with pytest.raises(MCPInvocationError, match="HTTP 429 Too Many Requests") as failure:
+                connection.call_tool("echo", {"text": "HTTP 429"})
+            # Over SSE a refused message ends the session, and nobody knows.
+            assert ("The tool did not run." in str(failure.value)) is (kind.transport != "sse")
+        with pytest.raises(MCPInvocationError, match=r"is left alone .*HTTP 429"):
+            connection.call_tool("echo", {"text": "x"})
+        assert connection.status().circuit == "open"
+    assert len(server.log.events("@post")) == 5
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [("7", 7.0), ("0", 0.0), ("0.5", 0.5), ("9" * 400, 86_400.0), ("-5", None), ("soon", None), ("inf", None)],

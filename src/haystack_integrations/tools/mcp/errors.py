@@ -206,7 +206,7 @@ class MCPInvocationError(ToolInvocationError):
     # Whether the tool itself reported it, in an answer with `isError`.
     is_tool_error: bool = False
 
-    # What traces say of it, where its class and its code do not tell: "answered" or "may_have_run".
+    # What traces say of it, where its class and its code do not tell: "answered", "did_not_run" or "may_have_run".
     _outcome: str | None = None
 
     def __init__(

@@ -662,6 +662,10 @@ class SDKClient(TaskClient):
             text = f"the server answered with HTTP {outcome.status}"
             if is_http_placeholder(error) and outcome.status.startswith("5"):
                 return outcome_unknown(text, tool_name, tool_args)  # a proxy says so, too, of a server that is slow
+            if is_http_placeholder(error) and outcome.status.startswith("429"):
+                busy = _invocation_error(f"{text}. The tool did not run.", tool_name, tool_args, code=error.code)
+                busy._outcome = "did_not_run"
+                return busy
             text = text if is_http_placeholder(error) else f"{text}: {error.message}"
         else:
             text = describe_error(error)

@@ -269,6 +269,8 @@ class ToolCall:
                     gate.failed("it was silent until a call timed out", entered_at)
             case CallLeftOpenError():
                 gate.answered()
+            case MCPInvocationError(_outcome="did_not_run"):
+                gate.failed(str(error), entered_at)
             case MCPInvocationError():
                 # Without these, it may have been made here, of what could not be sent.
                 if error.code is not None or error.is_tool_error:
