@@ -39,6 +39,7 @@ from tests.support.processes import (
     StdioServer,
     python_script,
 )
+from tests.support.secrecy import SecretWatch
 
 HttpServerFactory = Callable[..., HttpServer]
 StdioServerFactory = Callable[..., StdioServer]
@@ -64,6 +65,26 @@ def nothing_left_behind() -> Iterator[None]:
     before = Footprint.take()
     yield
     assert_nothing_left(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def secret_watch() -> Iterator[SecretWatch]:
+    """
+    Sees what is shown while tests run.
+    """
+    with SecretWatch() as watch:
+        yield watch
+
+
+@pytest.fixture(autouse=True)
+def no_secret_is_shown(secret_watch: SecretWatch) -> Iterator[None]:
+    """
+    Whatever a test does, none of its secrets is in a log line, an error, a `repr`, a trace or YAML.
+    """
+    secret_watch.look()
+    yield
+    found = secret_watch.look()
+    assert not found, found
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2
@@ -41,6 +41,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from haystack_integrations.tools.mcp import MCPLoginRequest
 from tests.servers.counter_server import serve_handshake_era_only
+from tests.support import secrecy
 
 # Changes what goes out: gets path and body, and returns a response in place of the server's, or None.
 Tamper = Callable[[str, bytes], "Response | None"]
@@ -158,9 +159,6 @@ class OAuthServer:
     `count` has what happened; `calls` whose calls came, with the name that each was made for; `issued` every secret.
     """
 
-    # Those of the running test.
-    instances: ClassVar["list[OAuthServer]"] = []
-
     def __init__(
         self,
         *,
@@ -169,10 +167,10 @@ class OAuthServer:
         lifetime: int = 3600,
         revokes: bool = False,
     ) -> None:
-        OAuthServer.instances.append(self)
         self.count: Counter[str] = Counter()
         self.calls: list[tuple[str, str]] = []
         self.issued: set[str] = set()
+        secrecy.issued.append(self.issued)
         # What the answer to the browser has in place of what is right.
         self.answer: dict[str, str | None] = {}
         self.lifetime = lifetime

@@ -6,6 +6,7 @@
 What the other tests rely on does not silently do nothing.
 """
 
+import logging
 import os
 import subprocess
 import sys
@@ -16,16 +17,26 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from haystack import tracing
 from haystack.dataclasses import ChatMessage
+from haystack.marshal.yaml import YamlMarshaller
+from haystack.utils import Secret
 from mcp import Client
 
-from haystack_integrations.tools.mcp import MCPInvocationError
+from haystack_integrations.tools.mcp import (
+    MCPError,
+    MCPInvocationError,
+    MCPRequestContext,
+    StreamableHttpServerInfo,
+    mcp_request_context,
+)
 from tests.servers import inprocess
-from tests.support import external
+from tests.support import external, secrecy
 from tests.support.calls import assert_told_the_truth, outcome
 from tests.support.leaks import Footprint, assert_nothing_left
 from tests.support.processes import CallLog
 from tests.support.scripted_chat import ScriptedChatGenerator
+from tests.support.secrecy import SecretWatch
 
 
 async def test_the_plain_server_defines_its_tools_and_answers_as_the_server_of_the_sdk_does(
@@ -194,3 +205,62 @@ def test_the_everything_server_listens_on_the_loopback_interface_only(everything
 def test_a_script_that_is_over_says_so():
     with pytest.raises(RuntimeError, match="only 0 replies"):
         ScriptedChatGenerator([]).run([ChatMessage.from_user("Hi!")])
+
+
+def _log_debug(secret: str) -> None:
+    logging.getLogger("haystack_integrations.anything").debug("sent %s", secret)
+
+
+def _log_traceback(secret: str) -> None:
+    try:
+        raise ValueError(secret)
+    except ValueError:
+        logging.getLogger("mcp.client.anything").exception("did not work")
+
+
+def _raise(secret: str) -> None:
+    with pytest.raises(MCPError):
+        raise MCPError(secret)
+
+
+def _raise_from(secret: str) -> None:
+    with pytest.raises(RuntimeError):
+        raise RuntimeError from MCPError(secret)
+
+
+def _trace(secret: str) -> None:
+    with tracing.tracer.trace("haystack.mcp.anything", tags={"sent": secret}):
+        pass
+
+
+def _tag(secret: str) -> None:
+    with tracing.tracer.trace("haystack.mcp.anything") as span:
+        span.set_tags({"sent": secret})
+
+
+def _save(secret: str) -> None:
+    YamlMarshaller().marshal({"token": secret})
+
+
+def _represent(secret: str) -> None:
+    repr(StreamableHttpServerInfo(f"https://mcp.example.com/{secret}"))
+
+
+@pytest.mark.parametrize("show", [_log_debug, _log_traceback, _raise, _raise_from, _trace, _tag, _save, _represent])
+def test_a_secret_that_is_shown_anywhere_fails_the_test(secret_watch: SecretWatch, show: Any) -> None:
+    Secret.from_token("t0p-5ecret").resolve_value()
+    show("something else")
+    assert secret_watch.look() == []
+    Secret.from_token("t0p-5ecret").resolve_value()
+    show("a t0p-5ecret")
+    [found] = secret_watch.look()
+    assert "t0p-5ecret" in found
+
+
+def test_tokens_of_callers_and_of_authorization_servers_are_secrets_too(secret_watch: SecretWatch) -> None:
+    with mcp_request_context(token="callers-t0ken", headers={"X-Key": "callers-k3y"}):
+        secrecy.issued.append({"issued-t0ken"})
+        for secret in ("callers-t0ken", "callers-k3y", "issued-t0ken"):
+            _log_debug(secret)
+    assert len(secret_watch.look()) == 3
+    assert "callers-t0ken" not in repr(MCPRequestContext(token="callers-t0ken"))

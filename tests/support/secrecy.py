@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A watch over everything that this package shows while the tests run, for secrets that the tests gave it.
+
+.. code-block:: text
+
+    secrets                                          what is shown
+    the values of Haystack's Secrets                 log lines of this package and of the SDK's client, also those that
+                                                     are too fine for the log's level, with the errors in them
+    tokens and headers of `mcp_request_context`      errors of this package that `pytest.raises` catches
+    what was sent and received for OAuth tokens      every `repr` of a public class
+    whatever the authorization servers issued        tags of Haystack's tracing, and YAML
+
+It looks at this process only, and not at the results of calls, which are the server's.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from haystack.marshal.yaml import YamlMarshaller
+from haystack.tracing.tracer import NullSpan, ProxyTracer
+from haystack.utils.auth import EnvVarSecret, TokenSecret
+
+import haystack_integrations.tools.mcp as mcp_haystack
+from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
+from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET
+from haystack_integrations.tools.mcp.request_context import MCPRequestContext
+
+OURS = "haystack_integrations"
+LOGGERS = (OURS, "mcp.client", "mcp.shared", "client")
+
+# What servers in this process issue while the running test goes on; they add their sets themselves.
+issued: list[set[str]] = []
+
+
+class SecretWatch:
+    """
+    Watches within `with`; `look` tells what was shown since it was called last.
+    """
+
+    def __init__(self) -> None:
+        self._secrets: set[str] = set()
+        self._shown: set[tuple[str, str]] = set()
+        self._patch = pytest.MonkeyPatch()
+
+    def look(self) -> list[str]:
+        """
+        Tell which texts of a test have secrets in them, and forget the test.
+        """
+        secrets = {secret for secret in self._secrets.union(*issued) if _can_be_told(secret)}
+        found = [f"{where}: {text}" for where, text in self._shown if any(secret in text for secret in secrets)]
+        self._secrets.clear()
+        issued.clear()
+        self._shown.clear()
+        return found
+
+    def learn(self, *secrets: Any) -> None:
+        """
+        Look for these strings, too; a Secret is known when somebody resolves it.
+        """
+        self._secrets.update(secret for secret in secrets if isinstance(secret, str))
+
+    def show(self, where: str, text: str) -> None:
+        """
+        Note a text that somebody can see.
+        """
+        self._shown.add((where, text))
+
+    def __enter__(self) -> Self:
+        for kind in (TokenSecret, EnvVarSecret):
+            self._after(kind, "resolve_value", lambda _, value: self.learn(value))
+        self._after(
+            MCPRequestContext,
+            "__post_init__",
+            lambda context, _: self.learn(context.token, *(context.headers or {}).values()),
+        )
+        self._after(Outgoing, "__init__", lambda outgoing, _: issued.append(outgoing.secrets))
+        self._watch_logs()
+        self._watch_errors()
+        for kind in _classes():
+            self._after(kind, "__repr__", lambda thing, text: self.show(f"repr of {type(thing).__name__}", text))
+        self._after(YamlMarshaller, "marshal", lambda _, text: self.show("YAML", text))
+        self._watch_tags()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.undo()
+
+    def _after(self, kind: type, method: str, note: Callable[[Any, Any], None]) -> None:
+        original = getattr(kind, method)
+
+        @functools.wraps(original)
+        def noted(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            result = original(self, *arguments, **keywords)
+            note(self, result)
+            return result
+
+        self._patch.setattr(kind, method, noted)
+
+    def _watch_logs(self) -> None:
+        is_enabled_for, call_handlers = logging.Logger.isEnabledFor, logging.Logger.callHandlers
+
+        def is_watched(logger: logging.Logger, level: int) -> bool:
+            return logger.name.startswith(LOGGERS) or is_enabled_for(logger, level)
+
+        def show_and_call(logger: logging.Logger, record: logging.LogRecord) -> None:
+            if logger.name.startswith(LOGGERS):
+                error = record.exc_info[1] if record.exc_info else None
+                self.show(record.name, " ".join([record.getMessage(), *map(str, _chain(error))]))
+                if not is_enabled_for(logger, record.levelno):
+                    return
+            call_handlers(logger, record)
+
+        self._patch.setattr(logging.Logger, "isEnabledFor", is_watched)
+        self._patch.setattr(logging.Logger, "callHandlers", show_and_call)
+
+    def _watch_errors(self) -> None:
+        leave = pytest.RaisesExc.__exit__
+
+        def show_and_leave(raises: Any, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+            for each in _chain(error):
+                if type(each).__module__.startswith(OURS):
+                    self.show(type(each).__name__, f"{each} {each!r}")
+            return bool(leave(raises, kind, error, traceback))
+
+        self._patch.setattr(pytest.RaisesExc, "__exit__", show_and_leave)
+
+    def _watch_tags(self) -> None:
+        trace, set_tag = ProxyTracer.trace, NullSpan.set_tag
+
+        def show_and_trace(tracer: ProxyTracer, name: str, tags: Any = None, parent_span: Any = None) -> Any:
+            if name.startswith("haystack.mcp"):
+                self.show(name, repr(tags))
+            return trace(tracer, name, tags, parent_span)
+
+        def show_and_set(span: NullSpan, key: str, value: Any) -> None:
+            self.show(f"tag {key}", str(value))
+            set_tag(span, key, value)
+
+        self._patch.setattr(ProxyTracer, "trace", show_and_trace)
+        self._patch.setattr(NullSpan, "set_tag", show_and_set)
+
+
+def _can_be_told(secret: str) -> bool:
+    # A single word, and what is too short to be redacted, may well occur in a text without being the secret. The path
+    # of a program is none, although a variable may hold it.
+    return len(secret) >= SHORTEST_SECRET and not secret.isalpha() and not Path(secret).is_absolute()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _classes() -> set[type]:
+    public = [getattr(mcp_haystack, name) for name in mcp_haystack.__all__]
+    kinds = {base for thing in public if isinstance(thing, type) for base in thing.__mro__}
+    return {kind for kind in kinds if kind.__module__.startswith(OURS) and "__repr__" in vars(kind)}
