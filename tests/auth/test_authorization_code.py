@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp import (
     InMemoryTokenStorage,
     MCPAuthorizationError,
     MCPConnection,
+    MCPConnectionError,
     MCPInvocationError,
     MCPLoginRequest,
     MCPTimeoutError,
@@ -94,6 +95,19 @@ def test_without_a_browser_the_error_says_how_to_log_in(server: OAuthServer, mon
     with pytest.raises(MCPAuthorizationError, match=r"has no browser\. Log in beforehand, with `login\(server_info\)`"):
         MCPToolset(info(server, redirect_handler=None)).warm_up()
     assert not server.count
+
+
+@pytest.mark.parametrize("handshake", [False, True], ids=["stateless", "sessions"])
+def test_a_server_that_breaks_after_the_login_is_not_told_to_want_one(handshake: bool) -> None:
+    with OAuthServer(handshake=handshake) as server:
+
+        async def allow_and_break(login: MCPLoginRequest) -> None:
+            await allow(login)
+            server.breaks_with_token = True
+
+        with pytest.raises(MCPConnectionError) as caught, MCPConnection(info(server, redirect_handler=allow_and_break)):
+            pass
+    assert str(caught.value).endswith("/mcp: it answered with HTTP 500 Internal Server Error.")
 
 
 async def allow_slowly(login: MCPLoginRequest) -> None:

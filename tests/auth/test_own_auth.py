@@ -15,6 +15,7 @@ import pytest
 from haystack_integrations.tools.mcp import (
     MCPAuthorizationError,
     MCPConnection,
+    MCPConnectionError,
     MCPInvocationError,
     MCPServerInfo,
     OAuthConfig,
@@ -22,6 +23,7 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from tests.support.identity_server import IdentityServer
+from tests.support.oauth_server import OAuthServer
 
 
 class Numbered(httpx2.Auth):
@@ -188,3 +190,11 @@ def test_a_subclass_may_create_an_auth_of_its_own_as_in_2_1(server: IdentityServ
 
     with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=Own())) as connection:
         assert seen(connection).startswith("Numbered ")
+
+
+@pytest.mark.parametrize(("parameter", "value"), [("auth", the_one), ("token", SyncSource())], ids=["auth", "token"])
+def test_credentials_that_a_server_does_not_take_are_named(parameter: str, value: Any) -> None:
+    with OAuthServer() as server, pytest.raises(MCPConnectionError) as caught:
+        MCPConnection(StreamableHttpServerInfo(server.url, **{parameter: value})).list_tools()
+    expected = f"it answered with HTTP 401 Unauthorized. The credentials of `{parameter}` were not accepted."
+    assert str(caught.value).endswith(expected)

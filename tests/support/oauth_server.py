@@ -177,6 +177,8 @@ class OAuthServer:
         self.refreshes = True
         self.refuses_refresh = False
         self.refresh_takes = 0.0
+        # Requests with a token are answered with 500.
+        self.breaks_with_token = False
         self.tamper: Tamper = lambda path, body: None
         # Path and query of each request.
         self.paths: list[str] = []
@@ -243,6 +245,8 @@ class OAuthServer:
         self.paths.append(path)
         body = await request.body()
         response = self.tamper(path, body)
+        if self.breaks_with_token and path == "/mcp" and "authorization" in request.headers:
+            response = Response(status_code=500)
         if response is None and path == "/login":
             response = await self._login(request)
         if response is None and b'"name":"write"' in body and not self._may_write(request):

@@ -116,13 +116,24 @@ class _HttpClient(SDKClient):
         return super().progress() or "the server has not answered"
 
     async def _advice(self) -> str | None:
+        if self._info._has_auth and (self._failure or "").startswith((f"{_ANSWERED}401", f"{_ANSWERED}403")):
+            names = ("oauth_config", "auth", "token")
+            parameter = next(name for name in names if getattr(self._info, name) is not None)
+            return f"The credentials of `{parameter}` were not accepted."
         timeout = min(5.0, phase_timeouts(self._info)["connect"] or 5.0)
         route = await find_route(self._info)
         identity = current_identity.get()
         own = dict(identity.headers) if identity is not None else {}
         replaced = {name.lower() for name in own}
         headers = {name: value for name, value in self._headers.items() if name.lower() not in replaced} | own
-        return await diagnose(self.url, headers, transport=self._info._transport, timeout=timeout, route=route)
+        return await diagnose(
+            self.url,
+            headers,
+            transport=self._info._transport,
+            timeout=timeout,
+            route=route,
+            has_auth=self._info._has_auth,
+        )
 
     def _explain(self, error: BaseException) -> str:
         # What the SSE transport of the SDK raises itself, in the words for all other requests.

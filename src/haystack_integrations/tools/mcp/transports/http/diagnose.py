@@ -94,6 +94,7 @@ async def diagnose(
     transport: Transport,
     timeout: float = 5.0,
     route: Route | None = None,
+    has_auth: bool = False,
 ) -> str | None:
     """
     Say what is wrong with a URL that did not connect.
@@ -106,6 +107,8 @@ async def diagnose(
     :param transport: The transport that is configured for the URL.
     :param timeout: Seconds that the whole diagnosis may take.
     :param route: Certificates, proxy and transport, for this diagnosis alone.
+    :param has_auth: Whether the connection authenticates in a way that this diagnosis does not. That the server refuses
+        the diagnosis is then no finding.
     :returns: One or two sentences with the finding and what to do about it, or None if nothing is wrong.
     """
     try:
@@ -114,7 +117,7 @@ async def diagnose(
         return "The URL is not valid."
     if target.scheme not in {"http", "https"} or not target.host:
         return "The URL must start with http:// or https://, followed by a host."
-    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route())
+    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route(), has_auth=has_auth)
     with anyio.move_on_after(timeout):
         await diagnosis.run()
     return diagnosis.finding
@@ -128,9 +131,17 @@ class _Diagnosis:
     """
 
     def __init__(
-        self, url: httpx2.URL, headers: Mapping[str, str], transport: Transport, timeout: float, route: Route
+        self,
+        url: httpx2.URL,
+        headers: Mapping[str, str],
+        transport: Transport,
+        timeout: float,
+        route: Route,
+        *,
+        has_auth: bool,
     ) -> None:
         self._url = url
+        self._has_auth = has_auth
         self._route = route
         self._headers = headers
         self._transport: Transport = transport
@@ -221,7 +232,8 @@ class _Diagnosis:
             use = "use that URL with https://, as it leaves TLS" if out_of_tls else "use that URL"
             return f"{said}, a redirect to {self._redact(_display_url(target))}: {use}, if it is the intended server."
         if status in {401, 403}:
-            return self._explain_refusal(said, response)
+            is_expected = self._has_auth and "authorization" not in response.request.headers
+            return None if is_expected else self._explain_refusal(said, response)
         if answer.is_final:
             retry_after = self._redact(response.headers.get("retry-after", ""))
             wait = f" (Retry-After: {retry_after})" if retry_after else ""
