@@ -9,6 +9,7 @@ Every grant against an authorization server that shares no code with the client:
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 import jwt
@@ -23,8 +24,9 @@ from haystack_integrations.tools.mcp import (
     MCPLoginRequest,
     OAuthConfig,
     StreamableHttpServerInfo,
+    mcp_request_context,
 )
-from tests.support.authlib_server import JWT_BEARER, AuthlibServer, Client, new_key
+from tests.support.authlib_server import JWT_BEARER, AuthlibServer, Client, IdentityProvider, new_key
 
 
 @pytest.fixture
@@ -88,6 +90,56 @@ def test_a_workload_has_an_assertion_for_each_token(server: AuthlibServer) -> No
 
     said = whose(server, grant_type="jwt_bearer", assertion_provider=assertion, issuer=server.issuer)
     assert said == "workload/billing"
+
+
+def vouched_for(server: AuthlibServer, provider: IdentityProvider, **options: Any) -> StreamableHttpServerInfo:
+    server.clients["app"] = Client(
+        "app", "client_secret_basic", JWT_BEARER, secret="the-app-s3cret", public_key=provider.public_key
+    )
+    server.trusted_workloads[provider.issuer] = "app"
+    config = OAuthConfig(
+        grant_type="id_jag",
+        client_id="app",
+        client_secret=Secret.from_token("the-app-s3cret"),
+        issuer=server.issuer,
+        idp_token_endpoint=f"{provider.issuer}/token",
+        idp_client_id="app-there",
+        scopes=["use"],
+        token_storage=InMemoryTokenStorage(),
+        **options,
+    )
+    return StreamableHttpServerInfo(server.url, oauth_config=config)
+
+
+def test_an_identity_provider_vouches_for_each_user_and_again_once_a_token_is_over(server: AuthlibServer) -> None:
+    def id_token(request: MCPAssertionRequest) -> str:
+        return f"id of {request.user or 'the service'}"
+
+    with (
+        IdentityProvider() as provider,
+        MCPConnection(vouched_for(server, provider, id_token=id_token)) as connection,
+    ):
+        for _ in range(2):
+            for user in ("ann", "ben"):
+                with mcp_request_context(user=user):
+                    assert connection.call_tool("whoami").content[0].text == f"app/{user}"
+        assert [form["subject_token"] for form in provider.asked] == ["id of the service", "id of ann", "id of ben"]
+        assert {(form["audience"], form["resource"], form["client_id"]) for form in provider.asked} == {
+            (server.issuer, server.url, "app-there")
+        }
+        server.tokens.clear()
+        with mcp_request_context(user="ann"):
+            assert connection.call_tool("whoami").content[0].text == "app/ann"
+        assert len(provider.asked) == 4
+
+
+def test_an_identity_provider_that_does_not_vouch_is_told_in_its_words(server: AuthlibServer) -> None:
+    with IdentityProvider() as provider, pytest.raises(MCPAuthorizationError) as caught:
+        MCPConnection(vouched_for(server, provider, id_token=Secret.from_token("an-0ld-id"))).list_tools()
+    host = provider.issuer.removeprefix("http://")
+    assert f"while asking the identity provider for an ID-JAG at {host}" in str(caught.value)
+    assert "the session of the user is over" in str(caught.value)
+    assert server.count[JWT_BEARER] == 0
 
 
 def test_a_person_logs_in_with_a_registered_client(server: AuthlibServer) -> None:

@@ -206,6 +206,29 @@ async def test_an_id_token_becomes_an_id_jag_and_that_a_token(network: TokenNetw
     assert (form["grant_type"], form["assertion"]) == (JWT_BEARER, "the-id-jag")
 
 
+async def test_an_id_jag_is_for_the_scopes_that_the_server_demands(network: TokenNetwork) -> None:
+    step_up = 'Bearer error="insufficient_scope", scope="write"'
+    network.answers["/mcp"] = [
+        httpx2.Response(401, headers={"WWW-Authenticate": 'Bearer scope="read"'}),
+        httpx2.Response(403, headers={"WWW-Authenticate": step_up}),
+        httpx2.Response(200, text="welcome"),
+        httpx2.Response(403, headers={"WWW-Authenticate": step_up}),
+    ]
+    auth = network.auth(**exchange(network, scopes=None))
+    assert (await network.use(auth)).text == "welcome"
+    for path in ("/idp", "/token"):
+        assert [form["scope"] for form in network.forms(path)] == ["read", "read write"]
+    with pytest.raises(MCPAuthorizationError, match="the scope 'write', for which the token was asked already"):
+        await network.use(auth)
+
+
+async def test_a_demand_for_scopes_that_are_not_named_says_what_to_set(network: TokenNetwork) -> None:
+    step_up = {"WWW-Authenticate": 'Bearer error="insufficient_scope"'}
+    network.answers["/mcp"] = [httpx2.Response(401), httpx2.Response(403, headers=step_up)]
+    text = await failure(network, client_id="me", client_secret=SECRET)
+    assert text.endswith("the token has too few scopes for the server, which does not say what it wants; set `scopes`")
+
+
 async def test_an_id_jag_may_come_from_a_function(network: TokenNetwork) -> None:
     auth = network.auth(**id_jag(network, assertion_provider=an_assertion))
     assert (await network.use(auth)).text == "welcome"

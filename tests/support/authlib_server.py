@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from typing import Any, Self
 
+import jwt
 import uvicorn
 from authlib.integrations.flask_oauth2 import AuthorizationServer
 from authlib.oauth2.rfc6749 import ClientMixin, grants
@@ -199,6 +200,13 @@ class AuthlibServer:
                 return client.public_key
 
         class WorkloadGrant(JWTBearerGrant):
+            TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
+
+            def validate_token_request(self) -> None:
+                super().validate_token_request()
+                if self.request.client.secret:
+                    assert self.authenticate_token_endpoint_client() is self.request.client
+
             def get_audiences(self) -> list[str]:
                 return [owner.issuer]
 
@@ -260,3 +268,44 @@ class AuthlibServer:
         self._web.server_close()
         with contextlib.suppress(OSError):
             self._listener.close()
+
+
+class IdentityProvider:
+    """
+    Exchanges ID tokens, which are `id of NAME`, for ID-JAGs: RFC 8693.
+    """
+
+    def __init__(self) -> None:
+        self.private_key, self.public_key = new_key()
+        self.asked: list[dict[str, str]] = []
+        app = Flask("identity-provider")
+
+        @app.post("/token")
+        def token() -> Any:
+            form = request.form.to_dict()
+            self.asked.append(form)
+            if not form["subject_token"].startswith("id of "):
+                return jsonify(error="invalid_grant", error_description="the session of the user is over"), 400
+            claims = {
+                "iss": self.issuer,
+                "sub": form["subject_token"].removeprefix("id of "),
+                "aud": form["audience"],
+                "resource": form["resource"],
+                "exp": int(time.time()) + 60,
+            }
+            header = {"typ": "oauth-id-jag+jwt"}
+            assertion = jwt.encode(claims, self.private_key, algorithm="ES256", headers=header)
+            return jsonify(access_token=assertion, issued_token_type=form["requested_token_type"], token_type="N_A")
+
+        self._web = make_server("127.0.0.1", 0, app, threaded=True)
+        self.issuer = f"http://127.0.0.1:{self._web.server_port}"
+        self._thread = threading.Thread(target=self._web.serve_forever, name="identity-provider")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._web.shutdown()
+        self._thread.join(30)
+        self._web.server_close()

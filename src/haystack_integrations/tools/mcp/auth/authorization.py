@@ -266,7 +266,11 @@ class OAuth(httpx2.Auth):
             wanted = extract_field_from_www_auth(response, "scope")
             asked = set((record or {}).get("asked_for", ()))
             if has_token(record) and set((wanted or "").split()) <= asked:
-                msg = f"the server wants the scope '{wanted}', for which the token was asked already"
+                msg = (
+                    f"the server wants the scope '{wanted}', for which the token was asked already"
+                    if wanted
+                    else "the token has too few scopes for the server, which does not say what it wants; set `scopes`"
+                )
                 raise self._error(msg, "stepping up")
         else:
             _challenges[self.server_url] = header

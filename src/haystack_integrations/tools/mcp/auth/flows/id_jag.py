@@ -51,7 +51,7 @@ async def make(flow: Flow, *, is_refresh: bool) -> Any:  # noqa: ARG001 - the ma
         client_secret=str(client.client_secret if client is not None else ""),
         issuer=str(config.issuer),
         assertion_provider=provided,
-        scope=" ".join(config.scopes) if config.scopes else None,
+        scope=flow.wanted_scope(),
         token_endpoint_auth_method=config.token_endpoint_auth_method,  # type: ignore[arg-type]
     )
 
@@ -70,8 +70,9 @@ async def _exchange(flow: Flow, audience: str, resource: str) -> str:
         data["client_id"] = config.idp_client_id
     if config.idp_client_secret is not None:
         data["client_secret"] = str(config.idp_client_secret.resolve_value() or "")
-    if config.scopes:
-        data["scope"] = " ".join(config.scopes)
+    scope = flow.wanted_scope()
+    if scope:
+        data["scope"] = scope
     response = await flow.outgoing.send(httpx2.Request("POST", str(config.idp_token_endpoint), data=data))
     if response.status_code != httpx2.codes.OK:
         msg = f"the identity provider answered with HTTP {response.status_code}: {response.text}"

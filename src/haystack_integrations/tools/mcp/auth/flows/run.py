@@ -265,6 +265,15 @@ class Flow:
         finally:
             await flow.aclose()
 
+    def wanted_scope(self) -> str | None:
+        """
+        Tell which scopes to ask for where the provider does not choose them: those of configuration and challenge.
+
+        :returns: The scopes, with blanks between them, or None.
+        """
+        challenge = self._challenge or httpx2.Response(httpx2.codes.UNAUTHORIZED)
+        return extract_scope_from_www_auth(self._rewritten(challenge))
+
     def _rewritten(self, challenge: httpx2.Response) -> httpx2.Response:
         # The provider asks for the scopes of the challenge, if there are any, and for no configured ones.
         scope = extract_scope_from_www_auth(challenge)
@@ -297,6 +306,8 @@ class Flow:
                 record["resource"] = prm.model_dump(mode="json", exclude_none=True)
             if self.config.client_id is None and context.client_info is not None:
                 record["client"] = context.client_info.model_dump(mode="json", exclude_none=True)
+        else:
+            asked += (self.wanted_scope() or "").split()
         record["asked_for"] = list(dict.fromkeys([*asked, *self.record.get("asked_for", ())]))
         self.outgoing.step = "saving the token"
         await self.auth.storage.save(self.key, record)
