@@ -144,3 +144,21 @@ def test_the_conformance_suite_finds_nothing_wrong(
         if not wrong:
             break
     assert not wrong, output
+
+
+@pytest.mark.integration
+def test_no_scenario_is_left_out(conformance_suite: list[str]) -> None:
+    def listed(*options: str) -> set[str]:
+        command = [*conformance_suite, "list", *options]
+        lines = subprocess.run(
+            command, capture_output=True, text=True, timeout=SUITE_LIMIT, check=True
+        ).stdout.splitlines()
+        first = next(number for number, line in enumerate(lines) if line.startswith("Client scenarios"))
+        after = [number for number, line in enumerate(lines) if number > first and line[:1].isalpha()]
+        found = {line.split()[1] for line in lines[first : min(after, default=None)] if line.startswith("  - ")}
+        assert len(found) > 10, lines
+        return found
+
+    assert listed("--client") == {scenario for scenario, _ in SCENARIOS}
+    for revision in (HANDSHAKE, MODERN):  # the frozen requirement sets
+        assert listed("--requirements", revision) <= {scenario for scenario, at in SCENARIOS if at == revision}
