@@ -9,10 +9,12 @@ An alias in a loop of one's own around a chat generator, and in `generate`: Data
 import asyncio
 import json
 import logging
+import pickle
 import threading
 from collections.abc import Iterator
 
 import pytest
+import yaml
 from haystack import component
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ToolCall
@@ -341,6 +343,20 @@ class TestLimits:
             assert made == ["3", "4", "2"]
             assert "the limit of 2 turns of tool calls is reached" in refused
         assert inprocess.calls == ["add"] * 6
+
+    @pytest.mark.parametrize("way", ["yaml", "pickle"])
+    def test_the_agent_of_an_alias_that_was_stored_answers_after_its_turns(self, registry, way):
+        generator = ScriptedChatGenerator([*[call("add", a=1, b=1)] * 3, say("well")])
+        agent = registry.agent("math", generator)
+        if way == "yaml":
+            agent = Agent.from_dict(yaml.safe_load(yaml.safe_dump(agent.to_dict())))
+        else:
+            agent.tools = pickle.loads(pickle.dumps(agent.tools))  # noqa: S301
+        with agent.tools:
+            messages = agent.run(messages=[ChatMessage.from_user("go")])["messages"]
+        assert messages[-1].text == "well"
+        assert errors(messages) == [False, False, True]
+        assert inprocess.calls == ["add"] * 2
 
     async def test_concurrent_runs_of_the_agent_have_their_turns_each(self, registry):
         agent = registry.agent("math", CallsUntilRefused())

@@ -19,7 +19,7 @@ from haystack_integrations.tools.mcp.convert.instructions import fenced_instruct
 from haystack_integrations.tools.mcp.convert.schemas import permissive_schema
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
-from haystack_integrations.tools.mcp.haystack_compat import combine
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, combine
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
 from haystack_integrations.tools.mcp.registry.alias_runs import ToolsOfAliasRun, TurnsOfRuns
@@ -430,10 +430,10 @@ class MCPAliasToolset(ContextManaged, Toolset):
         return self._as_dict({name: provider._to_trace_dict() for name, provider in self._providers.items()})
 
     def _as_dict(self, providers: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "type": generate_qualified_class_name(type(self)),
-            "data": {"tool_config": self._config.to_dict(), "providers": providers},
-        }
+        data: dict[str, Any] = {"tool_config": self._config.to_dict(), "providers": providers}
+        if self._turns is not None:
+            data["limits_turns"] = True
+        return {"type": generate_qualified_class_name(type(self)), "data": data}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -445,7 +445,11 @@ class MCPAliasToolset(ContextManaged, Toolset):
         """
         parameters = data["data"]
         providers = {name: load_provider(provider) for name, provider in parameters["providers"].items()}
-        return cls(ToolConfig.from_dict(parameters["tool_config"]), providers)
+        toolset = cls(ToolConfig.from_dict(parameters["tool_config"]), providers)
+        if parameters.get("limits_turns") and not HAS_HOOKS:
+            # It cannot tell runs of Haystack 3 apart. A hook counts their turns.
+            toolset._limit_turns()
+        return toolset
 
     def __copy__(self) -> Self:
         """
@@ -463,7 +467,7 @@ class MCPAliasToolset(ContextManaged, Toolset):
         """
         Pickle the configuration. The unpickled object opens its own connections.
         """
-        return type(self), (self._config, self._providers)
+        return _unpickled, (type(self), self._config, self._providers, self._turns is not None)
 
     def __repr__(self) -> str:
         """
@@ -489,6 +493,15 @@ def check_providers_exist(tool_config: ToolConfig, providers: Mapping[str, Any])
             f"Known providers: {', '.join(providers) or 'none'}"
         )
         raise MCPConfigurationError(msg)
+
+
+def _unpickled(
+    kind: type[MCPAliasToolset], tool_config: ToolConfig, providers: Mapping[str, Provider], limits_turns: bool
+) -> MCPAliasToolset:
+    toolset = kind(tool_config, providers)
+    if limits_turns:
+        toolset._limit_turns()
+    return toolset
 
 
 def _not_connected(**_arguments: Any) -> str:
