@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,11 +27,14 @@ class Prompter:
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.lists = True
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         server = Server("prompter", on_list_prompts=self._list, on_get_prompt=self._get)
         self.info = InProcessServerInfo(server)
 
     async def _list(self, _context: Any, _params: Any) -> types.ListPromptsResult:
         self.requests.append("list")
+        assert await asyncio.to_thread(self.may_answer.wait, 20)
         if not self.lists:
             raise MCPError(types.INTERNAL_ERROR, "there is no list")
         greet = types.Prompt(
@@ -164,6 +168,21 @@ def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects(prompter
     assert not builder.connection.is_ready
     with pytest.raises(ValueError, match=r"Prompt 'great' not found on .*Did you mean 'greet'"):
         MCPPromptBuilder.from_server(prompter.info, "great")
+
+
+async def test_a_builder_is_made_from_a_server_without_blocking_the_loop(prompter):
+    prompter.may_answer.clear()
+    made = asyncio.ensure_future(MCPPromptBuilder.from_server_async(prompter.info, "greet", system_role="first"))
+    while not prompter.requests:
+        await asyncio.sleep(0.01)
+    prompter.may_answer.set()  # in a loop that was blocked, too late
+    builder = await made
+    assert prompter.requests == ["list"]
+    assert (builder.variables, builder.required_variables) == (["name", "style"], ["name"])
+    assert builder.system_role == "first"
+    assert not builder.connection.is_ready
+    with pytest.raises(ValueError, match=r"Prompt 'great' not found on .*Did you mean 'greet'"):
+        await MCPPromptBuilder.from_server_async(prompter.info, "great")
 
 
 def test_a_refusal_says_what_the_prompt_takes(build, prompter):

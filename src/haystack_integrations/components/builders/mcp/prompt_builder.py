@@ -30,7 +30,7 @@ class MCPPromptBuilder(ReaderBase):
     The arguments of the prompt are inputs of the component: those in `variables`, or, without them, those that the
     server declares, from warm-up on. Only inputs that are in `variables` can be connected to other components, because
     neither creating the component, nor loading it from YAML, nor connecting it asks the server.
-    `MCPPromptBuilder.from_server` asks it once, and makes a component with these `variables`.
+    `MCPPromptBuilder.from_server` and `from_server_async` ask it once, and make a component with these `variables`.
 
     ### Usage example
 
@@ -125,14 +125,36 @@ class MCPPromptBuilder(ReaderBase):
         """
         with cls(server_info, prompt_name, [], **parameters) as asking:
             listed = asking.connection.list_prompts()
-            prompt = _named(listed, prompt_name)
-            if prompt is None:
-                msg = f"Prompt '{prompt_name}' not found on {asking.server_info.describe()}. "
-                raise ValueError(msg + _choices(prompt_name, listed))
+        return cls(server_info, prompt_name, **{**parameters, **asking._declared(listed)})
+
+    @classmethod
+    async def from_server_async(
+        cls, server_info: MCPServerInfo | Any, prompt_name: str, **parameters: Any
+    ) -> MCPPromptBuilder:
+        """
+        Make a component with the inputs that the server declares like `from_server`, without blocking the event loop.
+
+        :param server_info: As in `from_server`.
+        :param prompt_name: As in `from_server`.
+        :param parameters: As in `from_server`.
+        :returns: As `from_server`.
+        :raises MCPConnectionError: As `from_server`.
+        :raises ValueError: As `from_server`.
+        """
+        async with cls(server_info, prompt_name, [], **parameters) as asking:
+            listed = await asking.connection.list_prompts_async()
+        return cls(server_info, prompt_name, **{**parameters, **asking._declared(listed)})
+
+    def _declared(self, listed: list[types.Prompt]) -> dict[str, Any]:
+        prompt = _named(listed, self.prompt_name)
+        if prompt is None:
+            msg = f"Prompt '{self.prompt_name}' not found on {self.server_info.describe()}. "
+            raise ValueError(msg + _choices(self.prompt_name, listed))
         declared = prompt.arguments or []
-        parameters["variables"] = [argument.name for argument in declared]
-        parameters["required_variables"] = [argument.name for argument in declared if argument.required]
-        return cls(server_info, prompt_name, **parameters)
+        return {
+            "variables": [argument.name for argument in declared],
+            "required_variables": [argument.name for argument in declared if argument.required],
+        }
 
     def _add_input(self, name: str, *, is_required: bool) -> None:
         optional = {} if is_required and name not in self.arguments else {"default": None}
