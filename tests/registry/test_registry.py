@@ -421,14 +421,16 @@ class TestConfiguration:
         ("section", "reason"),
         [
             ({"x": {"providers": ["nobody"]}}, "unknown provider 'nobody'. Known providers: a"),
+            ({"x": {"providers": ["a", "off"]}}, "Known providers: a. Disabled there: 'off'"),
             ({"x": ["a"]}, "`toolConfigs`: 'x' must be an object"),
             ({"x": {"providers": ["a"], "tool_alias": "y"}}, "'x' has another `tool_alias`: 'y'"),
             ("x", "`toolConfigs` must be an object from aliases to tool configs, or a list"),
         ],
     )
     def test_a_wrong_section_of_a_file_is_an_error_that_names_the_file(self, tmp_path, section, reason):
+        servers = {"a": {"command": "cat"}, "off": {"command": "cat", "disabled": True}}
         file = tmp_path / "mcp.json"
-        file.write_text(json.dumps({"mcpServers": {"a": {"command": "cat"}}, "toolConfigs": section}))
+        file.write_text(json.dumps({"mcpServers": servers, "toolConfigs": section}))
         with pytest.raises(MCPConfigurationError) as raised:
             MCPRegistry.from_config(file)
         assert str(file) in str(raised.value)

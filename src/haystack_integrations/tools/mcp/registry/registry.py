@@ -117,6 +117,7 @@ class MCPRegistry(ContextManaged):
         # The registry works without files.
         from haystack_integrations.tools.mcp.config.loader import (  # noqa: PLC0415
             TOOL_CONFIGS,
+            config_entries,
             named_toolsets,
             read_config,
         )
@@ -134,7 +135,10 @@ class MCPRegistry(ContextManaged):
         try:
             return cls(providers, _tool_configs(content.get(TOOL_CONFIGS), TOOL_CONFIGS))
         except MCPConfigurationError as error:
-            msg = f"{where}: {error}"
+            left_out = [name for name in config_entries(content, where).servers if name not in providers]
+            named = [name for name in left_out if repr(name) in str(error)]
+            hint = f". Disabled there: {', '.join(map(repr, named))}" if named else ""
+            msg = f"{where}: {error}{hint}"
             raise MCPConfigurationError(msg) from None
 
     @property
