@@ -157,6 +157,7 @@ class TestFacade:
         messages = mcp.process_completion_response(calls(("sleep", {"seconds": 30}), ("add", {"a": 1, "b": 2})))
         assert errors(messages) == [True, False]
         assert "timed out after 1.5 seconds" in results(messages)[0]
+        assert "raise `timeout_sec`" in results(messages)[0]
 
     def test_calls_are_refused_with_an_answer_for_each(self, mcp):
         reply = calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "x"}))

@@ -309,6 +309,7 @@ class Calling:
         return dataclasses.replace(
             self._limits,
             invocation_timeout=request.invocation_timeout,
+            timeout_name="invocation_timeout",
             max_total_timeout=None if total is None else max(total, request.invocation_timeout),
         )
 

@@ -162,6 +162,10 @@ class MCPConnection(Continuing, Watching, ContextManaged):
     def invocation_timeout(self, value: float | None) -> None:
         self._limits = dataclasses.replace(self._limits, invocation_timeout=value)
 
+    def _call_timeout(self, name: str) -> None:
+        # For messages: an alias of a registry has it as `timeout_sec`.
+        self._limits = dataclasses.replace(self._limits, timeout_name=name)
+
     @property
     def interceptors(self) -> list[Any]:
         """

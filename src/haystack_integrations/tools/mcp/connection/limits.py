@@ -46,6 +46,8 @@ class CallLimits:
     read_timeout: float | None = DEFAULT_READ_TIMEOUT
     ping_interval: float | None = None
     task_timeout: float | None = DEFAULT_TASK_TIMEOUT
+    # What the parameter for `invocation_timeout` is called where the user gave it.
+    timeout_name: str = "invocation_timeout"
 
     def __post_init__(self) -> None:
         """
@@ -170,11 +172,11 @@ class CallClock:
             return f"timed out after {total:g} seconds although it made progress", f"{raise_it} `max_total_timeout`."
         if self.has_progressed:
             what = f"timed out after {limits.invocation_timeout:g} seconds without progress"
-            return what, f"{raise_it} `invocation_timeout`."
+            return what, f"{raise_it} `{limits.timeout_name}`."
         advice = (
             "" if limits.reset_timeout_on_progress else ", or set `reset_timeout_on_progress` if it reports progress"
         )
-        return f"timed out after {limits.invocation_timeout:g} seconds", f"{raise_it} `invocation_timeout`{advice}."
+        return f"timed out after {limits.invocation_timeout:g} seconds", f"{raise_it} `{limits.timeout_name}`{advice}."
 
 
 # A timer of an event loop may fire a little early.

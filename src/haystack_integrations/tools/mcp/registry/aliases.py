@@ -91,10 +91,13 @@ class MCPAliasToolset(ContextManaged, Toolset):
             parameters["tool_name_prefix"] = self._prefixes[name]
         kind = type(provider) if isinstance(provider, MCPToolset) else MCPToolset
         try:
-            return kind(**parameters)
+            member = kind(**parameters)
         except ValueError as error:
             msg = f"Alias '{self._config.tool_alias}', provider '{name}': {error}"
             raise MCPConfigurationError(msg) from None
+        if self._config.timeout_sec is not None:
+            member.connection._call_timeout("timeout_sec")
+        return member
 
     def _note_limit(self) -> None:
         self.is_limited = True
