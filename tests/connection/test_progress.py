@@ -11,7 +11,10 @@ import concurrent.futures
 import contextvars
 import threading
 
+import fastmcp
 import pytest
+from mcp import types
+from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 
 from haystack_integrations.tools.mcp import (
@@ -76,6 +79,52 @@ def test_an_asynchronous_handler_is_awaited_report_by_report(server):
         connection.call_tool("steps", {"count": 10})
     assert steps == list(range(1, 11))
     assert threads == {THREAD_NAME}
+
+
+def fastmcp_server():
+    server = fastmcp.FastMCP("steps")
+
+    @server.tool
+    async def steps(count: int, ctx: fastmcp.Context) -> str:
+        for step in range(1, count + 1):
+            await ctx.report_progress(step, count, f"step {step}")
+        return "done"
+
+    return server
+
+
+def low_level_server():
+    async def list_tools(_ctx, _params):
+        return types.ListToolsResult(tools=[types.Tool(name="steps", input_schema={"type": "object"})])
+
+    async def call_tool(ctx, params):
+        token, count = ctx.meta["progress_token"], params.arguments["count"]
+        for step in range(1, count + 1):
+            await ctx.session.send_progress_notification(token, step, count, f"step {step}", str(ctx.request_id))
+        return types.CallToolResult(content=[types.TextContent(type="text", text="done")])
+
+    return Server("steps", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+@pytest.mark.parametrize("make", [fastmcp_server, low_level_server])
+def test_a_server_in_process_that_reports_with_the_token_of_the_call_is_heard(make):
+    reports, of_calls = [], {2: [], 3: []}
+    handlers = MCPHandlers(progress=lambda report: reports.append((report.progress, report.total, report.message)))
+    with MCPConnection(InProcessServerInfo(make()), handlers=handlers) as connection:
+        assert text(connection.call_tool("steps", {"count": 2})) == "done"
+        assert reports == [(1, 2, "step 1"), (2, 2, "step 2")]
+
+        def call(count):
+            totals = of_calls[count]
+            return connection.call_tool_async(
+                "steps", {"count": count}, on_progress=lambda report: totals.append(report.total)
+            )
+
+        async def call_both():
+            await asyncio.gather(*map(call, of_calls))
+
+        asyncio.run(call_both())
+    assert of_calls == {2: [2, 2], 3: [3, 3, 3]}
 
 
 def test_a_handler_may_call_the_same_server_and_sees_the_context_of_the_call(server):
