@@ -134,6 +134,17 @@ def test_stored_handlers_are_equal(handlers: MCPHandlers) -> None:
     assert MCPHandlers.from_dict(handlers.to_dict()) == handlers
 
 
+def test_who_the_client_is_may_be_told_with_a_type_of_the_sdk() -> None:
+    kiosk = types.Implementation(name="kiosk", version="7", website_url="https://kiosk.example.com")
+    handlers = MCPHandlers(client_info=kiosk)
+    assert handlers.to_dict() == {
+        "client_info": {"name": "kiosk", "version": "7", "websiteUrl": "https://kiosk.example.com"}
+    }
+    assert MCPHandlers.from_dict(handlers.to_dict()) == handlers
+    with pytest.raises(ValueError, match="'name' and 'version'"):
+        MCPHandlers(client_info=types.Root.model_validate({"uri": "file:///srv"}))  # type: ignore[arg-type]
+
+
 def test_a_secret_of_a_chat_generator_stays_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAMPLING_KEY", "Sentinel-4711")
     generator = OpenAIChatGenerator(api_key=Secret.from_env_var("SAMPLING_KEY"))

@@ -11,6 +11,7 @@ from fastmcp import FastMCP
 from haystack.utils import Secret
 from haystack.utils.auth import SecretType
 from mcp.server import MCPServer, Server
+from pydantic import AnyUrl
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
@@ -31,6 +32,7 @@ SERVERS = [MCPServer("one"), Server("two"), FastMCP("three")]
     ("target", "info"),
     [
         ("https://h/mcp", StreamableHttpServerInfo("https://h/mcp", sse_fallback=True)),
+        (AnyUrl("https://h/mcp"), StreamableHttpServerInfo("https://h/mcp", sse_fallback=True)),
         ("https://h/sse/", SSEServerInfo("https://h/sse/")),
         ("https://${H}/mcp", StreamableHttpServerInfo(SecretTemplate("https://${H}/mcp"), sse_fallback=True)),
         (

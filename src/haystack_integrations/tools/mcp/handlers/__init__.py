@@ -28,6 +28,8 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 
 if TYPE_CHECKING:
+    from mcp.types import Implementation
+
     from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
     from haystack_integrations.tools.mcp.redaction import Redactor
@@ -204,7 +206,7 @@ class MCPHandlers:
         each that a server runs as a task, before anything else is done with it: to keep it, so that the call can be
         continued whatever happens to this process. The call waits for it. If it raises, that is logged.
     :param client_info: What the server is told that this client is: "name", "version" and, if wanted, "title",
-        "description", "websiteUrl" and "icons". By default, this package.
+        "description", "websiteUrl" and "icons"; or an `Implementation` of the MCP SDK. By default, this package.
     :param extensions: Extensions of the protocol, as `ClientExtension` objects of the MCP SDK, or import paths
         `"package.module:attribute"` of such objects or classes. Only the paths can be serialized.
     :raises ValueError: If a field is invalid. The message names it and its valid values.
@@ -218,7 +220,7 @@ class MCPHandlers:
     messages: Callable[[Any], Any] | None = None
     progress: ProgressCallback | None = None
     pending_calls: Callable[[MCPPendingCall], Any] | None = None
-    client_info: dict[str, Any] | None = None
+    client_info: dict[str, Any] | Implementation | None = None
     extensions: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
@@ -247,7 +249,7 @@ class MCPHandlers:
             msg = f"MCPHandlers: `log_level` must be one of {', '.join(get_args(LogLevel))}, got {self.log_level!r}"
             raise ValueError(msg)
         if self.client_info is not None:
-            _check_client_info(self.client_info)
+            object.__setattr__(self, "client_info", _checked_client_info(self.client_info))
         if self.extensions is not None:
             object.__setattr__(self, "extensions", _checked_extensions(self.extensions))
 
@@ -369,7 +371,10 @@ def _checked_roots(roots: Any) -> tuple[str, ...]:
     return tuple(str(root) for root in roots)
 
 
-def _check_client_info(client_info: Any) -> None:
+def _checked_client_info(client_info: Any) -> dict[str, Any]:
+    # An `Implementation` of the MCP SDK, which this module must not import.
+    if callable(dump := getattr(client_info, "model_dump", None)):
+        client_info = dump(by_alias=True, mode="json", exclude_none=True)
     is_valid = (
         isinstance(client_info, Mapping)
         and set(client_info) <= set(_CLIENT_INFO_KEYS)
@@ -381,6 +386,7 @@ def _check_client_info(client_info: Any) -> None:
             f"{', '.join(_CLIENT_INFO_KEYS[2:])}, got {client_info!r}"
         )
         raise ValueError(msg)
+    return dict(client_info)
 
 
 def _checked_extensions(extensions: Any) -> tuple[Any, ...]:

@@ -50,8 +50,8 @@ def server_info_from(target: Any) -> MCPServerInfo:
 
     :param target: One of
 
-        * a URL. Streamable HTTP is tried first, and SSE if the server refuses it with status 400, 404 or 405; a URL
-          that ends in `/sse` is one of SSE;
+        * a URL, as a string or an `AnyUrl` of pydantic. Streamable HTTP is tried first, and SSE if the server refuses
+          it with status 400, 404 or 405; a URL that ends in `/sse` is one of SSE;
         * a list: a command and its arguments;
         * the path of a script, which exists: `.py` is run with this Python, `.js`, `.mjs` and `.cjs` with `node`;
         * a server object: `MCPServer` or `Server` of the MCP SDK, or a FastMCP server;
@@ -64,6 +64,8 @@ def server_info_from(target: Any) -> MCPServerInfo:
         return target
     if isinstance(target, (str, os.PathLike)) and target:
         return _from_text(os.fspath(target))
+    if any(f"{base.__module__}.{base.__name__}" == "pydantic.networks.AnyUrl" for base in type(target).__mro__):
+        return _from_text(str(target))  # by name, so that pydantic need not be imported
     if isinstance(target, (list, tuple)) and target:
         return _from_command_line(list(target))
     if isinstance(target, Mapping):
