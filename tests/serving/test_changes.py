@@ -176,3 +176,40 @@ async def test_the_provider_of_a_created_server_is_heard_in_a_thread() -> None:
         [provider] = [each for each in server.providers if isinstance(each, HaystackProvider)]
         await asyncio.to_thread(provider.sources[0].changed, "tools")
         assert await next_of(events) == ToolsListChanged()
+
+
+def _with_a_provider(provider: HaystackProvider) -> FastMCP[Any]:
+    return FastMCP("Other", providers=[provider])
+
+
+def _with_a_namespace(provider: HaystackProvider) -> FastMCP[Any]:
+    server: FastMCP[Any] = FastMCP("Other")
+    server.add_provider(provider, namespace="tea")
+    return server
+
+
+def _with_a_mounted_server(provider: HaystackProvider) -> FastMCP[Any]:
+    server: FastMCP[Any] = FastMCP("Other")
+    server.mount(_with_a_provider(provider), namespace="tea")
+    return server
+
+
+@pytest.mark.parametrize("serve", [_with_a_provider, _with_a_namespace, _with_a_mounted_server])
+async def test_a_server_of_fastmcp_tells_of_changes_of_what_a_provider_gives_it(
+    serve: Callable[[HaystackProvider], FastMCP[Any]],
+) -> None:
+    provider = HaystackProvider(tools=[create_tool_from_function(shout, "first")])
+    server = serve(provider)
+    async with Client(server._mcp_server) as client, client.listen(tools_list_changed=True) as events:
+        provider.add_tool(create_tool_from_function(shout, "second"))
+        assert await next_of(events) == ToolsListChanged()
+
+    told: asyncio.Queue[str] = asyncio.Queue()
+
+    async def note(message: Any) -> None:
+        await told.put(message.method)
+
+    async with Client(server._mcp_server, mode="legacy", message_handler=note) as client:
+        await client.list_tools()
+        provider.remove_tool("second")
+        assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/tools/list_changed"

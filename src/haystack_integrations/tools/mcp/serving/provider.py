@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar, get_args
 
+from fastmcp import FastMCP
 from fastmcp.prompts.base import Prompt
 from fastmcp.resources.base import Resource
 from fastmcp.resources.template import ResourceTemplate
-from fastmcp.server.dependencies import get_context
+from fastmcp.server.dependencies import get_context, get_server
 from fastmcp.server.extensions import ServerExtension
 from fastmcp.server.providers import Provider
 from fastmcp.server.transforms import Visibility
@@ -22,6 +23,7 @@ from haystack import logging
 from mcp.types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
 from haystack_integrations.tools.mcp.serving.background_tasks import tasks_extension
+from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import DEFAULT_MAX_CONCURRENCY, CallPool
 from haystack_integrations.tools.mcp.serving.served_tool import ServedTool
@@ -342,10 +344,14 @@ class HaystackProvider(Provider):
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """
-        Warm up what is served while the server runs.
+        Warm up what is served while the server runs, whose clients are told of changes.
 
         :returns: A context manager.
         """
+        server = _server_that_starts()
+        if server is not None:
+            # Named, because a provider with a namespace, or of a mounted server, is none of the server's own.
+            announcer_of(server).watch_providers([self])
         try:
             for source in self.sources:
                 await source.warm_up()
@@ -355,6 +361,16 @@ class HaystackProvider(Provider):
         finally:
             for source in reversed(self.sources):
                 await source.close()
+
+
+def _server_that_starts() -> FastMCP[Any] | None:
+    """
+    Give the server to which clients connect; None where this lifespan is entered without one.
+    """
+    try:
+        return get_server()
+    except RuntimeError:
+        return None
 
 
 def said_of_duplicate(component: FastMCPComponent) -> str:
