@@ -238,6 +238,25 @@ def test_the_options_choose_what_clients_see(shelf: Path) -> None:
         assert connection.call_tool("search", {"question": "roses"}).structured_content.keys() == {"found"}  # type: ignore[union-attr]
 
 
+def test_one_argument_goes_to_several_inputs(run: Run, shelf: Path) -> None:
+    (shelf / "ask.yaml").write_text(
+        """
+components:
+  retriever:
+    type: haystack.components.builders.prompt_builder.PromptBuilder
+    init_parameters: {template: "Find {{ query }}.", required_variables: "*"}
+  prompt:
+    type: haystack.components.builders.prompt_builder.PromptBuilder
+    init_parameters: {template: "Ask {{ question }}.", required_variables: "*"}
+connections: []
+"""
+    )
+    words = ["serve", "ask.yaml", "--input", "q=retriever.query", "--input", "q=prompt.question"]
+    with contextlib.chdir(shelf):
+        ran = run("call", shlex.join([*COMMAND, *words]), "ask", "q=tea", "--json")
+    assert json.loads(ran.screen)["structuredContent"] == {"retriever_prompt": "Find tea.", "prompt_prompt": "Ask tea."}
+
+
 def test_errors_are_shown_to_clients_only_if_asked(shelf: Path, run: Run) -> None:
     command = shlex.join([*COMMAND, "serve", "shelf.py:add"])
     words = ["call", "--env", f"PYTHONPATH={ROOT / 'src'}", "--cwd", str(shelf)]
@@ -336,9 +355,11 @@ def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.Monk
         (["shelf.py", "--description", "x"], "is a server already, which says for itself what --description would say"),
         (["shelf.py:search", "--input", "query"], "--input takes NAME=component.socket"),
         (["shelf.py:search", "--input", "q=retriever.nothing"], "retriever.nothing"),
+        (["shelf.py:search", "--output", "a=retriever.documents", "--output", "a=retriever.top_k"], "is given twice"),
         (["answer.yaml", "--workers", "2"], "no place for --workers: add --http"),
         (["answer.yaml", "--port", "9000"], "no place for --port: add --http"),
         (["answer.yaml", "--http", "--host", "0.0.0.0"], "--insecure"),
+        (["answer.yaml", "--http", "--host", "0.0.0.0"], "Pass --token-env NAME, bind to"),
         (["answer.yaml", "--http", "--token-env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE"),
         (["answer.yaml", "--http", "--path", "mcp"], "must start with a slash"),
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),

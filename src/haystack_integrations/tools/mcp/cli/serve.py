@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
@@ -35,6 +36,14 @@ _REFUSALS = (
 )
 
 _PORT = 8000
+
+# Parameters that messages name, and what they are here.
+_OPTIONS = {
+    "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
+    "`insecure=True`": "--insecure",
+    "`auth`": "--token-env",
+    "`port`": "--port",
+}
 
 
 def serve(
@@ -77,8 +86,8 @@ def serve(
 
     :param name: What the server calls itself.
     :param description: What clients are told of the pipeline or agent.
-    :param input: An input of the pipeline that clients set, as NAME=component.socket. Repeatable. Default: the
-        mandatory ones.
+    :param input: An input of the pipeline that clients set, as NAME=component.socket. Repeatable, also with the same
+        NAME for several inputs. Default: the mandatory ones.
     :param output: An output that is returned, as NAME=component.socket. Repeatable. Default: all.
     :param show_errors: Tell clients what went wrong, and not only that something did.
     :param http: Serve over Streamable HTTP.
@@ -117,8 +126,8 @@ def serve(
         target=target,
         name=name,
         description=description,
-        inputs=dict(_pair(text, "--input") for text in input or ()),
-        outputs=dict(_pair(text, "--output") for text in output or ()),
+        inputs=_inputs(input or ()),
+        outputs=_outputs(output or ()),
         max_concurrency=max_concurrency,
         shows_errors=show_errors,
     )
@@ -151,6 +160,23 @@ def serve(
     return ExitCode.OK
 
 
+def _inputs(given: Sequence[str]) -> dict[str, str | list[str]]:
+    sockets: dict[str, list[str]] = {}
+    for name, socket in (_pair(text, "--input") for text in given):
+        sockets.setdefault(name, []).append(socket)
+    return {name: of_name if len(of_name) > 1 else of_name[0] for name, of_name in sockets.items()}
+
+
+def _outputs(given: Sequence[str]) -> dict[str, str]:
+    outputs: dict[str, str] = {}
+    for name, socket in (_pair(text, "--output") for text in given):
+        if name in outputs:
+            msg = f"--output {name} is given twice: choose another name for one of them"
+            raise CommandError(msg)
+        outputs[name] = socket
+    return outputs
+
+
 def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, socket = text.partition("=")
     if not equals or not name or "." not in socket:
@@ -160,6 +186,6 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _in_options(text: str) -> str:
-    for parameter, option in {"`insecure=True`": "--insecure", "`auth`": "--token-env", "`port`": "--port"}.items():
+    for parameter, option in _OPTIONS.items():
         text = text.replace(parameter, option)
     return text

@@ -67,7 +67,7 @@ class Order:
     target: str
     name: str | None = None
     description: str | None = None
-    inputs: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, str | list[str]] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
     max_concurrency: int | None = None
     shows_errors: bool = False
