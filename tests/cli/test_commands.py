@@ -351,6 +351,7 @@ def test_a_stored_pipeline_is_a_target(run: Run, tmp_path: Path) -> None:
         (b"tools: {info: {type: no.such.ServerInfo}}", "stored.yaml: tools.info: "),
         (b"tools: {info: {type: haystack_integrations.tools.mcp.StdioServerInfo, comand: x}}", "tools.info: "),
         (b"tools: []", "has no servers"),
+        (b"components: {}", "To use it as a server itself, write 'mcp-haystack serve "),
         (b"just a text", "has no servers"),
     ],
 )
@@ -363,6 +364,14 @@ def test_a_stored_pipeline_that_cannot_be_used_is_told_without_a_secret(
     assert ran.code == 2
     assert told in ran.errors
     assert "a-secret-in-the-file" not in ran.errors
+
+
+def test_a_script_that_only_makes_a_server_is_told_by_what_name_to_use_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "made.py").write_text("server = object()")
+    ran = run("list", str(tmp_path / "made.py"))
+    assert ran.code == 3
+    assert "must run its server" in ran.errors
+    assert "name what it makes, as in server.py:server" in ran.errors
 
 
 def test_a_word_may_be_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

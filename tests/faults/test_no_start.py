@@ -51,6 +51,15 @@ def test_a_server_that_ends_at_its_start_is_reported_at_once(script, reason):
     connection.close()
 
 
+def test_a_script_that_makes_a_server_and_does_not_run_it_is_told_to(tmp_path):
+    script = tmp_path / "made.py"
+    script.write_text("server = object()")
+    connection = MCPConnection(StdioServerInfo(sys.executable, [str(script)], **QUICKLY), connection_timeout=LONG)
+    with pytest.raises(MCPConnectionError, match=r"exit code 0.*must run its server, and not only make it"):
+        connection.open()
+    connection.close()
+
+
 def test_a_command_that_does_not_exist_is_named():
     connection = MCPConnection(StdioServerInfo("no-such-command-anywhere"), connection_timeout=LONG)
     with Stopwatch() as watch, pytest.raises(MCPConnectionError, match="'no-such-command-anywhere' was not found"):

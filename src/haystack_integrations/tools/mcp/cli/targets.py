@@ -76,6 +76,8 @@ def server_of(target: str, reach: Reach) -> Server:
         msg = f"{target} has {len(servers)} servers: {names}." if servers else f"{target} has no servers."
         if servers:
             msg += f" Say which one, e.g. {target}:{servers[0].name}"
+        elif Path(target).suffix in (".yaml", ".yml"):
+            msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
         raise CommandError(msg)
     return servers[0]
 

@@ -14,6 +14,7 @@ _PARAMETERS = {
     ),
     "pass the credentials as `token` or in `headers`": "pass the credentials with --token-env or --header",
     "Check `token`, or the Authorization in `headers`": "Check --token-env, or the Authorization in --header",
+    "e.g. `server.run()`": "e.g. `server.run()`. Or name what it makes, as in server.py:server",
     "`connection_timeout`": "--timeout",
     "`invocation_timeout`": "--timeout",
     "command=sys.executable": "the full path of its Python",

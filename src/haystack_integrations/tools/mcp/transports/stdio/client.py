@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # How many names of variables a message shows.
 _SHOWN_NAMES = 30
 
+# Ends of the names of files that an interpreter runs.
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs")
+
 
 class StdioClient(SDKClient):
     """
@@ -165,12 +168,18 @@ class StdioClient(SDKClient):
     async def _advice(self) -> str | None:
         if not self.life.loss or (self._process is not None and self._process.stderr.text()):
             return None  # its standard error says it
+        if await self._has_run_to_its_end() and any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
+            return "A script must run its server, and not only make it: e.g. `server.run()`."
         advice = "Run its command in a terminal to see why"
         return (
             f"{advice}. If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
             if self._info.inherit_env is not True
             else f"{advice}."
         )
+
+    async def _has_run_to_its_end(self) -> bool:
+        process = self._process
+        return process is not None and await process.exit_code() == 0 and not process.exit_code_is_unknown
 
     def _last_lines(self) -> str:
         if self._process is None:  # on Windows
