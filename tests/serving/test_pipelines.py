@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from fastmcp import Client
 from fastmcp.exceptions import ToolError
+from fastmcp.tools.base import ToolResult
+from fastmcp.utilities.types import Image
 from haystack import Pipeline, SuperComponent, component
 from haystack.components.joiners import DocumentJoiner
 from haystack.core.errors import DeserializationError
@@ -121,6 +124,39 @@ async def test_outputs_are_chosen_and_named(outputs: Any, expected: list[str]):
 
     assert tool.output_schema is not None and list(tool.output_schema["properties"]) == expected
     assert list(result.structured_content or {}) == expected
+
+
+@component
+class Painter:
+    """Makes an image, and a result of its own."""
+
+    @component.output_types(result=ToolResult, image=Image)
+    def run(self, text: str) -> dict[str, Any]:
+        result = ToolResult(content=text, structured_content={"length": len(text)}, meta={"milliseconds": 145})
+        return {"result": result, "image": Image(data=b"pixels", format="png")}
+
+
+async def test_a_result_that_a_component_made_is_sent_as_it_is():
+    pipeline = Pipeline()
+    pipeline.add_component("painter", Painter())
+    async with serving(pipeline, outputs=["result"]) as client:
+        (tool,) = await client.list_tools()
+        result = await client.call_tool("ask", {"text": "tea"})
+
+    assert tool.output_schema is None
+    assert [block.text for block in result.content] == ["tea"]
+    assert result.structured_content == {"length": 3}
+    assert result.meta is not None and result.meta["milliseconds"] == 145
+
+
+async def test_an_image_that_a_component_made_is_content():
+    pipeline = Pipeline()
+    pipeline.add_component("painter", Painter())
+    async with serving(pipeline, outputs=["image"]) as client:
+        result = await client.call_tool("ask", {"text": "tea"})
+
+    assert [block.type for block in result.content] == ["text", "image"]
+    assert result.content[1].data == b64encode(b"pixels").decode()
 
 
 @pytest.mark.parametrize("include_embeddings", [False, True])

@@ -16,6 +16,7 @@ from typing import Any
 import anyio.to_thread
 import yaml
 from fastmcp.exceptions import ToolError
+from fastmcp.tools.base import ToolResult
 from haystack import Pipeline
 from haystack.core.errors import DeserializationError
 from haystack.core.pipeline.base import PipelineBase
@@ -119,6 +120,7 @@ class _ServedPipeline:
         self._schema = InputSchema(self._inputs.served)
 
     def as_tool(self, pool: CallPool) -> ServedTool:
+        declared = {name: declared for name, (_, declared) in self._outputs.items()}
         return ServedTool.create(
             name=self._name,
             description=self._description,
@@ -126,11 +128,17 @@ class _ServedPipeline:
             body=self._run,
             options=self._options,
             pool=pool,
-            output_schema=output_schema(
-                {name: declared for name, (_, declared) in self._outputs.items()},
-                include_embeddings=self._options.include_embeddings,
-            ),
+            output_schema=None
+            if self._makes_result
+            else output_schema(declared, include_embeddings=self._options.include_embeddings),
         )
+
+    @property
+    def _makes_result(self) -> bool:
+        """
+        Whether the only output is the result of the call, as a component made it.
+        """
+        return [declared for _, declared in self._outputs.values()] == [ToolResult]
 
     async def warm_up(self) -> None:
         if self._runs_async and hasattr(self._pipeline, "warm_up_async"):
@@ -144,7 +152,7 @@ class _ServedPipeline:
         elif hasattr(self._pipeline, "close"):
             await anyio.to_thread.run_sync(self._pipeline.close)
 
-    async def _run(self, arguments: dict[str, Any], call: ServedCall) -> dict[str, Any]:
+    async def _run(self, arguments: dict[str, Any], call: ServedCall) -> Any:
         data = self._inputs.to_run(self._values(arguments))
         wanted = {component for (component, _), _ in self._outputs.values()}
         async with ProgressReporter(call, total=self._count) as progress:
@@ -153,7 +161,8 @@ class _ServedPipeline:
                     found = await self._run_in_loop(data, wanted, progress)
                 else:
                     found = await self._run_in_thread(data, wanted, call, progress)
-        return _results(found, self._outputs)
+        results = _results(found, self._outputs)
+        return next(iter(results.values()), None) if self._makes_result else results
 
     def _values(self, arguments: dict[str, Any]) -> dict[str, Any]:
         sent = {name: value for name, value in arguments.items() if name in self._inputs.served}
