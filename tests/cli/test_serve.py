@@ -257,6 +257,23 @@ connections: []
     assert json.loads(ran.screen)["structuredContent"] == {"retriever_prompt": "Find tea.", "prompt_prompt": "Ask tea."}
 
 
+def test_inputs_and_outputs_of_an_agent_are_chosen(run: Run, shelf: Path) -> None:
+    words = [
+        "serve",
+        "shelf.py:baker",
+        "--input",
+        "ask=task",
+        "--output",
+        "said=answer",
+        "--output",
+        "last=last_message",
+    ]
+    with contextlib.chdir(shelf):
+        ran = run("call", shlex.join([*COMMAND, *words]), "baker", "ask=how long", "--json")
+    given = json.loads(ran.screen)["structuredContent"]
+    assert (given["said"], list(given)) == ("Forty minutes.", ["said", "last"])
+
+
 def test_errors_are_shown_to_clients_only_if_asked(shelf: Path, run: Run) -> None:
     command = shlex.join([*COMMAND, "serve", "shelf.py:add"])
     words = ["call", "--env", f"PYTHONPATH={ROOT / 'src'}", "--cwd", str(shelf)]

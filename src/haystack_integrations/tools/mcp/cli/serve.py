@@ -179,7 +179,8 @@ def _outputs(given: Sequence[str]) -> dict[str, str]:
 
 def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, socket = text.partition("=")
-    if not equals or not name or "." not in socket:
+    # Agents and SuperComponents have inputs and outputs without the name of a component.
+    if not equals or not name or not socket:
         msg = f"{option} takes NAME=component.socket, e.g. {option} query=retriever.query"
         raise CommandError(msg)
     return name, socket
