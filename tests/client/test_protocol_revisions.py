@@ -7,12 +7,15 @@ Which revision of the protocol is spoken with which server, and how a session be
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
     MCPConnection,
     MCPConnectionError,
+    MCPHandlers,
     MCPInvocationError,
     MCPTimeoutError,
     SSEServerInfo,
@@ -48,6 +51,60 @@ def test_a_server_of_both_eras_is_greeted_with_the_handshake_over_sse(http_serve
         assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
         assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
     assert server.requests("server/discover") == []
+
+
+def test_a_server_of_both_eras_is_asked_for_newer_revisions_first_if_that_is_wanted(sdk_stdio_server):
+    server = sdk_stdio_server()
+    with MCPConnection(replace(reach(server), negotiation="discover")) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert connection.status().protocol_version == NEWEST
+    assert server.requests()[0] == "server/discover"
+    assert server.requests("initialize") == []
+
+
+def test_a_server_that_does_not_know_the_question_for_revisions_gets_the_handshake_after_it(picky_server):
+    server = picky_server("--discover", "refuse")
+    with MCPConnection(replace(reach(server), negotiation="discover")) as connection:
+        assert text(connection.call_tool("hello")) == "hello"
+        assert connection.status().protocol_version == "2025-06-18"
+    assert server.requests()[:2] == ["server/discover", "initialize"]
+
+
+def test_a_server_that_refuses_the_handshake_is_asked_nothing_else_if_only_that_is_wanted(picky_server):
+    server = picky_server("--initialize", "-32022")
+    info = replace(reach(server), negotiation="handshake", max_retries=0)
+    with pytest.raises(MCPConnectionError, match="not like this"), MCPConnection(info):
+        pass
+    assert set(server.requests()) == {"initialize"}
+
+
+def test_a_server_over_http_of_both_eras_gets_the_handshake_only_if_that_is_wanted(http_server):
+    server = http_server("streamable-http")
+    with MCPConnection(StreamableHttpServerInfo(server.url, negotiation="handshake")) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
+    assert server.requests("server/discover") == []
+    with MCPConnection(StreamableHttpServerInfo(server.url)) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert connection.status().protocol_version == NEWEST
+
+
+@pytest.mark.parametrize("way", ["in process", "streamable-http"])
+def test_a_server_that_asks_only_in_revisions_with_a_handshake_is_answered_in_these(way, fastmcp_http):
+    handlers = MCPHandlers(elicitation=lambda question: {"value": "Ada"})
+    server = "tests.servers.fastmcp_server:server"
+    info = InProcessServerInfo(server) if way == "in process" else StreamableHttpServerInfo(fastmcp_http.url)
+    reports: list[float] = []
+    with MCPConnection(replace(info, negotiation="handshake"), handlers=handlers) as connection:
+        result = connection.call_tool("ask_name", {}, on_progress=lambda report: reports.append(report.progress))
+        assert text(result) == "Ada"
+        assert reports == [1.0]
+        assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
+    with (
+        MCPConnection(info, handlers=handlers) as connection,
+        pytest.raises(MCPInvocationError, match=f"unavailable on {NEWEST}"),
+    ):
+        connection.call_tool("ask_name", {})
 
 
 @pytest.mark.parametrize("at_discover", ["exit", "silence"])

@@ -16,8 +16,9 @@ import socket
 from dataclasses import dataclass
 
 import uvicorn
-from fastmcp import FastMCP
+from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
+from fastmcp.server.elicitation import AcceptedElicitation
 
 server = FastMCP("fastmcp", version="4.5.6", instructions="Greets.")
 
@@ -50,6 +51,14 @@ def person(name: str) -> Person:
 def fail(message: str) -> str:
     """Fail with the message."""
     raise ToolError(message)
+
+
+@server.tool
+async def ask_name(ctx: Context) -> str:
+    """Ask for the name of the user, in the middle of the call."""
+    await ctx.report_progress(1, 2)
+    answer = await ctx.elicit("What is your name?", response_type=str)
+    return answer.data if isinstance(answer, AcceptedElicitation) else answer.action
 
 
 def main() -> None:

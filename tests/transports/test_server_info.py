@@ -79,6 +79,7 @@ class TestDocumentedFields:
                     "max_message_size": 64 * 1024 * 1024,
                     "max_in_flight": None,
                     "failure_pause": 5.0,
+                    "negotiation": "auto",
                 },
             ),
             (
@@ -103,6 +104,7 @@ class TestDocumentedFields:
                     "auth": None,
                     "max_in_flight": None,
                     "failure_pause": 5.0,
+                    "negotiation": "auto",
                 },
             ),
             (
@@ -127,11 +129,17 @@ class TestDocumentedFields:
                     "auth": None,
                     "max_in_flight": None,
                     "failure_pause": 5.0,
+                    "negotiation": "auto",
                 },
             ),
             (
                 InProcessServerInfo,
-                {"server": inspect.Parameter.empty, "max_in_flight": None, "failure_pause": 5.0},
+                {
+                    "server": inspect.Parameter.empty,
+                    "max_in_flight": None,
+                    "failure_pause": 5.0,
+                    "negotiation": "auto",
+                },
             ),
         ],
     )
@@ -566,7 +574,8 @@ class TestDictionaries:
         StdioServerInfo("true", max_in_flight=3, failure_pause=None),
         StreamableHttpServerInfo("http://localhost/mcp", max_in_flight=3, failure_pause=0.5),
         SSEServerInfo("http://localhost/sse", max_in_flight=3),
-        InProcessServerInfo("tests.servers.fastmcp_server:server", failure_pause=None),
+        InProcessServerInfo("tests.servers.fastmcp_server:server", failure_pause=None, negotiation="handshake"),
+        StdioServerInfo("true", negotiation="discover"),
     ],
 )
 def test_limits_of_what_a_server_gets_survive_serialization(info: MCPServerInfo) -> None:
@@ -581,4 +590,15 @@ def test_limits_of_what_a_server_gets_survive_serialization(info: MCPServerInfo)
 def test_invalid_limits_of_what_a_server_gets_are_refused(values: dict[str, Any]) -> None:
     for make in (lambda: StdioServerInfo("true", **values), lambda: InProcessServerInfo("a:b", **values)):
         with pytest.raises(ValueError, match=f"`{next(iter(values))}` must be"):
+            make()
+
+
+def test_an_unknown_way_of_negotiation_is_refused_with_the_choices() -> None:
+    for make in (
+        lambda: StdioServerInfo("true", negotiation="legacy"),  # type: ignore[arg-type]
+        lambda: SSEServerInfo("http://localhost/sse", negotiation="2025-11-25"),  # type: ignore[arg-type]
+        lambda: StreamableHttpServerInfo("http://localhost/mcp", negotiation=None),  # type: ignore[arg-type]
+        lambda: InProcessServerInfo("a:b", negotiation=True),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match=r"`negotiation` must be 'auto', 'handshake' or 'discover', got"):
             make()

@@ -79,6 +79,7 @@ from haystack_integrations.tools.mcp.request_context import Identity, current_id
 if TYPE_CHECKING:
     from mcp.client import Transport
 
+    from haystack_integrations.tools.mcp.client.server_info import Negotiation
     from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -114,8 +115,8 @@ class SDKClient(TaskClient):
 
     uses_handlers = True
 
-    # Whether the handshake of the revisions before 2026-07-28 comes first, and the question for the server's revisions
-    # only if the server refuses it; otherwise it is the other way round.
+    # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for the server's
+    # revisions only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
 
     # Whether every message that comes in is the server's; the HTTP client also makes answers itself.
@@ -693,7 +694,7 @@ class SDKClient(TaskClient):
         )
 
     def _client(self, transport: Transport) -> mcp.Client:
-        self._handshake = HandshakeFirst() if self._handshake_first else None
+        self._handshake = HandshakeFirst() if self._handshake_first and self._negotiation == "auto" else None
         # `end` without a reason: who looks for it finds more than that the stream ended.
         streams = tapped(
             transport,
@@ -715,7 +716,14 @@ class SDKClient(TaskClient):
         options = self._with_tasks(callbacks.options())
         following = options.pop("message_handler", None)
         handler = self._message_handler(following)
-        return {"client_info": client_info(), "message_handler": handler, "cache": cache_config(), **options}
+        # The SDK's "auto" asks for newer revisions first.
+        mode = "legacy" if self._negotiation == "handshake" else "auto"
+        fixed = {"client_info": client_info(), "message_handler": handler, "cache": cache_config(), "mode": mode}
+        return {**fixed, **options}
+
+    @property
+    def _negotiation(self) -> Negotiation:
+        return getattr(self._server_info(), "negotiation", "auto")
 
     def _protocol_version(self) -> str | None:
         return self._negotiated

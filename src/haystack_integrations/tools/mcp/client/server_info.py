@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.utils import Secret
@@ -23,6 +23,10 @@ InfoT = TypeVar("InfoT", bound="MCPServerInfo")
 
 # For how long a server that fails again and again is left alone first, in seconds.
 DEFAULT_FAILURE_PAUSE = 5.0
+
+# How the revision of the protocol is agreed on.
+Negotiation = Literal["auto", "handshake", "discover"]
+NEGOTIATIONS: tuple[str, ...] = get_args(Negotiation)
 
 # Stored pipelines know the built-in kinds by this module, wherever they are defined.
 STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"

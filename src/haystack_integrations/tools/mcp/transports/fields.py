@@ -16,6 +16,8 @@ from typing import Any
 from haystack import logging
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.client.server_info import NEGOTIATIONS
+
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # Far more than a model can read, and than an image or a listing of 5,000 tools takes.
@@ -96,6 +98,19 @@ def check_gate(info: Any) -> None:
         raise ValueError(msg)
     if info.failure_pause is not None:
         check_number(info, "failure_pause", minimum=0, exclusive=True)
+
+
+def check_negotiation(info: Any) -> None:
+    """
+    Check `negotiation`.
+
+    :param info: The server info.
+    :raises ValueError: If it is none of the choices, which the message names.
+    """
+    if info.negotiation not in NEGOTIATIONS:
+        *others, last = map(repr, NEGOTIATIONS)
+        msg = f"{type(info).__name__}: `negotiation` must be {', '.join(others)} or {last}, got {info.negotiation!r}"
+        raise ValueError(msg)
 
 
 def check_message_size(info: Any) -> None:

@@ -17,7 +17,12 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.requests import login_seconds
-from haystack_integrations.tools.mcp.client.server_info import DEFAULT_FAILURE_PAUSE, STORED_MODULE, MCPServerInfo
+from haystack_integrations.tools.mcp.client.server_info import (
+    DEFAULT_FAILURE_PAUSE,
+    STORED_MODULE,
+    MCPServerInfo,
+    Negotiation,
+)
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
     deserialize_object,
@@ -31,6 +36,7 @@ from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
     check_gate,
     check_message_size,
+    check_negotiation,
     check_number,
     check_retries,
     check_secrets,
@@ -118,6 +124,7 @@ class HttpServerInfo(MCPServerInfo):
     auth: str | httpx2.Auth | None
     max_in_flight: int | None
     failure_pause: float | None
+    negotiation: Negotiation
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {
         "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
@@ -131,6 +138,7 @@ class HttpServerInfo(MCPServerInfo):
         "auth": None,
         "max_in_flight": None,
         "failure_pause": DEFAULT_FAILURE_PAUSE,
+        "negotiation": "auto",
     }
 
     def __post_init__(self) -> None:
@@ -147,6 +155,7 @@ class HttpServerInfo(MCPServerInfo):
         check_retries(self)
         check_message_size(self)
         check_gate(self)
+        check_negotiation(self)
         self._check_tls()
         self._check_proxy()
         for parameter in ("http_transport", "token_provider", "headers_provider"):
@@ -471,6 +480,11 @@ class SSEServerInfo(HttpServerInfo):
     :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
         it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
         twice as long, up to a minute. Default: 5 seconds. None for never.
+    :param negotiation: How the revision of the protocol is agreed on. `"handshake"` is for the revisions up to
+        2025-11-25 only, which some servers need for what they ask of their client. `"discover"` asks for newer
+        revisions first, and shakes hands if the server has none. `"auto"` shakes hands first, and asks for newer
+        revisions only if the server refuses that.
+        Default: `"auto"`.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -496,6 +510,7 @@ class SSEServerInfo(HttpServerInfo):
     auth: str | httpx2.Auth | None = None
     max_in_flight: int | None = None
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
+    negotiation: Negotiation = "auto"
 
     def __post_init__(self) -> None:
         """
@@ -597,6 +612,10 @@ class StreamableHttpServerInfo(HttpServerInfo):
     :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
         it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
         twice as long, up to a minute. Default: 5 seconds. None for never.
+    :param negotiation: How the revision of the protocol is agreed on. `"handshake"` is for the revisions up to
+        2025-11-25 only, which some servers need for what they ask of their client. `"discover"` asks for newer
+        revisions first, and shakes hands if the server has none. `"auto"` is the same as `"discover"`.
+        Default: `"auto"`.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -622,6 +641,7 @@ class StreamableHttpServerInfo(HttpServerInfo):
     auth: str | httpx2.Auth | None = None
     max_in_flight: int | None = None
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
+    negotiation: Negotiation = "auto"
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {**HttpServerInfo._optional_fields, "sse_fallback": False}
 

@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp.transports.in_process.server_info import In
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.pending import Continuation
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, Negotiation
 
 
 class InProcessClient(SDKClient):
@@ -34,15 +34,16 @@ class InProcessClient(SDKClient):
     # The rest comes from the user's own code, whose frames the user wants to see.
     _told: ClassVar[tuple[type[Exception], ...]] = (mcp.MCPError,)
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, *, negotiation: Negotiation = "auto") -> None:
         """
         Initialize an in-process MCP client.
 
         :param server: The server object, or its import path `"package.module:attribute"`.
+        :param negotiation: How the revision of the protocol is agreed on.
         """
         super().__init__()
         self.server = server
-        self._info = InProcessServerInfo(server)
+        self._info = InProcessServerInfo(server, negotiation=negotiation)
         # The calls under way that want progress, by the tokens that the server reports it with.
         self._reports: dict[str, Callable[..., Awaitable[None]]] = {}
         self._tokens = (f"mcp-haystack-{number}" for number in itertools.count(1))
@@ -83,8 +84,10 @@ class InProcessClient(SDKClient):
         :param continuation: Likewise.
         :returns: The result.
         """
-        if on_progress is None:
-            return await super().request_tool(tool_name, tool_args, meta=meta, continuation=continuation)
+        if on_progress is None or self._negotiation == "handshake":  # which brings messages
+            return await super().request_tool(
+                tool_name, tool_args, meta=meta, on_progress=on_progress, continuation=continuation
+            )
         token = next(self._tokens)
         self._reports[token] = on_progress
         try:

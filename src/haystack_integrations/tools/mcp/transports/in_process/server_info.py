@@ -8,9 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from haystack_integrations.tools.mcp.client.server_info import DEFAULT_FAILURE_PAUSE, STORED_MODULE, MCPServerInfo
+from haystack_integrations.tools.mcp.client.server_info import (
+    DEFAULT_FAILURE_PAUSE,
+    STORED_MODULE,
+    MCPServerInfo,
+    Negotiation,
+)
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
-from haystack_integrations.tools.mcp.transports.fields import check_gate
+from haystack_integrations.tools.mcp.transports.fields import check_gate, check_negotiation
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
@@ -45,6 +50,10 @@ class InProcessServerInfo(MCPServerInfo):
     :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
         it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
         twice as long, up to a minute. Default: 5 seconds. None for never.
+    :param negotiation: How the revision of the protocol is agreed on. `"handshake"` is for the revisions up to
+        2025-11-25 only, which some servers need for what they ask of their client. `"discover"` asks for newer
+        revisions first, and shakes hands if the server has none. `"auto"` is the same as `"discover"`.
+        Default: `"auto"`.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -53,8 +62,13 @@ class InProcessServerInfo(MCPServerInfo):
     server: Any
     max_in_flight: int | None = None
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
+    negotiation: Negotiation = "auto"
 
-    _optional_fields: ClassVar[Mapping[str, Any]] = {"max_in_flight": None, "failure_pause": DEFAULT_FAILURE_PAUSE}
+    _optional_fields: ClassVar[Mapping[str, Any]] = {
+        "max_in_flight": None,
+        "failure_pause": DEFAULT_FAILURE_PAUSE,
+        "negotiation": "auto",
+    }
 
     def __post_init__(self) -> None:
         """
@@ -76,6 +90,7 @@ class InProcessServerInfo(MCPServerInfo):
                 msg += f"; create an object, as in {self.server.__name__}('name')"
             raise ValueError(msg)
         check_gate(self)
+        check_negotiation(self)
 
     def create_client(self) -> MCPClient:
         """
@@ -86,7 +101,7 @@ class InProcessServerInfo(MCPServerInfo):
         # The module imports the slow MCP SDK, which building or loading a pipeline must not wait for.
         from haystack_integrations.tools.mcp.transports.in_process.client import InProcessClient  # noqa: PLC0415
 
-        return InProcessClient(self.server)
+        return InProcessClient(self.server, negotiation=self.negotiation)
 
     def describe(self) -> str:
         """

@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioSe
 from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, Negotiation
 
 
 # How many names of variables a message shows.
@@ -58,6 +58,7 @@ class StdioClient(SDKClient):
         cwd: str | Secret | None = None,
         inherit_env: list[str] | bool | None = None,
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+        negotiation: Negotiation = "auto",
     ) -> None:
         """
         Initialize a stdio MCP client.
@@ -71,6 +72,7 @@ class StdioClient(SDKClient):
         :param cwd: Working directory of the command.
         :param inherit_env: Names of further variables that the command inherits, or True for all.
         :param max_message_size: How many bytes one message of the server may have.
+        :param negotiation: How the revision of the protocol is agreed on.
         """
         super().__init__(max_retries, base_delay, max_delay)
         # With the values of their variables once `connect` is called.
@@ -83,7 +85,13 @@ class StdioClient(SDKClient):
         self._process: ServerProcess | None = None
         self._was_just_alive = False
         self._info = StdioServerInfo(
-            command=command, args=args, env=env, cwd=cwd, inherit_env=inherit_env, max_message_size=max_message_size
+            command=command,
+            args=args,
+            env=env,
+            cwd=cwd,
+            inherit_env=inherit_env,
+            max_message_size=max_message_size,
+            negotiation=negotiation,
         )
 
     def _server_info(self) -> MCPServerInfo:

@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.client.server_info import DEFAULT_FAILURE_PAUSE, STORED_MODULE, MCPServerInfo
+from haystack_integrations.tools.mcp.client.server_info import (
+    DEFAULT_FAILURE_PAUSE,
+    STORED_MODULE,
+    MCPServerInfo,
+    Negotiation,
+)
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
     check_gate,
     check_message_size,
+    check_negotiation,
     check_retries,
     check_secrets,
 )
@@ -71,6 +77,11 @@ class StdioServerInfo(MCPServerInfo):
     :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
         it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
         twice as long, up to a minute. Default: 5 seconds. None for never.
+    :param negotiation: How the revision of the protocol is agreed on. `"handshake"` is for the revisions up to
+        2025-11-25 only, which some servers need for what they ask of their client. `"discover"` asks for newer
+        revisions first, and shakes hands if the server has none. `"auto"` shakes hands first, and asks for newer
+        revisions only if the server refuses that.
+        Default: `"auto"`.
     """
 
     _stored_module: ClassVar[str] = STORED_MODULE
@@ -87,6 +98,7 @@ class StdioServerInfo(MCPServerInfo):
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     max_in_flight: int | None = None
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
+    negotiation: Negotiation = "auto"
 
     _optional_fields: ClassVar[Mapping[str, Any]] = {
         "cwd": None,
@@ -94,6 +106,7 @@ class StdioServerInfo(MCPServerInfo):
         "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
         "max_in_flight": None,
         "failure_pause": DEFAULT_FAILURE_PAUSE,
+        "negotiation": "auto",
     }
 
     def __post_init__(self) -> None:
@@ -116,6 +129,7 @@ class StdioServerInfo(MCPServerInfo):
         check_retries(self)
         check_message_size(self)
         check_gate(self)
+        check_negotiation(self)
 
     def _check_command(self) -> None:
         command = self.command
@@ -170,6 +184,7 @@ class StdioServerInfo(MCPServerInfo):
             cwd=self.cwd,
             inherit_env=self.inherit_env,
             max_message_size=self.max_message_size,
+            negotiation=self.negotiation,
         )
 
     def describe(self) -> str:
