@@ -550,6 +550,13 @@ class TestWarmingUpTogether:
         for toolset in toolsets:
             await toolset.close_async()
 
+    def test_awaited_without_an_asyncio_loop_it_is_refused_before_anything_is_started(self):
+        toolsets = [MCPToolset(COUNTER), MCPToolset(FASTMCP)]
+        awaiting = warm_up_toolsets_async(toolsets)
+        with pytest.raises(RuntimeError, match=r"trio\.to_thread\.run_sync"):
+            awaiting.send(None)  # as another library's loop does
+        assert [toolset.connection.status().state for toolset in toolsets] == ["idle", "idle"]
+
     def test_they_start_at_the_same_time(self):
         here: list[str] = []
         all_here = anyio.Event()

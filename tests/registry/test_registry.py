@@ -272,6 +272,12 @@ class TestAliases:
                 await registry.warm_up_async()
             assert names(registry.toolset("good")) == ["search"]
 
+    @pytest.mark.parametrize("method", ["warm_up_async", "health_check_async"])
+    def test_what_is_awaited_without_an_asyncio_loop_is_refused_before_anything_is_sent(self, open_registry, method):
+        registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("x", ["a", "b"]))
+        with pytest.raises(RuntimeError, match=r"trio\.to_thread\.run_sync"):
+            getattr(registry, method)().send(None)  # as another library's loop does
+
     def test_it_is_described_by_names_only(self):
         registry = MCPRegistry({"a": StreamableHttpServerInfo("https://h/mcp?key=s3ntinel")}, [ToolConfig("x", ["a"])])
         assert repr(registry) == "MCPRegistry(providers=['a'], aliases=['x'])"

@@ -275,6 +275,23 @@ class _ForLoop(_Operation):
             self.cancel()
 
 
+def running_loop() -> asyncio.AbstractEventLoop:
+    """
+    Get the event loop of the caller.
+
+    :returns: The loop.
+    :raises RuntimeError: Outside of an asyncio event loop, with what to do instead.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        msg = (
+            "It was awaited outside of an asyncio event loop. From trio, or another library, call the synchronous "
+            "counterpart in a thread: await trio.to_thread.run_sync(lambda: tool.invoke(...))."
+        )
+        raise RuntimeError(msg) from None
+
+
 class AsyncExecutor:
     """
     Thread-safe event loop executor for running async code from sync contexts.
@@ -439,14 +456,10 @@ class AsyncExecutor:
         :raises RuntimeError: After `shutdown`, or outside of an asyncio event loop. The coroutine did not start.
         """
         try:
-            loop = asyncio.get_running_loop()
+            loop = running_loop()
         except RuntimeError:
             coro.close()
-            msg = (
-                "It was awaited outside of an asyncio event loop. From trio, or another library, call the synchronous "
-                "counterpart in a thread: await trio.to_thread.run_sync(lambda: tool.invoke(...))."
-            )
-            raise RuntimeError(msg) from None
+            raise
         if self.in_loop_thread():
             # In a task of its own: what counts, times and cancels operations knows them by their tasks, and a tool of
             # an in-process server, which may call another one, runs in the task of its caller.

@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, running_loop
 from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChange, RefreshedToolset
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
@@ -1091,8 +1091,10 @@ async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> No
     :param toolsets: MCPToolsets and MCPTools.
     :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
     :raises TypeError: If something else is among them.
+    :raises RuntimeError: Outside of an asyncio event loop, e.g. in trio.
     """
     toolsets = _checked_toolsets(toolsets)
+    running_loop()
     failures = [outcome for outcome in await _outcomes(toolsets) if outcome is not None]
     if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
         raise failures[0]

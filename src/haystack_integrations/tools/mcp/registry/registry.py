@@ -17,7 +17,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset, check_providers_exist
 from haystack_integrations.tools.mcp.registry.facade import MCPFacade, openai_schemas
@@ -349,6 +349,7 @@ class MCPRegistry(ContextManaged):
             msg = f"health_check: `aliases` must be a list of aliases, got {aliases!r}"
             raise MCPConfigurationError(msg)
         toolsets = [self.toolset(alias) for alias in (self._configs if aliases is None else aliases)]
+        running_loop()
         checked = await asyncio.gather(*(check_alias(toolset, timeout) for toolset in toolsets))
         report = MCPHealthReport({alias.tool_alias: alias for alias in checked})
         if raise_on_failure:
@@ -367,6 +368,7 @@ class MCPRegistry(ContextManaged):
         """
         Connect to the servers of all aliases like `warm_up`, without blocking the event loop.
         """
+        running_loop()
         outcomes = await asyncio.gather(
             *(self.toolset(alias).warm_up_async() for alias in self._configs), return_exceptions=True
         )
