@@ -5,6 +5,7 @@
 import json
 import os
 import stat
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,7 +18,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.transports.allow_lists import check_command, check_host
+from haystack_integrations.tools.mcp.transports.allow_lists import check_command, check_host, check_proxy_host
 
 COMMANDS = "HAYSTACK_MCP_ALLOWED_COMMANDS"
 HOSTS = "HAYSTACK_MCP_ALLOWED_HOSTS"
@@ -229,6 +230,23 @@ class TestHosts:
         monkeypatch.setenv(HOSTS, "")
         with pytest.raises(MCPConnectionError, match="no host"):
             check_host("http://localhost/mcp")
+
+    @pytest.mark.parametrize(
+        ("allowed", "proxy"),
+        [("proxy", "http://user:pass@proxy:3128"), ("proxy:443", "https://proxy"), ("proxy:1080", "socks5://proxy")],
+    )
+    def test_a_listed_proxy_is_allowed(self, monkeypatch, allowed, proxy):
+        monkeypatch.setenv(HOSTS, allowed)
+        check_proxy_host(proxy)
+
+    @pytest.mark.parametrize("http_info", [SSEServerInfo, StreamableHttpServerInfo])
+    def test_a_proxy_that_is_not_listed_is_not_asked_anything(self, monkeypatch, http_info, http_server):
+        proxy = http_server("streamable-http")
+        host = urlsplit(proxy.url).netloc
+        monkeypatch.setenv(HOSTS, "mcp.example.com")
+        with pytest.raises(MCPConnectionError, match=f"the `proxy` of the server info, {host}: {HOSTS}"):
+            MCPTool("add", http_info(url="http://mcp.example.com/mcp", proxy=f"http://{host}")).warm_up()
+        assert proxy.requests() == []
 
     @pytest.mark.parametrize(
         ("http_info", "transport"), [(SSEServerInfo, "sse"), (StreamableHttpServerInfo, "streamable-http")]

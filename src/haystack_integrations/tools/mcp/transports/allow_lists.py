@@ -17,7 +17,8 @@ these environment variables. Every client checks them when it connects:
   pattern such as `AWS_*` must be listed as it is written there. What servers inherit without it comes from this process
   by a fixed list and needs no entry.
 * `HAYSTACK_MCP_ALLOWED_HOSTS`: comma-separated hosts that may be connected to, with `*` as a wildcard, e.g.
-  `mcp.example.com,*.internal,localhost:8000`. An entry without a port allows all ports.
+  `mcp.example.com,*.internal,localhost:8000`. An entry without a port allows all ports. The host of a `proxy` that a
+  server info names must be allowed, too; the proxies in the environment of this process are the operator's own.
 
 If one of the other two is not set, it allows everything; an empty one allows nothing.
 """
@@ -35,6 +36,8 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError
 ALLOWED_COMMANDS_VARIABLE = "HAYSTACK_MCP_ALLOWED_COMMANDS"
 ALLOWED_HOSTS_VARIABLE = "HAYSTACK_MCP_ALLOWED_HOSTS"
 ALLOWED_ENV_VARIABLE = "HAYSTACK_MCP_ALLOWED_ENV"
+
+_DEFAULT_PORTS = {"https": 443, "socks5": 1080, "socks5h": 1080}
 
 
 def _entries(variable: str) -> list[str] | None:
@@ -93,19 +96,35 @@ def check_host(url: str) -> None:
     :param url: The URL of a server.
     :raises MCPConnectionError: If the host is not allowed.
     """
+    _check_host(url, "")
+
+
+def check_proxy_host(url: str) -> None:
+    """
+    Check that the host of a proxy that a server info names may be connected to.
+
+    A proxy connects to wherever it wants, and reads the requests to servers without TLS.
+
+    :param url: The URL of the proxy.
+    :raises MCPConnectionError: If the host is not allowed.
+    """
+    _check_host(url, "the `proxy` of the server info, ")
+
+
+def _check_host(url: str, role: str) -> None:
     allowed = _entries(ALLOWED_HOSTS_VARIABLE)
     if allowed is None:
         return
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 80)
     written = f"[{host}]" if ":" in host else host
     names = {host, written, f"{written}:{port}"}
     # Brackets in an entry enclose an IPv6 address; fnmatch must not read them as a set of characters.
     patterns = [entry.lower().replace("[", "[[]") for entry in allowed]
     if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names):
         msg = (
-            f"Did not connect to {written}:{port}: {ALLOWED_HOSTS_VARIABLE} allows "
+            f"Did not connect to {role}{written}:{port}: {ALLOWED_HOSTS_VARIABLE} allows "
             f"{', '.join(allowed) or 'no host'}. Ask the operator of this process to add it."
         )
         raise MCPConnectionError(msg, operation="connect")

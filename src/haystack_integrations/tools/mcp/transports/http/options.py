@@ -31,6 +31,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.client.sdk_workarounds import RedactedRecords
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.transports.allow_lists import check_proxy_host
 from haystack_integrations.tools.mcp.transports.http.server_info import check_proxy_url
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ async def find_route(info: HttpServerInfo) -> Route:
     :param info: The server info.
     :returns: The route for one HTTP client.
     :raises ValueError: If one of its parameters does not work. The message names it.
+    :raises MCPConnectionError: If the host of its proxy is not allowed.
     """
     # In a thread: it reads files, and runs functions of the user. Those may wait for something, and get a thread each.
     limiter = None
@@ -207,6 +209,7 @@ def _proxy(proxy: str | Secret | None, verify: ssl.SSLContext | bool) -> httpx2.
     if url is None:
         return None
     check_proxy_url(url, "the server info")
+    check_proxy_host(url)
     # A proxy with TLS is trusted as the servers behind it are.
     context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify)
     return httpx2.Proxy(url, ssl_context=context if url.startswith("https:") else None)
