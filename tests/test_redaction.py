@@ -180,6 +180,9 @@ def test_a_token_of_a_known_shape_is_redacted_wherever_it_stands(context, creden
         ("/path;token=abcdef12/x", "/path;token=***"),
         ("GET /?access_token=abcdef12&x=1", "GET /?access_token=***&x=1"),
         ("postgres://user:pw1234@h/db", "postgres://***@h/db"),
+        ("cannot run `server --pass hunter22 --port 80`", "cannot run `server --pass *** --port 80`"),
+        ("x --db-password 'hunter22' --bearer abc123def", "x --db-password '***' --bearer ***"),
+        ("unknown option --token=abcdef12", "unknown option --token=***"),
     ],
 )
 def test_what_follows_the_word_for_a_credential_is_redacted(text, redacted):
@@ -199,6 +202,7 @@ def test_what_follows_the_word_for_a_credential_is_redacted(text, redacted):
         "commit 3f786850e387550fdab836ed7e6dc881de23001b, run 550e8400-e29b-41d4-a716-446655440000",
         "SyntaxError: unexpected token = at line 3; max_tokens=4096; keyword=foo; key=value",
         "npm ERR! code E404; hf_hub_download(repo_id); pypi-server is not running; ghp_import.py; AKIA; eyJ; AIza",
+        "the option --password requires a value; --max-token 100000; --tokenizer gpt4turbo; --password-file /etc/pw123",
         "password=$PASSWORD password=None token=<your token> secret=${SECRET}",
         "http://localhost:8000/mcp:8000 user@example.com a:b@c 12:34:56",
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk",
@@ -207,6 +211,15 @@ def test_what_follows_the_word_for_a_credential_is_redacted(text, redacted):
 def test_a_harmless_text_is_not_changed(text):
     assert redact_text(text) == text
     assert Redactor(["some secret"]).text(text) == text
+
+
+@pytest.mark.parametrize("option", ["pass", "pwd", "pat", "bearer", "token", "api-key", "db-password"])
+def test_the_value_of_an_option_in_a_command_line_for_a_shell_is_redacted(option):
+    info = StdioServerInfo("sh", args=["-c", f"exec server --port 80 --{option} hunter --verbose"])
+    for shown in (repr(info), info.describe()):
+        assert f"exec server --port 80 --{option} ***" in shown
+        assert "hunter" not in shown
+    assert "hunter" in info._secrets()
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,9 @@ _HARMLESS_HEADERS = frozenset(
 # headers, connection strings and JSON.
 _ASSIGNMENT = re.compile(r"(?<![\w.-])(?P<name>[\d.-]*[A-Za-z_][\w.-]*+)[\"']?\s*+(?:=|:(?!//))\s*")
 
+# An option and the white space before its value, in an argument that is a whole command line (`sh -c "..."`).
+_OPTION = re.compile(r"(?<![\w-])--(?P<name>[A-Za-z][\w.-]*+)[\"']?\s++(?=[^\s-])")
+
 _SCHEME = re.compile(r"(?i)\b(?:bearer|basic)\s+(?=\S)")
 
 # Servers in Python validate arguments with pydantic, whose errors abbreviate the value, so a search for the whole value
@@ -117,8 +120,16 @@ _SCHEME_VALUE = re.compile(
 # `Password=X` in a text. No white space: "the password: must be longer" is a sentence.
 _ASSIGNED_VALUE = re.compile(
     r"(?i)(passw(?:or)?d|pwd|passphrase|secret|api[_-]?key|access[_-]?key|shared_?access_?key|account_?key"
-    r"|(?:(?<![\w-])|(?<=access_)|(?<=access-)|(?<=refresh_)|(?<=auth_)|(?<=api_)|(?<=id_)|(?<=bearer_))token)"
+    r"|(?:(?<![\w-])|(?<=access_)|(?<=access-)|(?<=refresh_)|(?<=auth_)|(?<=api_)|(?<=id_)|(?<=bearer_)"
+    r"|(?<=--))token)"
     r"([\"']?=[\"']?)(?!\*\*\*|[$<{%]|None\b|null\b|true\b|false\b)[^\s;,&\"'<>(){}\[\]|]{4,}"
+)
+
+# `--password X` in a text, as of a command line that is quoted. What follows the option in a sentence is no such value,
+# as above.
+_OPTION_VALUE = re.compile(
+    r"(?i)((?<![\w-])--(?!max)(?:[\w-]{0,40}-)?(?:pass|passwd|password|passphrase|pwd|pat|bearer|token|secret|api-?key)"
+    r"[\"']?\s{1,8}[\"']?)(?=\S{0,200}[0-9]|[\w-]{0,100}(?-i:[a-z][A-Z])|\S{24})[^\s;,&\"'<>(){}\[\]|*]{6,}"
 )
 
 
@@ -126,8 +137,8 @@ def redact_text(text: str) -> str:
     """
     Redact what has the shape of a credential.
 
-    That is: known kinds of tokens (`ghp_…`, `sk-…`, JWTs, …) wherever they stand, `Bearer X`, `Password=X`, and user
-    info in URLs.
+    That is: known kinds of tokens (`ghp_…`, `sk-…`, JWTs, …) wherever they stand, `Bearer X`, `Password=X`,
+    `--password X`, and user info in URLs.
 
     :param text: The text.
     :returns: The redacted text.
@@ -139,6 +150,8 @@ def redact_text(text: str) -> str:
         text = _SCHEME_VALUE.sub(rf"\1\2{REDACTED}", text)
     if "=" in text:
         text = _ASSIGNED_VALUE.sub(rf"\1\2{REDACTED}", text)
+    if "--" in text:
+        text = _OPTION_VALUE.sub(rf"\1{REDACTED}", text)
     return text
 
 
@@ -185,9 +198,13 @@ def _with_options(args: Iterable[str]) -> Iterator[tuple[str | None, str]]:
 
 def _secret_start(arg: str) -> tuple[int, str] | None:
     """Tell where the value of the first secret-sounding name begins, and the name."""
-    for match in _ASSIGNMENT.finditer(arg):
-        if _SECRET_NAME.search(match["name"]):
-            return match.end(), match["name"]
+    named = (
+        next((match for match in pattern.finditer(arg) if _SECRET_NAME.search(match["name"])), None)
+        for pattern in (_ASSIGNMENT, _OPTION)
+    )
+    first = min(filter(None, named), key=re.Match.end, default=None)
+    if first is not None:
+        return first.end(), first["name"]
     scheme = _SCHEME.search(arg)
     return None if scheme is None else (scheme.end(), scheme[0])
 
