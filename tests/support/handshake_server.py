@@ -26,6 +26,8 @@ class HandshakeServer:
         self.runs = 0
         # Headers of errors; and what an event stream gives, if there are any, and when each was opened.
         self.refusal_headers: dict[str, str] = {}
+        # That of bodies that are bytes.
+        self.content_type = "application/json"
         self.stream: bytes | None = None
         self.streamed: list[float] = []
         # Whether calls are answered with a stream in which no answer comes.
@@ -44,7 +46,8 @@ class HandshakeServer:
             def _send(self, status: int, body: dict[str, Any] | bytes, session: str | None = None) -> None:
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
-                headers = {"content-type": "application/json", **(owner.refusal_headers if status >= 400 else {})}
+                content_type = owner.content_type if isinstance(body, bytes) else "application/json"
+                headers = {"content-type": content_type, **(owner.refusal_headers if status >= 400 else {})}
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(data)))

@@ -164,26 +164,35 @@ def test_a_refusal_that_cannot_be_read_harms_no_other_call(
 
 
 @pytest.mark.parametrize(
-    ("status", "body"),
+    ("status", "body", "content_type"),
     [
-        (500, b"oops"),
-        (502, b"<html>Bad Gateway</html>"),
-        (504, b""),
-        (200, b"<html>Please log in</html>"),
-        (200, b'{"jsonrpc": "2.0", "id":'),
-        (200, b""),
-        (202, b""),
+        (500, b"oops", "text/plain"),
+        (502, b"<html>Bad Gateway</html>", "text/html"),
+        (504, b"", "application/json"),
+        (200, b"<html>Please log in</html>", "text/html; charset=utf-8"),
+        (200, b"<html>Please log in</html>", "application/json"),
+        (200, b"", "text/plain"),
+        (200, b"", ""),
+        (200, b'{"jsonrpc": "2.0", "id":', "application/json"),
+        (200, b"", "application/json"),
+        (202, b"", "application/json"),
     ],
 )
-def test_a_response_without_an_answer_to_a_call_says_that_the_tool_may_have_run(handshake_server, status, body):
+def test_a_response_without_an_answer_to_a_call_says_that_the_tool_may_have_run(
+    handshake_server, status, body, content_type
+):
     def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
         if message["method"] == "tools/list":
             return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
         return status, body, None
 
     server = handshake_server(answer)
+    server.content_type = content_type
     info = StreamableHttpServerInfo(server.url, max_retries=2, base_delay=0.01)
+    said = (
+        "content of the type 'text/html.*may have run" if status == 200 and "html" in content_type else "may have run"
+    )
     with MCPConnection(info, invocation_timeout=LIMIT) as connection:
-        with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+        with pytest.raises(MCPOutcomeUnknownError, match=said):
             connection.call_tool("pay")
         assert connection.status().calls == 1

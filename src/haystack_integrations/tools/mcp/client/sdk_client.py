@@ -54,6 +54,7 @@ from haystack_integrations.tools.mcp.client.result_validation import InvalidResu
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     advertised_extensions,
     answer_missing,
+    foreign_content_type,
     is_http_placeholder,
     mend_results,
     replace_validation,
@@ -671,6 +672,8 @@ class SDKClient(TaskClient):
         else:
             text = describe_error(error)
             if says_no_answer(error):
+                if (content_type := foreign_content_type(error)) is not None:
+                    text = f"the server answered with content of {_type_named(content_type)}, which is no answer of MCP"
                 return outcome_unknown(text, tool_name, tool_args)
         return _invocation_error(text, tool_name, tool_args, code=error.code, data=error.data)
 
@@ -768,6 +771,10 @@ def _with_handlers_named(error: Exception, callbacks: Callbacks | None, wanted: 
     if advice is None:
         return error
     return ProtocolError(error.code, f"{with_full_stop(error.message)} {advice}", error.data)
+
+
+def _type_named(content_type: str) -> str:
+    return f"the type '{content_type}'" if content_type else "no type"
 
 
 def _ignore() -> None:

@@ -47,6 +47,9 @@ _HTTP_PLACEHOLDERS = ("Server returned an error response", "Not Found")
 # How the SDK's error for an answer without a body begins (`client.streamable_http`).
 _NO_BODY = "server answered a request with "
 
+# How the SDK's error for a body that is neither JSON nor an event stream begins (`client.streamable_http`).
+_CONTENT_TYPE = "Unexpected content type: "
+
 # How the SDK's error for an answer that it cannot parse begins; the rest quotes the answer.
 _PARSE_FAILURE = "Failed to parse "
 
@@ -92,7 +95,19 @@ def says_no_answer(error: ProtocolError) -> bool:
     :param error: The error of a request.
     :returns: True if the server may have processed the request.
     """
-    return quotes_answer(error) or error.message.startswith(_NO_BODY)
+    return quotes_answer(error) or error.message.startswith(_NO_BODY) or foreign_content_type(error) is not None
+
+
+def foreign_content_type(error: ProtocolError) -> str | None:
+    """
+    Tell whether the SDK made this error because a response over HTTP is neither JSON nor an event stream.
+
+    :param error: The error of a request.
+    :returns: The content type of the response, which may be empty; or None.
+    """
+    if error.code != types.INVALID_REQUEST or error.data is not None or not error.message.startswith(_CONTENT_TYPE):
+        return None
+    return error.message.removeprefix(_CONTENT_TYPE)
 
 
 def quotes_answer(error: ProtocolError) -> bool:
@@ -119,7 +134,7 @@ def shown_error(error: types.ErrorData, redactor: Redactor) -> types.ErrorData:
     # By these texts of the SDK its errors are recognised, whatever is a secret elsewhere.
     if is_http_placeholder(failure) or says_transport_ended(failure) or says_event_too_large(failure) is not None:
         return error
-    beginning = _NO_BODY if error.message.startswith(_NO_BODY) else ""
+    beginning = next((each for each in (_NO_BODY, _CONTENT_TYPE) if error.message.startswith(each)), "")
     text = beginning + redactor.text(error.message.removeprefix(beginning))
     return error if text == error.message else error.model_copy(update={"message": text})
 
