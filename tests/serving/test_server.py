@@ -2,6 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import re
 import subprocess
 import sys
 import threading
@@ -296,6 +297,20 @@ async def test_a_cancelled_call_that_waits_gives_its_place_to_nobody_twice():
 def test_options_for_what_is_not_served_are_refused():
     with pytest.raises(ValueError, match=r"`options` name 'ad', which is not served\. There is add, greet\."):
         create_mcp_server("shop", tools=[add, GREET], options={"add": ServeOptions(), "ad": ServeOptions()})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"bound": {"nme": "a-secret"}}, "`bound` names nme, which the function 'greet' does not take. It takes name."),
+        ({"inputs": ["name"]}, "`inputs` cannot be chosen for 'greet', which is a function"),
+        ({"outputs": ["result"]}, "`outputs` cannot be chosen for 'greet', which is a function"),
+    ],
+)
+def test_options_that_a_function_would_pass_over_are_refused(options, reason):
+    with pytest.raises(ValueError, match=re.escape(reason)) as told:
+        create_mcp_server("shop", tools=[greet], options={"greet": options})
+    assert "a-secret" not in str(told.value)
 
 
 async def test_options_for_what_a_toolset_does_not_have_keep_the_server_from_starting():

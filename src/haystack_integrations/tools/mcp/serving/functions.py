@@ -74,6 +74,8 @@ def serve_function(
     except (PydanticUserError, TypeError, ValueError) as error:
         msg = f"The function {getattr(function, '__name__', function)!r} cannot be served as a tool: {error}"
         raise ValueError(msg) from error
+    options = _declared(parsed).overridden_by(options_of(parsed.name))
+    _check(parsed, options)
     inner = _Function(
         **{name: getattr(parsed, name) for name in ("name", "parameters", "output_schema", "return_type")},
         fn=_in_thread_of_call(parsed.fn) if parsed.run_in_thread else parsed.fn,
@@ -93,11 +95,30 @@ def serve_function(
         parameters=parsed.parameters,
         output_schema=_result_schema(parsed),
         body=body,
-        options=_declared(parsed).overridden_by(options_of(parsed.name)),
+        options=options,
         pool=pool,
         auth=parsed.auth,
         body_checks=True,
     )
+
+
+def _check(parsed: FunctionTool, options: ServeOptions) -> None:
+    """Refuse options that would be passed over, or make each call fail."""
+    takes = list(inspect.signature(parsed.fn).parameters)
+    unknown = [name for name in options.bound if name not in takes]
+    if unknown:
+        msg = (
+            f"`bound` names {', '.join(unknown)}, which the function '{parsed.name}' does not take. "
+            f"It takes {', '.join(takes) or 'nothing'}."
+        )
+        raise ValueError(msg)
+    for name in ("inputs", "outputs"):
+        if getattr(options, name) is not None:
+            msg = (
+                f"`{name}` cannot be chosen for '{parsed.name}', which is a function. Give what clients are not to set "
+                "a value with `bound`, or serve another function that takes and returns less."
+            )
+            raise ValueError(msg)
 
 
 def _declared(parsed: FunctionTool) -> ServeOptions:
