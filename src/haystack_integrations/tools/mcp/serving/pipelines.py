@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ from haystack_integrations.tools.mcp.serving.sockets import InputMapping, Socket
 from haystack_integrations.tools.mcp.serving.source import Source
 
 _YAML_SUFFIXES = (".yaml", ".yml")
+
+_QUOTED_DATA = re.compile(r" with the following data:\n.*\n\n(?=Original error: )", re.DOTALL)
 
 
 class PipelineSource(Source):
@@ -318,13 +321,18 @@ def _reason(text: str, error: Exception) -> str:
         return f"it is malformed{where}: {malformed.problem or malformed.context}. Correct it there or just before"
     except yaml.YAMLError:
         # What only YAML with classes of Python has, which Haystack knows some of.
-        return str(error)
+        return _without_data(str(error))
     if isinstance(content, Mapping):
-        return str(error)
+        return _without_data(str(error))
     return (
         "it has no `components`, so it is no pipeline. Pass what `Pipeline.dumps` gives, or the path of a file with "
         "that, which ends with .yaml or .yml"
     )
+
+
+def _without_data(text: str) -> str:
+    """Leave out the parameters of a component, which Haystack quotes: there may be secrets among them."""
+    return _QUOTED_DATA.sub(". ", text)
 
 
 def _description(pipeline: Any) -> str:
