@@ -27,6 +27,8 @@ from tests.cli.conftest import Run
 from tests.support.served import ServedProcess
 from tests.support.terminal import COMMAND, ROOT, environment
 
+BUILDER = "haystack.components.builders.prompt_builder.PromptBuilder"
+
 SHELF = """
 import sys
 from types import SimpleNamespace
@@ -375,9 +377,11 @@ def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.Monk
         (["shelf.py:search", "--output", "a=retriever.documents", "--output", "a=retriever.top_k"], "is given twice"),
         (["answer.yaml", "--workers", "2"], "no place for --workers: add --http"),
         (["answer.yaml", "--port", "9000"], "no place for --port: add --http"),
+        (["answer.yaml", "--port", "8000", "--host", "127.0.0.1"], "no place for --host, --port: add --http"),
         (["answer.yaml", "--http", "--host", "0.0.0.0"], "--insecure"),
         (["answer.yaml", "--http", "--host", "0.0.0.0"], "Pass --token-env NAME, bind to"),
-        (["answer.yaml", "--http", "--token-env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE"),
+        (["answer.yaml", "--http", "--token-env", "NOT_SET"], "Error: the environment variable NOT_SET is not set"),
+        (["odd.yaml"], "'odd' of class 'PromptBuilder'. Original error: PromptBuilder.__init__() got an unexpected"),
         (["answer.yaml", "--http", "--path", "mcp"], "must start with a slash"),
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
         (["empty.yaml"], "has neither `components` of a pipeline"),
@@ -390,6 +394,8 @@ def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.Monk
 def test_what_cannot_be_served_is_told(run: Run, shelf: Path, words: list[str], told: str) -> None:
     (shelf / "broken.yaml").write_text('a: [b\ntoken: "a-secret-in-the-file\n')
     (shelf / "empty.yaml").write_text("a: 1")
+    odd = {"type": BUILDER, "init_parameters": {"template": "a-secret-in-the-file", "tmplate": ""}}
+    (shelf / "odd.yaml").write_text(json.dumps({"components": {"odd": odd}, "connections": []}))
     (shelf / "latin.yaml").write_bytes(b"a: \xe9")
     (shelf / "nameless.py").write_text("number = 5")
     (shelf / "forbidden.yaml").write_text("components: {forbidden: {type: os.system, init_parameters: {}}}")

@@ -184,6 +184,24 @@ def stored_template(data: Mapping[str, Any]) -> SecretTemplate | None:
     return SecretTemplate(data["template"]) if is_template else None
 
 
+def value_of(secret: Secret) -> Any:
+    """
+    Give the value of a Secret.
+
+    :param secret: The Secret.
+    :returns: Its value; None if it is optional and has none.
+    :raises ValueError: If it is required and has no value. The message names the environment variable.
+    """
+    try:
+        return secret.resolve_value()
+    except ValueError as error:
+        variables = " or ".join(vars(secret).get("_env_vars", ()))
+        if not variables:
+            raise
+        msg = f"the environment variable {variables} is not set"
+        raise ValueError(msg) from error
+
+
 def resolved(value: str | Secret) -> str:
     """
     Give a text that may be a Secret.
@@ -194,7 +212,7 @@ def resolved(value: str | Secret) -> str:
     """
     if not isinstance(value, Secret):
         return value
-    plain = value.resolve_value()
+    plain = value_of(value)
     if plain is None:
         msg = "a Secret that is not optional here has no value"
         raise ValueError(msg)

@@ -35,8 +35,6 @@ _REFUSALS = (
     PipelineError,
 )
 
-_PORT = 8000
-
 # Parameters that messages name, and what they are here.
 _OPTIONS = {
     "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
@@ -62,9 +60,9 @@ def serve(
     output: Annotated[_Pairs, Parameter(metavar="NAME=SOCKET", negative="", group=_WHAT)] = None,
     show_errors: Annotated[bool, Parameter(negative="", show_default=False, group=_WHAT)] = False,
     http: Annotated[bool, Parameter(negative="", show_default=False, group=_HTTP)] = False,
-    host: Annotated[str, Parameter(metavar="HOST", group=_HTTP)] = "127.0.0.1",
-    port: Annotated[int, Parameter(metavar="PORT", group=_HTTP)] = _PORT,
-    path: Annotated[str, Parameter(metavar="PATH", group=_HTTP)] = "/mcp",
+    host: Annotated[str | None, Parameter(metavar="HOST", group=_HTTP)] = None,
+    port: Annotated[int | None, Parameter(metavar="PORT", group=_HTTP)] = None,
+    path: Annotated[str | None, Parameter(metavar="PATH", group=_HTTP)] = None,
     token_env: Annotated[str | None, Parameter(metavar="NAME", group=_HTTP)] = None,
     insecure: Annotated[bool, Parameter(negative="", show_default=False, group=_HTTP)] = False,
     allowed_host: Annotated[_Pairs, Parameter(metavar="HOST", negative="", group=_HTTP)] = None,
@@ -91,9 +89,10 @@ def serve(
     :param output: An output that is returned, as NAME=component.socket. Repeatable. Default: all.
     :param show_errors: Tell clients what went wrong, and not only that something did.
     :param http: Serve over Streamable HTTP.
-    :param host: Where to listen. Other machines can reach anything but a loopback address.
-    :param port: The port; 0 for any free one.
-    :param path: The path of the endpoint.
+    :param host: Where to listen. Other machines can reach anything but a loopback address. Default:
+        127.0.0.1.
+    :param port: The port; 0 for any free one. Default: 8000.
+    :param path: The path of the endpoint. Default: /mcp.
     :param token_env: The environment variable with the bearer token that all clients must send.
     :param insecure: Let other machines use a server without a token.
     :param allowed_host: A name by which clients may reach the server, as behind a proxy. Repeatable.
@@ -105,9 +104,9 @@ def serve(
     :param log_level: What is logged to stderr.
     """
     for_http = {
-        "--host": host != "127.0.0.1",
-        "--port": port != _PORT,
-        "--path": path != "/mcp",
+        "--host": host is not None,
+        "--port": port is not None,
+        "--path": path is not None,
         "--token-env": token_env,
         "--insecure": insecure,
         "--allowed-host": allowed_host,
@@ -143,9 +142,9 @@ def serve(
             run_server(
                 server if workers == 1 else for_workers(order),
                 transport="http",
-                host=host,
-                port=port,
-                path=path,
+                host="127.0.0.1" if host is None else host,
+                port=8000 if port is None else port,
+                path="/mcp" if path is None else path,
                 auth=auth,
                 insecure=insecure,
                 allowed_hosts=allowed_host,

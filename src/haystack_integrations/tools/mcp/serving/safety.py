@@ -22,6 +22,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from haystack_integrations.tools.mcp.secret_template import value_of
+
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # How FastMCP refuses a request, the header that it refuses, and what allows it.
@@ -53,7 +55,7 @@ class BearerToken(TokenVerifier):
         :raises ValueError: If the token is empty, or the environment variable of the Secret is not set.
         """
         super().__init__()
-        value = token.resolve_value() if isinstance(token, Secret) else token
+        value = value_of(token) if isinstance(token, Secret) else token
         if not isinstance(value, str) or not value.strip():
             msg = "`token` is empty: set the environment variable it comes from, or pass another one"
             raise ValueError(msg)
