@@ -228,6 +228,7 @@ def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], 
     ("options", "message"),
     [
         ({"auth": "oauth", "oauth_config": OAuthConfig()}, "`auth` and `oauth_config` exclude each other"),
+        ({"auth": OAuthConfig()}, "pass an OAuthConfig as `oauth_config`, not as `auth`"),
         ({"auth": "oauth", "token": "t"}, "`token` and `auth` exclude each other"),
         ({"oauth_config": OAuthConfig(), "token_provider": make_store}, "`token_provider` and `oauth_config` exclude"),
         ({"oauth_config": OAuthConfig(), "headers": {"authorization": "x"}}, "a header `Authorization` and"),

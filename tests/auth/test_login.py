@@ -8,6 +8,7 @@ Logging in before a service needs the tokens, and logging out.
 
 import asyncio
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from haystack_integrations.tools.mcp import (
     logout_async,
     mcp_request_context,
 )
+from tests.support.background import in_thread
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.token_network import TokenNetwork, basic
 
@@ -82,9 +84,30 @@ def test_a_login_that_fails_says_where_and_why(server: OAuthServer) -> None:
         login(StreamableHttpServerInfo(server.url, auth="oauth"))
     with pytest.raises(ValueError, match="uses no OAuth"):
         login(StreamableHttpServerInfo(server.url))
+    with pytest.raises(ValueError, match=r"such as StreamableHttpServerInfo\(url, auth='oauth'\), got str"):
+        login(server.url)  # type: ignore[arg-type]
     server.__exit__()
     with pytest.raises(MCPAuthorizationError, match="could not be reached"):
         login(StreamableHttpServerInfo(server.url, auth="oauth"))
+
+
+def test_a_login_where_there_is_no_oauth_says_what_else_there_is() -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(401 if self.path == "/mcp" else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST  # noqa: N815
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        in_thread(server.serve_forever)
+        url = f"http://127.0.0.1:{server.server_port}/mcp"
+        with pytest.raises(MCPAuthorizationError) as told:
+            login(StreamableHttpServerInfo(url, oauth_config=OAuthConfig(redirect_handler=allow)))
+        server.shutdown()
+    assert "Registration failed: 404" in str(told.value)
+    assert "if it has none, pass the credentials as `token` or in `headers`" in str(told.value)
 
 
 def test_a_logout_forgets_the_tokens_of_one_user_and_has_them_revoked(tmp_path: Path) -> None:

@@ -419,7 +419,7 @@ async def test_a_lock_of_another_process_is_waited_for(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"store": 5}, "`store` must be a store of py-key-value-aio, a function that makes one, or an import path"),
-        ({"store": "no path"}, "`store` must be a store of py-key-value-aio"),
+        ({"store": "no path"}, "'package.module:name', got 'no path'"),
         ({"store": MemoryStore(), "collection": ""}, "`collection` must be a string that is not empty, got ''"),
     ],
 )

@@ -68,9 +68,10 @@ class KeyValueTokenStorage(MCPTokenStorage):
         """
         has_methods = all(hasattr(self.store, method) for method in ("get", "put", "delete"))
         if not has_methods and not callable(self.store) and not is_import_path(self.store):
+            shown = repr(self.store) if isinstance(self.store, str) else type(self.store).__name__
             msg = (
                 "KeyValueTokenStorage: `store` must be a store of py-key-value-aio, a function that makes one, "
-                f"or an import path 'package.module:name', got {type(self.store).__name__}"
+                f"or an import path 'package.module:name', got {shown}"
             )
             raise ValueError(msg)
         if not isinstance(self.collection, str) or not self.collection:

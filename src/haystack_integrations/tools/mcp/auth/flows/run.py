@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from haystack import logging as haystack_logging
-from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth import OAuthClientProvider, OAuthRegistrationError
 from mcp.client.auth.utils import (
     extract_resource_metadata_from_www_auth,
     extract_scope_from_www_auth,
@@ -208,7 +208,17 @@ class Flow:
         if isinstance(provider, OAuthClientProvider):
             self._restore(provider, is_known=False)
         challenge = self._challenge or httpx2.Response(httpx2.codes.UNAUTHORIZED)
-        await self._drive(provider, challenge)
+        try:
+            await self._drive(provider, challenge)
+        except OAuthRegistrationError as error:
+            if provider.context.oauth_metadata or provider.context.protected_resource_metadata:
+                raise
+            # Without metadata, the SDK tries an address that servers of 2025-03-26 have.
+            msg = (
+                f"{error}. It names no authorization server: if it has none, pass the credentials as `token` or in "
+                "`headers`"
+            )
+            raise MCPAuthorizationError(msg) from None
         if self.memory.new is None:
             msg = "the flow ended without a token"
             raise MCPAuthorizationError(msg)

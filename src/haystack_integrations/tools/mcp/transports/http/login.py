@@ -6,22 +6,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 
 from haystack_integrations.tools.mcp.auth.authorization import OAuth
 from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT
 from haystack_integrations.tools.mcp.auth.own_auth import OwnAuth
+from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.options import client_options, find_route
 from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers, resolve_url
-
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 
 
 def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
@@ -126,6 +124,12 @@ async def logout_async(server_info: MCPServerInfo, *, user: str | None = None) -
 
 
 def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
+    if not isinstance(server_info, MCPServerInfo):
+        msg = (
+            "`server_info` must be a server info that uses OAuth, such as StreamableHttpServerInfo(url, auth='oauth'), "
+            f"got {type(server_info).__name__}"
+        )
+        raise ValueError(msg)
     config = server_info._oauth if isinstance(server_info, HttpServerInfo) else None
     if config is None or not isinstance(server_info, HttpServerInfo):
         msg = f"{server_info.describe()} uses no OAuth: give its server info an `oauth_config`, or auth='oauth'"

@@ -179,6 +179,8 @@ class HttpServerInfo(MCPServerInfo):
         if self.oauth_config is not None and not isinstance(self.oauth_config, OAuthConfig):
             self._refuse(f"`oauth_config` must be an OAuthConfig or None, got {type(self.oauth_config).__name__}")
         auth = self.auth
+        if isinstance(auth, OAuthConfig):
+            self._refuse("pass an OAuthConfig as `oauth_config`, not as `auth`")
         if auth is not None and auth != "oauth" and not is_import_path(auth) and not hasattr(auth, "async_auth_flow"):
             self._refuse(
                 "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
