@@ -423,6 +423,11 @@ class TestConfiguration:
         listed = {**content, "toolConfigs": [{"tool_alias": "x", "providers": ["web"]}]}
         assert MCPRegistry.from_config(listed).aliases == ["x"]
 
+    def test_a_section_that_is_spelt_otherwise_is_not_passed_over(self):
+        content = {"mcpServers": {"a": {"command": "cat"}}, "toolConfig": {"x": {"providers": ["a"]}}}
+        with pytest.raises(MCPConfigurationError, match=r"has no `toolConfigs`, but `toolConfig`. Did you mean"):
+            MCPRegistry.from_config(content)
+
     @pytest.mark.parametrize(
         ("section", "reason"),
         [

@@ -132,6 +132,10 @@ class MCPRegistry(ContextManaged):
             inputs=inputs,
             **{"invocation_timeout": None, **parameters},
         )
+        meant = difflib.get_close_matches(TOOL_CONFIGS, map(str, content), 1, cutoff=0.8)
+        if TOOL_CONFIGS not in content and meant:
+            msg = f"{where} has no `{TOOL_CONFIGS}`, but `{meant[0]}`. Did you mean `{TOOL_CONFIGS}`?"
+            raise MCPConfigurationError(msg)
         try:
             return cls(providers, _tool_configs(content.get(TOOL_CONFIGS), TOOL_CONFIGS))
         except MCPConfigurationError as error:
@@ -249,6 +253,7 @@ class MCPRegistry(ContextManaged):
         :raises MCPBudgetExceededError: If the model does not stop calling tools. It has the `messages`.
         :raises MCPError: As `warm_up` of the toolset. What the chat generator or the parser raises is passed on.
         """
+        _check_generator("generate", chat_generator)
         facade = None if tool_alias is None else self.get_mcp(tool_alias)
         return generate(chat_generator, Generation(prompt, facade, parser, system_prompt, generation_kwargs))
 
@@ -265,6 +270,7 @@ class MCPRegistry(ContextManaged):
         """
         Have a model answer like `generate`, without blocking the event loop.
         """
+        _check_generator("generate_async", chat_generator)
         facade = None if tool_alias is None else self.get_mcp(tool_alias)
         return await generate_async(
             chat_generator, Generation(prompt, facade, parser, system_prompt, generation_kwargs)
@@ -299,10 +305,12 @@ class MCPRegistry(ContextManaged):
         :param chat_generator: The chat generator.
         :param parameters: Further parameters of the Agent. `hooks` are run after those of the alias.
         :returns: The Agent.
-        :raises MCPConfigurationError: If there is no such alias, or `tools` are among the parameters.
+        :raises MCPConfigurationError: If there is no such alias, `chat_generator` is none, or `tools` are among the
+            parameters.
         """
         from haystack.components.agents import Agent  # noqa: PLC0415 - slow to import
 
+        _check_generator("agent", chat_generator)
         if "tools" in parameters:
             msg = (
                 "MCPRegistry.agent: the tools are those of the alias; add others with registry.toolset(alias).add(tool)"
@@ -434,6 +442,15 @@ class MCPRegistry(ContextManaged):
         Describe the registry without secrets.
         """
         return f"{type(self).__name__}(providers={list(self._providers)!r}, aliases={self.aliases!r})"
+
+
+def _check_generator(method: str, chat_generator: Any) -> None:
+    if not hasattr(chat_generator, "run") and not hasattr(chat_generator, "run_async"):
+        msg = (
+            f"MCPRegistry.{method}: `chat_generator` must be a chat generator, such as OpenAIChatGenerator(), got "
+            f"{type(chat_generator).__name__}"
+        )
+        raise MCPConfigurationError(msg)
 
 
 def _tool_configs(section: Any, name: str) -> list[Any]:
