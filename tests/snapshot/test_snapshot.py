@@ -176,7 +176,7 @@ def test_a_file_that_was_changed_by_hand_is_refused(tmp_path, change, message):
 def test_a_file_that_is_no_snapshot_is_refused(tmp_path):
     path = tmp_path / "secret.txt"
     path.write_text("password=1")
-    with pytest.raises(ValueError, match="cannot be used") as raised:
+    with pytest.raises(ValueError, match=r"cannot be used: it is no JSON: .*\. Capture it again") as raised:
         MCPToolSnapshot.load(path)
     assert "password" not in str(raised.value)
     with pytest.raises(FileNotFoundError, match=r"MCPToolSnapshot.capture\(toolset\).save\(path\)"):
@@ -188,6 +188,8 @@ def test_a_file_that_is_no_snapshot_is_refused(tmp_path):
 def test_a_snapshot_that_cannot_be_written_leaves_the_old_one(tmp_path):
     with MCPToolset(InProcessServerInfo(build_server())) as toolset:
         snapshot = MCPToolSnapshot.capture(toolset)
+    with pytest.raises(FileNotFoundError, match=r"There is no such folder for the snapshot: '.*absent'$"):
+        snapshot.save(tmp_path / "absent" / "tools.json")
     folder = tmp_path / "shop.json"
     folder.mkdir()
     with pytest.raises(OSError, match="shop"):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
@@ -205,6 +206,8 @@ class MCPToolSnapshot:
         :raises OSError: If it cannot be written. The file that was there then remains.
         """
         target = Path(path)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "There is no such folder for the snapshot", str(target.parent))
         text = escaped_json(json.dumps(self.to_dict(), indent=2, ensure_ascii=False)) + "\n"
         written = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
         try:
@@ -231,6 +234,9 @@ class MCPToolSnapshot:
             raise FileNotFoundError(msg)
         try:
             return cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        except json.JSONDecodeError as error:
+            msg = f"The snapshot file {file} cannot be used: it is no JSON: {error}. Capture it again"
+            raise ValueError(msg) from None
         except (ValueError, RecursionError) as error:
             msg = f"The snapshot file {file} cannot be used: {error}"
             raise ValueError(msg) from None
