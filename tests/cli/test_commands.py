@@ -85,6 +85,7 @@ def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str]
     ("words", "told"),
     [
         (["ad", "a=1"], "has no tool 'ad'. Did you mean 'add'?"),
+        (["add", "a=1", "bb=2"], "the arguments lack 'b', but have 'bb'. It takes a: integer, b: integer"),
         (["add", "a=1"], "the arguments lack 'b'. It takes a: integer, b: integer"),
         (["add", "a=1", "b=x-secret"], "The argument 'b' must be of type integer"),
         (["add", "a=1", 'b:="x-secret"'], "'b' must be of type integer"),

@@ -246,7 +246,10 @@ def _explain(error: ValidationError) -> str:
     match error.validator:
         case "required":
             absent = ", ".join(repr(name) for name in limit if name not in instance)
-            return f"{subject} lack{'s' if place else ''} {absent}"
+            known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
+            unknown = ", ".join(repr(name) for name in instance if name not in known)
+            said = f", but {'has' if place else 'have'} {unknown}" if unknown else ""
+            return f"{subject} lack{'s' if place else ''} {absent}{said}"
         case "type":
             return f"{subject} must be of type {' or '.join(limit) if isinstance(limit, list) else limit}"
         case "enum":
