@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPInvocationError,
     MCPServerInfo,
+    StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
 from haystack_integrations.tools.mcp.connection.gate import Gate, Passage, answering
@@ -233,6 +234,17 @@ def test_a_call_that_cannot_be_sent_does_not_show_that_the_server_is_back():
         with pytest.raises(MCPInvocationError, match="Unknown tool"):
             connection.call_tool("no such tool")
         assert connection.status().circuit == "closed"
+
+
+def test_a_server_that_was_restarted_is_tried_in_a_new_session_at_once(http_server):
+    server = http_server("streamable-http", "--protocol", "legacy")
+    with MCPConnection(StreamableHttpServerInfo(server.url)) as connection:
+        server.restart()
+        next_is_the_probe(connection)
+        assert text(connection.call_tool("echo", {"text": "x"})) == "x"
+        status = connection.status()
+        assert (status.circuit, status.sessions, status.failed_calls) == ("closed", 2, 0)
+    assert len(server.calls("echo")) == 1
 
 
 @pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])

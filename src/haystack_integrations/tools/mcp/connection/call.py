@@ -169,6 +169,7 @@ class ToolCall:
                     passage = passage or Passage(supervisor.gate)
                     await self._enter(passage)
                 entered_at = monotonic()
+                session: Session | None = None
                 try:
                     session = supervisor.open_session() or await supervisor.ready_session(self._patience())
                     if self.request.tool_name in session.only_as_tasks:
@@ -177,7 +178,7 @@ class ToolCall:
                         await self._check(session, self._admission)
                     result = await self._attempt(session)
                 except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
-                    if supervisor.gate.is_probe or not self._may_go_on(attempt, error):
+                    if not (self._may_probe_again(session, error) and self._may_go_on(attempt, error)):
                         self._note(error, entered_at)
                         raise
                 except Exception as error:
@@ -280,6 +281,14 @@ class ToolCall:
         # How much longer it waits for sessions, in seconds.
         waited = asyncio.get_running_loop().time() - self._began - self._clock.used
         return max(self.connection_timeout - waited, 0.0)
+
+    def _may_probe_again(self, session: Session | None, error: Exception) -> bool:
+        # A server that is left alone is not tried again and again by one call. But that it does not know a session from
+        # before says nothing of how it is now: it may have been restarted, and is tried in a new session.
+        if not self._supervisor.gate.is_probe:
+            return True
+        is_gone = session is not None and not session.is_open and (session.opened_at or 0.0) < self._began
+        return is_gone and isinstance(error, CallDidNotRunError)
 
     def _may_go_on(self, attempt: int, error: CallDidNotRunError | MCPOutcomeUnknownError) -> bool:
         supervisor = self._supervisor
