@@ -145,6 +145,8 @@ def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> 
     served.send(id=6, method="no/such/method")
     assert served.answer(6)["error"]["code"] == -32601
     served.send_line("\n\n")
+    for no_id in ([], {"a": 1}, None):
+        served.send(method="notifications/cancelled", params={"requestId": no_id})
     served.call(7, "add", a=1, b=2)
     assert served.answer(7)["result"]["structuredContent"] == {"result": 3}
 

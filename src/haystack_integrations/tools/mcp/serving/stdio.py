@@ -191,7 +191,9 @@ class _Conversation:
             self._unanswered.add(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             # Nobody answers it, and nobody waits for the answer.
-            self._note_answer((message.params or {}).get("requestId"))
+            request_id = (message.params or {}).get("requestId")
+            if isinstance(request_id, str | int):  # a client may send anything
+                self._note_answer(request_id)
 
     def _note_answer(self, request_id: str | int | None) -> None:
         self._unanswered.discard(request_id)
