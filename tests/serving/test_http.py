@@ -21,7 +21,7 @@ from mcp import MCPError
 
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
 from tests.support.background import Stopwatch, in_thread
-from tests.support.served import HANDSHAKE, START_LIMIT, ServedOverHttp, ServedProcess, free_port
+from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, free_port
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
@@ -407,6 +407,42 @@ async def test_the_application_runs_on_a_server_of_ones_own() -> None:
         assert response.status_code == 200
         response = await client.post("http://127.0.0.1/tools", json=body, headers={**headers, "host": "evil.example"})
         assert response.status_code == 421
+
+
+async def test_a_client_that_leaves_before_the_end_of_its_request_is_no_error() -> None:
+    app = http_app(FastMCP("Served"))
+    parts = [{"type": "http.request", "body": b'{"jsonrpc"', "more_body": True}, {"type": "http.disconnect"}]
+    headers = {
+        "host": "127.0.0.1",
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": MODERN,
+    }
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "raw_path": b"/mcp",
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8000),
+    }
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with app.router.lifespan_context(app):
+        await app(scope, receive, send)
+    assert (parts, sent) == ([], [])
 
 
 def test_workers_answer_what_needs_no_session() -> None:

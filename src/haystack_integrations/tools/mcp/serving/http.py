@@ -19,12 +19,14 @@ from fastmcp.exceptions import FastMCPError, PromptError, ResourceError, ToolErr
 from fastmcp.server.http import HostOriginGuardMiddleware
 from fastmcp.server.middleware import CallNext, MiddlewareContext
 from fastmcp.server.middleware import Middleware as ServerMiddleware
+from haystack import logging
 from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
@@ -32,6 +34,8 @@ from haystack_integrations.tools.mcp.serving.header_checks import look_up_called
 from haystack_integrations.tools.mcp.serving.safety import LARGEST_BODY, ExplainRefusals
 from haystack_integrations.tools.mcp.serving.sessions import ExplainSessions, RefuseQuestions
 from haystack_integrations.tools.mcp.serving.stopping import Stop
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # Lets web pages send what MCP clients send, and read what they have to read. The guard has refused all those that may
 # not call the server.
@@ -237,7 +241,11 @@ class _NoteDisconnects:
                 connection.close()
             return message
 
-        await self._app(scope, noting, send)
+        try:
+            await self._app(scope, noting, send)
+        except ClientDisconnect:
+            # Before it had sent all of its request. Any client may do that, and would fill the log with tracebacks.
+            logger.debug("A client closed its connection before the end of its request")
 
 
 class _EndWithConnection(ServerMiddleware):
