@@ -2,13 +2,15 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.background import Stopwatch
+from tests.support.background import Stopwatch, in_thread
 from tests.support.served import SERVED, ServedProcess, envelope
+from tests.support.waiting import LIMIT
 
 # Far below the minute for which calls would run on.
 GRACE = 6.0
@@ -110,6 +112,24 @@ def test_a_cancelled_call_does_not_hold_up_the_stop(patient: ServedProcess) -> N
         patient.signal()
         assert patient.wait(LONG_GRACE) == 0
     assert stopwatch.seconds < LONG_GRACE
+
+
+def test_a_client_that_goes_on_writing_does_not_hold_up_the_stop(patient: ServedProcess) -> None:
+    patient.shake_hands()
+
+    def write_to_the_end() -> None:
+        with contextlib.suppress(BrokenPipeError):
+            while True:
+                patient.send(id=1, method="ping")
+
+    writing = in_thread(write_to_the_end)
+    patient.answer(1)
+    with Stopwatch() as stopwatch:
+        patient.signal()
+        assert patient.wait(LONG_GRACE + MARGIN) == 0
+    writing.result(LIMIT)
+    assert stopwatch.seconds < LONG_GRACE
+    assert "EVENT returned" in patient.errors
 
 
 def test_a_second_sigint_ends_the_process_at_once(patient: ServedProcess) -> None:

@@ -70,6 +70,9 @@ async def serve_stdio(server: FastMCP[Any], stop: Stop, *, max_body_size: int) -
                 async with conversation.between(read, write) as (requests, answers):
                     await low_level.run(requests, answers, low_level.create_initialization_options())
                 lines.close()
+                # The SDK's reader would wait for ever to hand over a line that it has read already.
+                async for _ in read:
+                    pass
     finally:
         reset_transport(transport)
 
