@@ -116,8 +116,8 @@ class SDKClient(TaskClient):
 
     uses_handlers = True
 
-    # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for the server's
-    # revisions only if the server refuses it; otherwise it is the other way round.
+    # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
+    # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
 
     # Whether every message that comes in is the server's; the HTTP client also makes answers itself.
