@@ -114,6 +114,14 @@ def test_a_tool_gives_its_result_in_every_form(make, adder):
     assert "other" not in outputs
 
 
+def test_an_output_without_a_value_is_told_once(make, adder, caplog):
+    runner = MCPToolRunner(adder.tool(), ["numbers"], outputs={"totl": float, "count": int})
+    for _ in range(2):
+        assert "totl" not in make(runner, numbers=[1, 2])
+    [told] = [record.getMessage() for record in caplog.records if "totl" in record.getMessage()]
+    assert "has: total, count" in told
+
+
 def test_arguments_come_from_inputs_a_dictionary_and_defaults_in_this_order(make, adder):
     runner = MCPToolRunner(adder.tool(), ["numbers", "note"], arguments={"note": "default", "numbers": [0]})
     make(runner)

@@ -97,6 +97,8 @@ class MCPToolRunner:
         self.raise_on_failure = raise_on_failure
         self._has_inputs = inputs is not None
         self._is_checked = False
+        # The outputs without a value, each of which is told once: a server may leave out what is optional.
+        self._told_missing: set[str] = set()
         for name, kind in (self.inputs or {}).items():
             self._add_input(name, kind, is_required=name not in self.optional_inputs)
         if tool.snapshot is not None:
@@ -220,14 +222,24 @@ class MCPToolRunner:
 
     def _outputs(self, result: MCPToolResult) -> dict[str, Any]:
         structured = result.structured
-        known = self.outputs if isinstance(structured, Mapping) else None
+        found: Mapping[str, Any] = structured if isinstance(structured, Mapping) else {}
+        missing = [name for name in self.outputs or {} if name not in found and name not in self._told_missing]
+        if missing:
+            self._told_missing.update(missing)
+            logger.warning(
+                "Tool '{tool}' gave no value for the outputs {missing}, so what is connected to them does not run. "
+                "Its structured content has: {found}",
+                tool=self.tool.name,
+                missing=", ".join(missing),
+                found=", ".join(found) or "nothing",
+            )
         return {
             "text": result.text,
             "structured": structured,
             "content": result.content,
             "documents": self._documents(result),
             "links": [block.uri for block in result.raw.content if block.type == "resource_link"],
-            **{name: structured[name] for name in known or {} if name in structured},
+            **{name: found[name] for name in self.outputs or {} if name in found},
         }
 
     def _documents(self, result: MCPToolResult) -> list[Document]:
