@@ -224,6 +224,11 @@ def test_text_is_given_as_streams_if_that_is_wanted(fetch, library):
     assert (stream.data, stream.mime_type) == (b"# Today", "text/plain")
 
 
+def test_a_prefix_of_no_resource_is_told(fetch, library, caplog):
+    assert fetch(MCPResourceFetcher(library.info, prefix="note://")) == {"documents": [], "streams": [], "failures": []}
+    assert "lists no resource whose URI begins with the prefix 'note://'; it lists 4" in caplog.text
+
+
 def test_the_resources_under_a_prefix_are_limited(fetch, library, caplog):
     fetcher = MCPResourceFetcher(library.info, prefix="", max_resources=1)
     assert [document.meta["uri"] for document in fetch(fetcher)["documents"]] == ["notes://today"]

@@ -224,13 +224,16 @@ class MCPResourceFetcher(ReaderBase):
     async def _fetch(self, uris: list[str], prefix: str | None) -> dict[str, Any]:
         wanted: dict[str, types.Resource | None] = dict.fromkeys(uris)
         if prefix is not None:
-            wanted |= self._limited(
-                {
-                    each.uri: each
-                    for each in await self._connection.list_resources_async()
-                    if each.uri.startswith(prefix)
-                }
-            )
+            resources = await self._connection.list_resources_async()
+            listed = {each.uri: each for each in resources if each.uri.startswith(prefix)}
+            if not listed:
+                logger.warning(
+                    "{server} lists no resource whose URI begins with the prefix '{prefix}'; it lists {number}",
+                    server=self.server_info.describe(),
+                    prefix=prefix,
+                    number=len(resources),
+                )
+            wanted |= self._limited(listed)
         outcomes = await gather_bounded(
             [partial(self._read_one, uri, listed) for uri, listed in wanted.items()], self.max_concurrency
         )
