@@ -8,6 +8,7 @@ declines, edits and accepts.
 """
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,19 +40,26 @@ GO = [ChatMessage.from_user("go")]
 ZONE = {"timezone": "Europe/Berlin"}
 
 
-def info(server: StdioServer) -> StdioServerInfo:
-    return StdioServerInfo(command=server.command, args=server.args, env=server.env, cwd=server.cwd)
+def info(server: StdioServer, *arguments: str) -> StdioServerInfo:
+    return StdioServerInfo(command=server.command, args=[*server.args, *arguments], env=server.env, cwd=server.cwd)
 
 
 @pytest.fixture
-def registry(time_server: StdioServer, git_server: StdioServer, everything_stdio: StdioServer):
+def registry(
+    time_server: StdioServer,
+    git_server: StdioServer,
+    filesystem_server: StdioServer,
+    everything_stdio: StdioServer,
+    tmp_path: Path,
+):
     providers = {
         "time": info(time_server),
         "git": info(git_server),
+        "files": info(filesystem_server, str(tmp_path)),
         "everything": info(everything_stdio),
         "dead": MCPToolset(StdioServerInfo("no-such-command", max_retries=0), required=False),
     }
-    allowed = ["get_current_time", "git_status", "git_log", "echo"]
+    allowed = ["get_current_time", "git_status", "git_log", "read_text_file", "echo"]
     config = ToolConfig("assistant", list(providers), allowed, max_tool_call_turns=2, timeout_sec=60)
     with MCPRegistry(providers, [config]) as registry:
         yield registry, str(git_server.cwd)
@@ -78,23 +86,31 @@ class Person:
         return ConfirmationUIResult(action="confirm")
 
 
-def test_an_alias_over_published_servers_one_of_them_dead(registry):
+def test_an_alias_over_published_servers_one_of_them_dead(registry, tmp_path: Path):
+    note = tmp_path / "note.txt"
+    note.write_text("Buy tea.")
     registry, repository = registry
     report = registry.health_check(timeout=120)
-    assert (report.ok, [each.ok for each in report["assistant"].providers]) == (True, [True, True, True, False])
+    assert (report.ok, [each.ok for each in report["assistant"].providers]) == (True, [True] * 4 + [False])
     generator = ScriptedChatGenerator(
         [
-            calls(("get_current_time", ZONE), ("git_status", {"repo_path": repository}), ("echo", {"message": "hi"})),
+            calls(
+                ("get_current_time", ZONE),
+                ("git_status", {"repo_path": repository}),
+                ("echo", {"message": "hi"}),
+                ("read_text_file", {"path": str(note)}),
+            ),
             say("done"),
         ]
     )
     output, messages = registry.generate(generator, "go", tool_alias="assistant")
     results = [each for message in messages for each in message.tool_call_results]
     assert output == "done"
-    assert [each.error for each in results] == [False] * 3
+    assert [each.error for each in results] == [False] * 4
     assert "Europe/Berlin" in results[0].result
     assert "branch" in results[1].result
     assert "hi" in results[2].result
+    assert "Buy tea." in results[3].result
 
 
 def test_a_model_that_insists_is_stopped(registry, run_agent):
