@@ -535,7 +535,7 @@ class TestWarmingUpTogether:
         tool = MCPTool("add", COUNTER)
         warm_up_toolsets([*toolsets, tool])
         assert all(toolset.connection.is_ready for toolset in toolsets)
-        assert len(toolsets[1]) == 4
+        assert len(toolsets[1]) == 5
         assert tool.description == "Add two integers."
         for each in (*toolsets, tool):
             each.close()

@@ -279,11 +279,11 @@ class TestWarmedUp:
 
     def test_it_has_the_tools_of_a_fastmcp_server(self):
         with MCPToolset(FASTMCP) as toolset:
-            assert names(toolset) == ["add", "echo", "fail", "person"]
+            assert names(toolset) == ["add", "ask_name", "echo", "fail", "person"]
 
     async def test_awaiting_warm_up_gives_the_same(self):
         async with MCPToolset(FASTMCP) as toolset:
-            assert names(toolset) == ["add", "echo", "fail", "person"]
+            assert names(toolset) == ["add", "ask_name", "echo", "fail", "person"]
             await toolset.warm_up_async()
         assert toolset.connection.status().state == "closed"
 
