@@ -219,11 +219,13 @@ def test_a_loop_with_a_tool_caller_comes_to_the_answer_of_an_agent(run) -> None:
 
 @pytest.mark.skipif(not hasattr(Pipeline, "close"), reason="pipelines of Haystack 2 cannot be closed")
 async def test_a_pipeline_closes_the_connections_of_its_components() -> None:
+    # Its own, because components of other tests may not have been collected yet.
+    notes = InProcessServerInfo(NOTES.server, max_in_flight=100)
     components = {
-        "fetcher": MCPResourceFetcher(NOTES, prefix=""),
-        "builder": MCPPromptBuilder(NOTES, "summarize"),
-        "caller": MCPToolCaller([MCPToolset(NOTES), MCPResourceToolset(NOTES)]),
-        "runner": MCPToolRunner(MCPTool("find", NOTES), ["word"]),
+        "fetcher": MCPResourceFetcher(notes, prefix=""),
+        "builder": MCPPromptBuilder(notes, "summarize"),
+        "caller": MCPToolCaller([MCPToolset(notes), MCPResourceToolset(notes)]),
+        "runner": MCPToolRunner(MCPTool("find", notes), ["word"]),
     }
     pipeline = Pipeline()
     for name, instance in components.items():

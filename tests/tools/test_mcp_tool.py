@@ -1110,7 +1110,9 @@ class TestClientsOfTheUsersOwn:
 
 class TestLifecycle:
     def test_tools_of_one_server_share_its_session(self):
-        with MCPTool("add", COUNTER) as add, MCPTool("echo", COUNTER) as echo:
+        # Its own, because tools of other tests may not have been collected yet.
+        info = InProcessServerInfo(COUNTER.server, max_in_flight=100)
+        with MCPTool("add", info) as add, MCPTool("echo", info) as echo:
             assert add._connection.status().users == 2
             add.close()
             assert echo._connection.is_ready
