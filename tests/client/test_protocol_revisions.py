@@ -6,6 +6,7 @@
 Which revision of the protocol is spoken with which server, and how a session begins.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,16 +18,39 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPInvocationError,
+    MCPPendingCall,
     MCPTimeoutError,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    answer_later,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
 from tests.support.kinds import LONG
 from tests.support.processes import StdioServer, is_alive, kill_group
 from tests.support.waiting import LIMIT, wait_until
+
+# It asks in the middle of a call.
+TEA_HOUSE = """
+from typing import Annotated
+from mcp.server.mcpserver import Elicit, MCPServer, Resolve
+from pydantic import BaseModel
+
+server = MCPServer("tea house")
+
+class Order(BaseModel):
+    size: str
+
+def ask_user() -> Elicit[Order]:
+    return Elicit("Which size?", Order)
+
+@server.tool()
+def brew(drink: str, order: Annotated[Order, Resolve(ask_user)]) -> str:
+    return f"a {order.size} {drink}"
+
+server.run("stdio")
+"""
 
 NEWEST = "2026-07-28"
 NEWEST_WITH_HANDSHAKE = "2025-11-25"
@@ -87,6 +111,25 @@ def test_a_server_over_http_of_both_eras_gets_the_handshake_only_if_that_is_want
     with MCPConnection(StreamableHttpServerInfo(server.url)) as connection:
         assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
         assert connection.status().protocol_version == NEWEST
+
+
+def test_a_server_over_sse_of_both_eras_is_asked_for_newer_revisions_first_if_that_is_wanted(http_server):
+    server = http_server("sse")
+    with MCPConnection(SSEServerInfo(server.url, negotiation="discover")) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert connection.status().protocol_version == NEWEST
+    assert server.requests("server/discover")
+
+
+def test_a_call_of_a_server_of_both_eras_can_be_left_open_over_stdio_if_newer_revisions_come_first(tmp_path):
+    script = tmp_path / "tea_house.py"
+    script.write_text(TEA_HOUSE)
+    info = StdioServerInfo(sys.executable, [str(script)], negotiation="discover")
+    with MCPConnection(info, handlers=MCPHandlers(elicitation=answer_later)) as connection:
+        call = connection.begin_call("brew", {"drink": "tea"})
+        assert isinstance(call, MCPPendingCall)
+        answers = {question.key: {"size": "small"} for question in call.questions}
+        assert text(connection.continue_call(call, answers)) == "a small tea"
 
 
 @pytest.mark.parametrize("way", ["in process", "streamable-http"])
