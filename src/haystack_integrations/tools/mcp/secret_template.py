@@ -184,11 +184,12 @@ def stored_template(data: Mapping[str, Any]) -> SecretTemplate | None:
     return SecretTemplate(data["template"]) if is_template else None
 
 
-def value_of(secret: Secret) -> Any:
+def value_of(secret: Secret, name: str | None = None) -> Any:
     """
     Give the value of a Secret.
 
     :param secret: The Secret.
+    :param name: What it is for, e.g. a header; it is named in the message.
     :returns: Its value; None if it is optional and has none.
     :raises ValueError: If it is required and has no value. The message names the environment variable.
     """
@@ -198,7 +199,8 @@ def value_of(secret: Secret) -> Any:
         variables = " or ".join(vars(secret).get("_env_vars", ()))
         if not variables:
             raise
-        msg = f"the environment variable {variables} is not set"
+        use = "" if name is None else f", of which '{name}' is the value,"
+        msg = f"the environment variable {variables}{use} is not set"
         raise ValueError(msg) from error
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from haystack.core.errors import ComponentError, DeserializationError, PipelineError
@@ -103,10 +103,9 @@ def serve(
     :param grace_period: Seconds that running calls get when the server is stopped.
     :param log_level: What is logged to stderr.
     """
+    endpoint: dict[str, Any] = {"host": host, "port": port, "path": path}
     for_http = {
-        "--host": host is not None,
-        "--port": port is not None,
-        "--path": path is not None,
+        **{f"--{option}": value is not None for option, value in endpoint.items()},
         "--token-env": token_env,
         "--insecure": insecure,
         "--allowed-host": allowed_host,
@@ -142,9 +141,6 @@ def serve(
             run_server(
                 server if workers == 1 else for_workers(order),
                 transport="http",
-                host="127.0.0.1" if host is None else host,
-                port=8000 if port is None else port,
-                path="/mcp" if path is None else path,
                 auth=auth,
                 insecure=insecure,
                 allowed_hosts=allowed_host,
@@ -153,6 +149,7 @@ def serve(
                 workers=workers,
                 grace_period=grace_period,
                 log_level=log_level,
+                **{option: value for option, value in endpoint.items() if value is not None},
             )
     except _REFUSALS as error:
         raise CommandError(_in_options(str(error)), exit_code_of(error) or ExitCode.USAGE) from error

@@ -17,6 +17,7 @@ from haystack import logging
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.client.server_info import NEGOTIATIONS
+from haystack_integrations.tools.mcp.secret_template import value_of
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -129,25 +130,6 @@ def check_message_size(info: Any) -> None:
         raise ValueError(msg)
 
 
-def resolve_secret(name: str, secret: Secret) -> Any:
-    """
-    Give the value of a Secret.
-
-    :param name: What it is for, e.g. a header.
-    :param secret: The Secret.
-    :returns: Its value; None if it is optional and has none.
-    :raises ValueError: If it is required and has no value.
-    """
-    try:
-        return secret.resolve_value()
-    except ValueError as error:
-        variables = " or ".join(secret.__dict__.get("_env_vars", ()))
-        if not variables:
-            raise
-        msg = f"the environment variable {variables}, of which '{name}' is the value, is not set"
-        raise ValueError(msg) from error
-
-
 def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]:
     """
     Replace Secrets with their values.
@@ -158,7 +140,7 @@ def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]
     """
     resolved: dict[str, str] = {}
     for name, value in (values or {}).items():
-        plain = resolve_secret(name, value) if isinstance(value, Secret) else value
+        plain = value_of(value, name) if isinstance(value, Secret) else value
         if plain is None:
             logger.warning("The optional Secret for '{key}' has no value, so '{key}' is omitted", key=name)
         else:

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, provide
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
 from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
-from haystack_integrations.tools.mcp.secret_template import resolved, shown
+from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
     check_gate,
@@ -40,7 +40,6 @@ from haystack_integrations.tools.mcp.transports.fields import (
     check_number,
     check_retries,
     check_secrets,
-    resolve_secret,
     resolve_secrets,
 )
 
@@ -688,7 +687,7 @@ def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
     :raises ValueError: If a required secret has no value.
     """
     headers = resolve_secrets(info.headers)
-    token = resolve_secret("token", info.token) if isinstance(info.token, Secret) else info.token
+    token = value_of(info.token, "token") if isinstance(info.token, Secret) else info.token
     token = None if info._token_source is not None else token
     if token and not any(name.lower() == "authorization" for name in headers):
         headers["Authorization"] = f"Bearer {token}"
