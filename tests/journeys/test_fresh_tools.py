@@ -150,6 +150,7 @@ def test_runs_of_one_agent_that_overlap_have_each_what_they_began_with(server, w
         toolset.on_change(lambda _: changed.set())
         toolset["offer"].invoke(name="extra")
         toolset.refresh()
+        assert changed.wait(LIMIT)  # else the first change may be told in place of the second
         generator = Pausing([call("extra", text="1"), call("write", text="2"), call("extra", text="3"), say("done")], 1)
         agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
         thread, results = _in_thread(lambda: _run(agent, way))
@@ -178,6 +179,7 @@ def test_a_tool_that_changes_is_shown_as_it_was_until_the_run_ends(server, way):
         toolset.on_change(lambda _: changed.set())
         toolset["offer"].invoke(name="extra", description="Old.")
         toolset.refresh()
+        assert changed.wait(LIMIT)
         held = toolset["extra"]
         generator = Pausing([call("extra", text="1"), call("extra", text="2"), say("done")], 1)
         agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
