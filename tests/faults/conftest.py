@@ -7,13 +7,18 @@ Servers of every kind for the stories of this folder.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from haystack_integrations.tools.mcp import MCPServerInfo, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo
 from tests.conftest import HttpServerFactory, ProxyFactory, StdioServerFactory
-from tests.support.kinds import Gate, HttpPeer, Kind, PeerFactory, ProxiedPeer, StdioPeer
+from tests.support.kinds import QUICKLY, Gate, HttpPeer, Kind, PeerFactory, ProxiedPeer, StdioPeer
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+
+RawServer = Callable[..., MCPServerInfo]
 
 
 @pytest.fixture
@@ -104,3 +109,35 @@ def shared_refusing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     yield get
     for server in servers.values():
         server.close()
+
+
+@contextmanager
+def raw_servers(folders: pytest.TempPathFactory) -> Iterator[RawServer]:
+    servers: dict[tuple[str, ...], HttpServer] = {}
+
+    def reach(way: str, *options: str, **parameters: Any) -> MCPServerInfo:
+        command = python_script(SERVERS / "raw_server.py", "--transport", way, *options)
+        if way == "stdio":
+            return StdioServerInfo(command[0], command[1:], **QUICKLY, **parameters)
+        key = (way, *options)
+        if key not in servers:
+            folder = folders.mktemp("raw")
+            servers[key] = HttpServer(command, f"/{way}", folder, CallLog(folder / "calls.txt")).start()
+        kind = SSEServerInfo if way == "sse" else StreamableHttpServerInfo
+        return kind(url=servers[key].url, **QUICKLY, **parameters)
+
+    yield reach
+    for server in servers.values():
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def shared_raw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
+    with raw_servers(tmp_path_factory) as reach:
+        yield reach
+
+
+@pytest.fixture
+def raw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
+    with raw_servers(tmp_path_factory) as reach:
+        yield reach

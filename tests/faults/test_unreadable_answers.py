@@ -8,9 +8,6 @@ Answers that nobody can read, or that are too large: mended, or the call fails a
 
 import json
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import httpx2
 import pytest
@@ -19,51 +16,12 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPConnectionError,
     MCPOutcomeUnknownError,
-    MCPServerInfo,
-    SSEServerInfo,
-    StdioServerInfo,
-    StreamableHttpServerInfo,
 )
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
-from tests.support.kinds import LONG, QUICKLY
-from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT
 
 WAYS = ["stdio", "sse", "json", "events"]
-
-RawServer = Callable[..., MCPServerInfo]
-
-
-@contextmanager
-def raw_servers(folders: pytest.TempPathFactory) -> Iterator[RawServer]:
-    servers: dict[tuple[str, ...], HttpServer] = {}
-
-    def reach(way: str, *options: str, **parameters: Any) -> MCPServerInfo:
-        command = python_script(SERVERS / "raw_server.py", "--transport", way, *options)
-        if way == "stdio":
-            return StdioServerInfo(command[0], command[1:], **QUICKLY, **parameters)
-        key = (way, *options)
-        if key not in servers:
-            folder = folders.mktemp("raw")
-            servers[key] = HttpServer(command, f"/{way}", folder, CallLog(folder / "calls.txt")).start()
-        kind = SSEServerInfo if way == "sse" else StreamableHttpServerInfo
-        return kind(url=servers[key].url, **QUICKLY, **parameters)
-
-    yield reach
-    for server in servers.values():
-        server.close()
-
-
-@pytest.fixture(scope="module")
-def shared_raw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
-    with raw_servers(tmp_path_factory) as reach:
-        yield reach
-
-
-@pytest.fixture
-def raw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
-    with raw_servers(tmp_path_factory) as reach:
-        yield reach
 
 
 def result(content: str, request: str = "$ID") -> str:

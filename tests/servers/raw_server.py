@@ -5,7 +5,8 @@
 """
 A server that answers with the very bytes that it is given, over every transport and without the MCP SDK:
 
-    python raw_server.py --transport stdio|sse|json|events [--port N] [--listing TEXT] [--endpoint URL]
+    python raw_server.py --transport stdio|sse|json|events [--port N] [--listing TEXT] [--results PATH] \
+        [--endpoint URL]
 
 `json` and `events` are streamable HTTP with answers as JSON bodies and as event streams. The tool `say` answers with
 its argument `raw`, in which `$ID` stands for the id of the request and `$FILL` for `fill` letters; it is compressed as
@@ -21,6 +22,7 @@ import sys
 import threading
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 NAMES = ("say", "wait", "release", "fine")
@@ -28,6 +30,7 @@ LISTING = json.dumps([{"name": name, "inputSchema": {"type": "object"}} for name
 ENDLESS = b"x" * 65536
 
 released = threading.Event()
+results: dict[str, Any] = {}
 
 
 def compress(data: bytes, encoding: str | None) -> bytes:
@@ -51,6 +54,9 @@ def answer(message: dict[str, Any], listing: str) -> tuple[bytes, str | None, bo
     The bytes, how they are to be compressed, and whether they never end.
     """
     method, params = message["method"], message.get("params") or {}
+    if method in results:
+        answered = {"jsonrpc": "2.0", "id": message["id"], "result": results[method]}
+        return json.dumps(answered).encode(), None, False
     given: dict[str, Any] = {}
     if method == "initialize":
         result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "raw"}}
@@ -163,8 +169,11 @@ def main() -> None:
     parser.add_argument("--transport", choices=["stdio", "sse", "json", "events"], required=True)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--listing", default=LISTING, help="the tools, as the server writes them")
+    parser.add_argument("--results", type=Path, help="a JSON file of results by method, in place of the server's own")
     parser.add_argument("--endpoint", help="where an SSE server says that it takes messages; `none`: it does not say")
     options = parser.parse_args()
+    if options.results is not None:
+        results.update(json.loads(options.results.read_text()))
     if options.transport == "stdio":
         serve_stdio(options.listing)
         return

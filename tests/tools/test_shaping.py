@@ -6,6 +6,7 @@
 What the model sees of a server: which tools, with which names, descriptions and parameters, and how much of a result.
 """
 
+import asyncio
 import logging
 import pickle
 import re
@@ -129,7 +130,7 @@ class TestWhichTools:
     def test_tools_that_can_only_be_called_as_tasks_stay_out(self):
         # The field is only in one revision of the protocol, which a server in process does not speak by default.
         long = {"name": "long", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
-        page = read_page({"tools": [long]}, "2025-11-25").result
+        page = asyncio.run(read_page({"tools": [long]}, "2025-11-25")).result
         (listed,) = types.ListToolsResult.model_validate(page, by_name=False).tools
         assert "only be called as a task" in str(ToolSelection().reason_against(listed))
         tool = MCPTool("long", COUNTER)

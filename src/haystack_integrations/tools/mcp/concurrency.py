@@ -6,9 +6,56 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from time import monotonic
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+# How many values a tool's definition, or one item of a result, may have: it is validated at once, in up to 50 ms.
+MAX_VALUES: Final = 50_000
+
+# How long a task may run before the others get a turn, in seconds. A call of another session needs about ten turns.
+_LONGEST_TURN: Final = 0.004
+
+
+class Turns:
+    """
+    Lets the other tasks of the event loop run in between, in a task with much to compute.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the Turns.
+        """
+        self._began = monotonic()
+
+    async def give(self) -> None:
+        """
+        Let the other tasks run, if this one has run for some milliseconds.
+        """
+        if monotonic() - self._began > _LONGEST_TURN:
+            await asyncio.sleep(0)
+            self._began = monotonic()
+
+
+async def count_values(value: Any, turns: Turns) -> int:
+    """
+    Count the values in a value as of JSON.
+
+    :param value: The value.
+    :param turns: Lets other tasks run in between.
+    :returns: Their number, itself included; any number above MAX_VALUES if there are more than that.
+    """
+    count, containers = 1, [value]
+    while containers and count <= MAX_VALUES:
+        container = containers.pop()
+        if isinstance(container, dict | list):
+            count += len(container)
+            members = container.values() if isinstance(container, dict) else container
+            if count <= MAX_VALUES:
+                containers.extend(each for each in members if isinstance(each, dict | list))
+            await turns.give()
+    return count
 
 
 async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:

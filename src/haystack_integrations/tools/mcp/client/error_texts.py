@@ -47,6 +47,10 @@ def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: di
             del error  # its traceback holds this frame
 
 
+# How many blocks of an error are shown from its beginning, and from its end.
+_ERROR_BLOCKS = 400
+
+
 def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.CallToolResult:
     """
     Redact what a tool's own error quotes.
@@ -55,7 +59,12 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
     :param redactor: Knows the secrets of the server.
     :returns: A result with the redacted text of the error, and nothing else.
     """
-    text = redactor.text(error_text(result.model_dump(by_alias=True, mode="json")))
+    content = result.content
+    if (omitted := len(content) - 2 * _ERROR_BLOCKS) > 0:
+        remark = types.TextContent(type="text", text=f"[... {omitted:,} more blocks ...]")
+        content = [*content[:_ERROR_BLOCKS], remark, *content[-_ERROR_BLOCKS:]]
+    shown = result.model_copy(update={"content": content})
+    text = redactor.text(error_text(shown.model_dump(by_alias=True, mode="json")))
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 

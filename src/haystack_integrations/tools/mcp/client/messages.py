@@ -41,6 +41,9 @@ _SEARCHED_HEAD = 65536
 _LONE_FIRST_HALF = re.compile(r"(?<!\\)((?:\\\\)*+)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _LONE_SECOND_HALF = re.compile(r"(?<!\\)(?<!\\u[dD][89abAB][0-9a-fA-F]{2})((?:\\\\)*+)\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
+# Where the parser stopped, counted from the beginning of the piece that it was given.
+_PLACE_IN_PIECE = re.compile(r" at line \d+ column \d+$")
+
 # A string may end with the text: searched again from each of its quotes, it would take quadratic time.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _AFTER_KEY = re.compile(r"\s*:\s*")
@@ -85,7 +88,7 @@ def unusable_answer(request_id: types.RequestId, reason: str) -> types.JSONRPCEr
     return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
-def read_damaged(data: bytes | str, error: ValidationError) -> list[types.JSONRPCMessage]:
+def read_damaged(data: bytes | str, error: ValueError) -> list[types.JSONRPCMessage]:
     """
     Read what the SDK cannot: broken text is repaired, a batch is taken apart, unless the message is large.
 
@@ -145,6 +148,20 @@ def is_no_answer(head: bytes) -> bool:
     return "method" in _top_level(head.decode(errors="replace"))
 
 
+def is_certainly_answer(data: bytes | str) -> bool:
+    """
+    Tell whether a message is certainly an answer, without reading all of it.
+
+    :param data: The message.
+    :returns: True if it is one, or nothing at all; False if it may be a request or a notification.
+    """
+    head = data[:HEAD_SIZE]
+    members = _top_level(head if isinstance(head, str) else head.decode(errors="replace"))
+    if not members.keys().isdisjoint({"result", "error"}):
+        return True
+    return '"method"' not in data if isinstance(data, str) else b'"method"' not in data
+
+
 def _is_large(data: bytes | str) -> bool:
     if len(data) > _MAX_MENDED:
         return True
@@ -152,8 +169,10 @@ def _is_large(data: bytes | str) -> bool:
     return sum(map(data.count, separators)) > _MAX_VALUES  # type: ignore[arg-type]
 
 
-def _fault(error: ValidationError) -> str:
+def _fault(error: ValueError) -> str:
     # Says what and where, and quotes nothing.
+    if not isinstance(error, ValidationError):
+        return _PLACE_IN_PIECE.sub("", str(error))
     return str(error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error", ""))
 
 

@@ -35,6 +35,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     with_full_stop,
 )
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
+from haystack_integrations.tools.mcp.client.large_results import validate_in_pieces
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.listening import cache_config
 from haystack_integrations.tools.mcp.client.messages import is_unusable_answer, too_large
@@ -221,6 +222,7 @@ class SDKClient(TaskClient):
             self._negotiated = self._sdk.protocol_version
             replace_validation(self._sdk.session, self._validation.validate)
             mend_results(self._sdk.session, self._mend_page, _leave_open)
+            validate_in_pieces(self._sdk.session)
             await self._use_handlers(self._sdk, self._callbacks)
             tools = await self._list_all()
             if not self.life.has_owner:
@@ -375,10 +377,10 @@ class SDKClient(TaskClient):
             self._validation.note(tool.name, tool.output_schema)
         return tools
 
-    def _mend_page(self, page: dict[str, Any]) -> dict[str, Any]:
+    async def _mend_page(self, page: dict[str, Any]) -> dict[str, Any]:
         version = self._sdk.protocol_version if self._sdk is not None else None
         try:
-            read = read_page(page, version or LATEST_HANDSHAKE_VERSION)
+            read = await read_page(page, version or LATEST_HANDSHAKE_VERSION)
         except ValueError as error:
             msg = f"Failed to list the tools of {self._describe()}: {error}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools") from None

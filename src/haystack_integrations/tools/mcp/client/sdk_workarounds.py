@@ -19,12 +19,14 @@ import httpx2
 from mcp import MCPError as ProtocolError
 from mcp import types
 from mcp.client import streamable_http
+from mcp.client.session import _later_revision_fields
 from mcp.shared import _httpx_utils
 from mcp.types import jsonrpc_message_adapter
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from haystack_integrations.tools.mcp.client.messages import read_damaged, unusable_answer
+from haystack_integrations.tools.mcp.client.large_messages import LargeResult, is_large, parse, parse_large
+from haystack_integrations.tools.mcp.client.messages import is_certainly_answer, read_damaged, unusable_answer
 from haystack_integrations.tools.mcp.client.request_outcome import answered_request, current_outcome
 from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
@@ -174,7 +176,7 @@ def replace_validation(
 
 def mend_results(
     session: mcp.ClientSession,
-    mend_page: Callable[[dict[str, Any]], dict[str, Any]],
+    mend_page: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
     check_result: Callable[[str, dict[str, Any]], None],
 ) -> None:
     """
@@ -195,7 +197,9 @@ def mend_results(
     is_modern = session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def list_page(*arguments: Any) -> dict[str, Any]:
-        return mend_page(await send(*arguments))
+        page = await send(*arguments)
+        mended = await mend_page(page)
+        return LargeResult(mended) if isinstance(page, LargeResult) else mended
 
     async def send_modern(method: str, *arguments: Any) -> dict[str, Any]:
         result = await send(method, *arguments)
@@ -220,14 +224,52 @@ class _MessageReader:
         if current_outcome.get() is None:  # somebody else uses the SDK
             return jsonrpc_message_adapter.validate_json(data, by_name=by_name)
         request_id = answered_request.get() if isinstance(data, bytes) else None  # events are strings
+        if is_large(data) and is_certainly_answer(data):
+            answer = UnreadAnswer.model_construct(jsonrpc="2.0", id=None, result={})
+            answer._data, answer._answered = data, request_id
+            return answer
         try:
-            message = jsonrpc_message_adapter.validate_json(data, by_name=by_name)
-        except ValidationError as error:
+            message = parse(data)
+        except ValueError as error:
             messages = read_damaged(data, error)
             if not messages:
-                raise
+                # Raises what the SDK expects.
+                return jsonrpc_message_adapter.validate_json(data, by_name=by_name)
             message = next((each for each in messages if _is_answer(each)), messages[0])
         return message if request_id is None else _checked_body(message, request_id)
+
+
+class UnreadAnswer(types.JSONRPCResponse):
+    """
+    A large answer, on its way through the SDK's streamable HTTP transport, which waits for no reader.
+
+    The transport gives it the id of the request whose event stream it came in, if any.
+    """
+
+    _data: bytes | str = ""
+    # The request that the body of a response has to answer.
+    _answered: types.RequestId | None = None
+
+    async def read(self) -> types.JSONRPCMessage:
+        """
+        Read the answer in pieces.
+
+        :returns: The answer, or the error that takes its place.
+        :raises ValueError: If it cannot be read, and it is not known which request it answers.
+        """
+        request_id = self._answered if self._answered is not None else self.id
+        try:
+            message = await parse_large(self._data)
+        except ValueError as error:
+            messages = read_damaged(self._data, error)
+            if not messages:
+                if request_id is None:
+                    raise
+                return unusable_answer(request_id, "the server's answer could not be read as JSON")
+            message = messages[0]
+        if self._answered is not None or not _is_answer(message):
+            return message if request_id is None else _checked_body(message, request_id)
+        return message if self.id is None else message.model_copy(update={"id": self.id})
 
 
 def _is_answer(message: types.JSONRPCMessage) -> bool:
@@ -271,6 +313,17 @@ def advertised_extensions(session: mcp.ClientSession, version: str) -> dict[str,
     :returns: Their settings, by identifier.
     """
     return session._build_capabilities(version).extensions or {}
+
+
+def fields_of_later_revisions(method: str, version: str) -> frozenset[str]:
+    """
+    Tell which fields of a result the SDK drops, because they are of a later revision.
+
+    :param method: The method of the request.
+    :param version: The negotiated revision of the protocol.
+    :returns: Their names on the wire.
+    """
+    return _later_revision_fields(method, version)
 
 
 def describe_validation(error: ValidationError) -> str:

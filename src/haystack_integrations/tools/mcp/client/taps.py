@@ -22,7 +22,7 @@ from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD, CANCEL_METHOD, current_outcome
-from haystack_integrations.tools.mcp.client.sdk_workarounds import shown_error
+from haystack_integrations.tools.mcp.client.sdk_workarounds import UnreadAnswer, shown_error
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 # How long a server may take to accept a cancellation, in seconds; as long as the SDK allows.
@@ -103,11 +103,11 @@ class _Incoming(_Tap):
         except (StopAsyncIteration, anyio.ClosedResourceError):
             self._on_end()
             raise
-        return self._received(item)
+        return self._received(await _read(item))
 
     async def receive(self) -> Any:
         item = await self._stream.receive()
-        return self._received(item)
+        return self._received(await _read(item))
 
     def _received(self, item: Any) -> Any:
         self._on_message()
@@ -124,6 +124,16 @@ class _Incoming(_Tap):
         if handshake.is_over:
             self._handshake = None
         return item
+
+
+async def _read(item: Any) -> Any:
+    message = getattr(item, "message", None)
+    if not isinstance(message, UnreadAnswer):
+        return item
+    try:
+        return dataclasses.replace(item, message=await message.read())
+    except ValueError as error:  # the SDK takes it from here, as it does with what its transport cannot read
+        return error
 
 
 class _Outgoing(_Tap):

@@ -13,6 +13,7 @@ from mcp import types
 from pydantic import TypeAdapter
 
 from haystack_integrations.tools.mcp.client.error_texts import redacted_result
+from haystack_integrations.tools.mcp.client.large_results import validated_call_result
 from haystack_integrations.tools.mcp.client.listening import ListeningClient
 from haystack_integrations.tools.mcp.client.pending import (
     TASKS_EXTENSION,
@@ -112,7 +113,7 @@ class TaskClient(ListeningClient):
         :raises RuntimeError: If it violates the output schema of the tool.
         :raises ValidationError: If it is no result of a tool.
         """
-        read = types.CallToolResult.model_validate(result, by_name=False)
+        read = await validated_call_result(result)
         if read.is_error:
             return redacted_result(read, self._redactor_now())
         await self._validation.validate(tool_name, read)

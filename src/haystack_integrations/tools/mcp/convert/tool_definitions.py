@@ -19,6 +19,7 @@ from mcp import types
 from mcp.types import methods
 from pydantic import TypeAdapter, ValidationError
 
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 
 LIST_METHOD: Final = "tools/list"
@@ -49,9 +50,9 @@ class ToolPage:
     dropped: dict[str | int, list[str]] = field(default_factory=dict)
 
 
-def read_page(page: dict[str, Any], version: str) -> ToolPage:
+async def read_page(page: dict[str, Any], version: str) -> ToolPage:
     """
-    Make a page of `tools/list` readable.
+    Make a page of `tools/list` readable. Other tasks of the event loop run in between.
 
     :param page: The result of the request. It is not changed.
     :param version: The negotiated revision of the protocol.
@@ -70,12 +71,18 @@ def read_page(page: dict[str, Any], version: str) -> ToolPage:
         raise ValueError(msg)
     readable: list[dict[str, Any]] = []
     read = ToolPage({**page, "tools": readable})
+    turns = Turns()
     for position, tool in enumerate(tools, 1):
-        if _is_plain(tool):
+        await turns.give()
+        is_small = await count_values(tool, turns) <= MAX_VALUES
+        if is_small and _is_plain(tool):
             readable.append(tool)
             continue
         name = tool.get("name") if isinstance(tool, dict) else None
         label = name if isinstance(name, str) and name else position
+        if not is_small:
+            read.left_out[label] = f"its definition has more than {MAX_VALUES:,} values"
+            continue
         try:
             mended, dropped = _mend(tool, version)
         except ValueError as error:

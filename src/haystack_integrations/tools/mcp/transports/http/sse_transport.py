@@ -15,10 +15,10 @@ import httpx2
 from anyio.abc import TaskGroup
 from haystack import logging
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
-from pydantic import ValidationError
+from mcp.types import JSONRPCMessage
 
 from haystack_integrations.tools.mcp.client.error_texts import describe_error
+from haystack_integrations.tools.mcp.client.large_messages import is_large, parse, parse_large
 from haystack_integrations.tools.mcp.client.messages import read_damaged, too_large
 from haystack_integrations.tools.mcp.client.request_outcome import current_outcome
 from haystack_integrations.tools.mcp.client.sdk_workarounds import stream_within_origin
@@ -67,8 +67,8 @@ class _Incoming:
             if event.event != "message" or not event.data:
                 continue
             try:
-                return SessionMessage(jsonrpc_message_adapter.validate_json(event.data, by_name=False))
-            except ValidationError as error:
+                return SessionMessage(await parse_large(event.data) if is_large(event.data) else parse(event.data))
+            except ValueError as error:
                 self._messages.extend(read_damaged(event.data, error))
                 if not self._messages:
                     logger.warning("Ignored an event that is no message ({error})", error=describe_error(error))

@@ -13,10 +13,10 @@ from typing import Any, Self
 import anyio
 from haystack import logging
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
-from pydantic import ValidationError
+from mcp.types import JSONRPCMessage
 
 from haystack_integrations.tools.mcp.client.error_texts import describe_error
+from haystack_integrations.tools.mcp.client.large_messages import is_large, parse, parse_large
 from haystack_integrations.tools.mcp.client.messages import is_no_answer, oversized_answer, read_damaged
 from haystack_integrations.tools.mcp.transports.stdio.lines import OversizedLine
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
@@ -80,8 +80,8 @@ class _Incoming(_Stream):
             if line.isspace() or not line:
                 continue
             try:
-                return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-            except ValidationError as error:
+                return SessionMessage(await parse_large(line) if is_large(line) else parse(line))
+            except ValueError as error:
                 self._messages.extend(read_damaged(line, error))
                 if not self._messages:
                     self._report(error)

@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Results of many values, validated in pieces.
+
+The SDK validates a result as a whole, twice, which takes more than 100 ms for ten thousand content blocks, and no
+other session is served meanwhile. So it gets the result with the beginning of its list only, and without the values
+that may be anything. The rest of the list is validated here in the same way, a piece at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import mcp
+from mcp import MCPError, types
+from mcp.types import methods
+from mcp.types.version import LATEST_HANDSHAKE_VERSION
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from haystack_integrations.tools.mcp.client.large_messages import LargeResult
+from haystack_integrations.tools.mcp.client.messages import UnusableAnswer
+from haystack_integrations.tools.mcp.client.sdk_workarounds import fields_of_later_revisions
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
+
+# The list in the result of a method, by its name on the wire and in the SDK's model.
+_LISTS: Final = {
+    "tools/call": ("content", "content"),
+    "tools/list": ("tools", "tools"),
+    "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("resourceTemplates", "resource_templates"),
+    "resources/read": ("contents", "contents"),
+    "prompts/list": ("prompts", "prompts"),
+    "prompts/get": ("messages", "messages"),
+}
+
+# What may be any JSON, by its name on the wire and in the SDK's model.
+_ANYTHING: Final = {"structuredContent": "structured_content", "_meta": "meta"}
+
+# How many values are validated at once; 5 ms of work if each is a content block.
+_PIECE: Final = 1000
+
+
+@dataclass
+class _Rest:
+    """
+    What the SDK does not get of a result.
+
+    :param method: The method of the request.
+    :param result: What it gets.
+    :param pieces: The rest of the list.
+    :param anything: Values that may be anything.
+    """
+
+    method: str = ""
+    result: dict[str, Any] = field(default_factory=dict)
+    pieces: list[list[Any]] = field(default_factory=list)
+    anything: dict[str, Any] = field(default_factory=dict)
+
+
+# Of the request that is under way in a task.
+_rest: ContextVar[_Rest | None] = ContextVar("haystack_mcp_rest_of_result", default=None)
+
+
+def validate_in_pieces(session: mcp.ClientSession) -> None:
+    """
+    Let an SDK session validate large results in pieces.
+
+    :param session: An open session; its method `send_request`, and that of its dispatcher, are replaced.
+    """
+    dispatcher = session._dispatcher
+    send_raw, send = dispatcher.send_raw_request, session.send_request
+
+    async def send_raw_request(method: str, *arguments: Any) -> dict[str, Any]:
+        result = await send_raw(method, *arguments)
+        rest = _rest.get()
+        if not isinstance(result, LargeResult) or rest is None:
+            return result
+        await _take_apart(method, result, rest)
+        return rest.result
+
+    async def send_request(request: Any, result_type: Any, *arguments: Any, **options: Any) -> Any:
+        rest = _Rest()
+        token = _rest.set(rest)
+        try:
+            result = await send(request, result_type, *arguments, **options)
+        finally:
+            _rest.reset(token)
+        if rest.pieces or rest.anything:
+            version = session.protocol_version or LATEST_HANDSHAKE_VERSION
+            await _complete(result, rest, _validator(result_type), version)
+        # The context of a task that the SDK started meanwhile may keep it for as long as the session lives.
+        rest.result, rest.pieces, rest.anything = {}, [], {}
+        return result
+
+    dispatcher.send_raw_request = send_raw_request  # type: ignore[method-assign, assignment]
+    session.send_request = send_request  # type: ignore[method-assign]
+
+
+async def validated_call_result(result: dict[str, Any]) -> types.CallToolResult:
+    """
+    Validate the result of a call, in pieces if it is large.
+
+    :param result: The result, as in the protocol.
+    :returns: The result.
+    :raises ValidationError: If it is no result of a call.
+    :raises MCPError: If a part of it has too many values to be validated.
+    """
+    rest = _Rest()
+    await _take_apart("tools/call", result, rest)
+    read = types.CallToolResult.model_validate(rest.result, by_name=False)
+    await _complete(read, rest, _validator(types.CallToolResult), None)
+    return read
+
+
+async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
+    rest.method, rest.result = method, dict(result)
+    listed = _LISTS.get(method)
+    if listed is None:
+        return
+    turns = Turns()
+    for name, value in result.items():
+        if not isinstance(value, dict | list):
+            continue
+        if name == listed[0] and isinstance(value, list):
+            pieces = [piece async for piece in _pieces(value, turns)]
+            rest.result[name], rest.pieces = pieces[0], pieces[1:]
+        elif name in _ANYTHING:
+            rest.anything[name] = value
+            rest.result[name] = type(value)()
+        else:
+            await _check(value, f"`{name}`", turns)
+
+
+async def _pieces(listed: list[Any], turns: Turns) -> AsyncIterator[list[Any]]:
+    piece: list[Any] = []
+    size = 0
+    for number, item in enumerate(listed, 1):
+        values = await _check(item, f"item {number}", turns)
+        if piece and size + values > _PIECE:
+            yield piece
+            piece, size = [], 0
+        piece.append(item)
+        size += values
+    yield piece
+
+
+async def _check(part: Any, which: str, turns: Turns) -> int:
+    values = await count_values(part, turns)
+    if values > MAX_VALUES:
+        reason = f"{which} of the server's answer has more than {MAX_VALUES:,} values"
+        raise MCPError(types.PARSE_ERROR, reason, UnusableAnswer(reason))
+    return values
+
+
+def _validator(result_type: Any) -> Callable[[Any], Any]:
+    if isinstance(result_type, TypeAdapter):
+        return lambda value: result_type.validate_python(value, by_name=False)
+    return lambda value: result_type.model_validate(value, by_name=False)
+
+
+async def _complete(result: Any, rest: _Rest, validate: Callable[[Any], Any], version: str | None) -> None:
+    turns = Turns()
+    wire, name = _LISTS[rest.method]
+    foreign = fields_of_later_revisions(rest.method, version) if version is not None else frozenset()
+    frame = {field: value for field, value in rest.result.items() if field not in foreign}
+    if isinstance(result, dict):  # of a request of any method
+        result.update(rest.anything)
+        for piece in rest.pieces:
+            result[wire].extend(piece)
+        return
+    for piece in rest.pieces:
+        await turns.give()
+        part = {**frame, wire: piece}
+        listed = getattr(result, name)
+        try:
+            if version is not None and (rest.method, version) in methods.SERVER_RESULTS:
+                methods.validate_server_result(rest.method, version, part)
+            listed.extend(getattr(validate(part), name))
+        except ValidationError as error:
+            raise _counted_from(error, wire, len(listed)) from None
+    for wire, value in rest.anything.items():
+        if _ANYTHING[wire] in type(result).model_fields:
+            setattr(result, _ANYTHING[wire], value)
+
+
+def _counted_from(error: ValidationError, wire: str, start: int) -> ValidationError:
+    """
+    Make the error of a piece that of the list.
+    """
+
+    def moved(place: tuple[int | str, ...]) -> Iterator[int | str]:
+        for before, each in zip((None, *place), place, strict=False):
+            yield each + start if before == wire and isinstance(each, int) else each
+
+    faults = []
+    for each in error.errors(include_url=False, include_input=False):
+        kind: Any = each["type"]  # pydantic wants a literal
+        fault = PydanticCustomError(kind, "{reason}", {"reason": each["msg"]})
+        faults.append(InitErrorDetails(type=fault, loc=tuple(moved(each["loc"])), input=None))
+    return ValidationError.from_exception_data(error.title, faults, hide_input=True)

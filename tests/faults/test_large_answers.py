@@ -1,0 +1,221 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Answers of megabytes and of tens of thousands of values: other sessions are served while they are read.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.types import methods
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnection,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPServerInfo,
+    MCPToolset,
+)
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns
+from tests.faults.conftest import RawServer
+from tests.support.background import in_thread, text
+from tests.support.waiting import LIMIT
+
+COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+
+WAYS = ["stdio", "sse", "json", "events"]
+ROWS = [{"id": number, "name": f"n{number}"} for number in range(60_000)]
+
+
+def answer(result: dict[str, Any], *, id_last: bool = False) -> str:
+    result_json = f'"result":{json.dumps(result)}'
+    return f'{{"jsonrpc":"2.0",{result_json},"id":$ID}}' if id_last else f'{{"jsonrpc":"2.0","id":$ID,{result_json}}}'
+
+
+def blocks(count: int) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": f"block {number}"} for number in range(count)]
+
+
+@pytest.fixture
+def served_meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """
+    Calls a tool of another session whenever an answer is being read: in each function that gives others a turn, at its
+    first turn. The names of these functions are in the set once the call has returned.
+    """
+    served: set[str] = set()
+    with MCPConnection(COUNTER) as other:
+        other.call_tool("add", {"a": 1, "b": 2})
+
+        async def give(_turns: Turns) -> None:
+            place = sys._getframe(1).f_code.co_name
+            if place not in served:
+                call = in_thread(other.call_tool, "add", {"a": 1, "b": 2})
+                deadline = asyncio.get_running_loop().time() + LIMIT
+                while not call.done() and asyncio.get_running_loop().time() < deadline:
+                    await asyncio.sleep(0.001)
+                call.result(0)
+                served.add(place)
+
+        monkeypatch.setattr(Turns, "give", give)
+        yield served
+
+
+@pytest.mark.parametrize("id_last", [False, True], ids=["id first", "id last"])
+@pytest.mark.parametrize("way", WAYS)
+def test_other_sessions_are_served_while_an_answer_is_read(shared_raw_server, served_meanwhile, way, id_last):
+    result = {"content": blocks(30_000), "structuredContent": {"rows": ROWS}, "_meta": {"rows": ROWS[:5]}}
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        connection.call_tool("fine")
+        served_meanwhile.clear()
+        read = connection.call_tool("say", {"raw": answer(result, id_last=id_last)})
+    assert [block.text for block in read.content] == [block["text"] for block in result["content"]]
+    assert (read.structured_content, read.meta) == (result["structuredContent"], result["_meta"])
+    assert served_meanwhile >= {"_find_cuts", "_build", "count_values", "_complete"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_result_is_validated_a_piece_at_a_time(shared_raw_server, monkeypatch, way):
+    sizes: list[int] = []
+    validate = methods.validate_server_result
+
+    def spy(method: str, version: str, result: Any) -> None:
+        sizes.append(len(json.dumps(result)))
+        validate(method, version, result)
+
+    monkeypatch.setattr(methods, "validate_server_result", spy)
+    result = {"content": blocks(30_000), "structuredContent": {"rows": ROWS}}
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        read = connection.call_tool("say", {"raw": answer(result)})
+    assert len(read.content) == 30_000
+    assert max(sizes) < 50_000
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_block_that_is_none_is_named_by_its_place(shared_raw_server, way):
+    content = blocks(30_000)
+    content[20_000] = {"type": "text", "text": 5}
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        with pytest.raises(MCPInvocationError, match=r"is no valid result: .*content\.20000\.") as caught:
+            connection.call_tool("say", {"raw": answer({"content": content})})
+        assert not isinstance(caught.value, MCPOutcomeUnknownError)  # the tool did run
+        assert text(connection.call_tool("fine")) == "fine"
+
+
+@pytest.mark.parametrize(
+    ("result", "part"),
+    [
+        ({"content": [*blocks(3), {**blocks(1)[0], "_meta": {"a": [1] * (MAX_VALUES + 1)}}]}, "item 4"),
+        ({"content": blocks(1), "strange": [1] * (MAX_VALUES + 1)}, "`strange`"),
+    ],
+    ids=["block", "member"],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_part_with_too_many_values_fails_its_call_alone(shared_raw_server, way, result, part):
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        with pytest.raises(MCPOutcomeUnknownError, match=f"{part} of the server's answer has more than 50,000 values"):
+            connection.call_tool("say", {"raw": answer(result)})
+        assert text(connection.call_tool("fine")) == "fine"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_of_an_error_of_many_blocks_both_ends_are_told(shared_raw_server, way):
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        with pytest.raises(MCPInvocationError) as caught:
+            connection.call_tool("say", {"raw": answer({"content": blocks(30_000), "isError": True})})
+    said = str(caught.value)
+    assert "block 0\nblock 1\n" in said
+    assert "block 399\n[... 29,200 more blocks ...]\nblock 29600" in said
+    assert "block 29998\nblock 29999" in said
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda raw: raw[:-1], lambda raw: raw.replace("block 7", r"\ud83d", 1)], ids=["cut", "half a character"]
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_large_answer_that_cannot_be_read_fails_its_call_at_once(shared_raw_server, way, damage):
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        with pytest.raises(MCPOutcomeUnknownError, match="the server's answer could not be read"):
+            connection.call_tool("say", {"raw": damage(answer({"content": blocks(60_000)}))})
+        assert text(connection.call_tool("fine")) == "fine"
+
+
+@pytest.mark.parametrize("way", ["json", "events"])
+def test_a_large_message_in_place_of_an_answer_fails_the_call_at_once(shared_raw_server, way):
+    # Its method comes so late that it is taken for an answer.
+    raw = '{"jsonrpc":"2.0","result":1,"id":77,"params":' + json.dumps({"rows": ROWS}) + ',"method":"ping"}'
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        with pytest.raises(MCPInvocationError):
+            connection.call_tool("say", {"raw": raw})
+        assert text(connection.call_tool("fine")) == "fine"
+
+
+@pytest.fixture(params=WAYS)
+def answering(request: pytest.FixtureRequest, raw_server: RawServer, tmp_path: Path) -> Callable[..., MCPServerInfo]:
+    """
+    Says how to reach a server that gives certain results: `answering({"tools/list": {...}})`.
+    """
+
+    def describe(results: dict[str, dict[str, Any]]) -> MCPServerInfo:
+        initialized = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+            "serverInfo": {"name": "raw", "version": "1"},
+        }
+        path = tmp_path / "results.json"
+        path.write_text(json.dumps({"initialize": initialized, "tools/list": {"tools": []}, **results}))
+        return raw_server(request.param, "--results", str(path))
+
+    return describe
+
+
+def numbered(count: int, **fields: str) -> list[dict[str, Any]]:
+    return [{name: f"{value}{number}" for name, value in fields.items()} for number in range(count)]
+
+
+class TestListings:
+    def test_other_sessions_are_served_while_many_tools_are_read(self, answering, served_meanwhile):
+        tools = [{**each, "inputSchema": {"type": "object"}} for each in numbered(3000, name="t")]
+        with MCPToolset(answering({"tools/list": {"tools": tools}})) as toolset:
+            assert {tool.name for tool in toolset} == {tool["name"] for tool in tools}
+        assert served_meanwhile >= {"read_page", "_complete"}
+
+    def test_a_tool_with_too_many_values_is_left_out(self, answering, caplog):
+        schema = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(30_000)}}
+        tools = [{"name": "huge", "inputSchema": schema}, {"name": "good", "inputSchema": {"type": "object"}}]
+        with MCPToolset(answering({"tools/list": {"tools": tools}})) as toolset:
+            assert [tool.name for tool in toolset] == ["good"]
+        assert "Left out tool 'huge'" in caplog.text
+        assert "its definition has more than 50,000 values" in caplog.text
+
+    def test_everything_else_that_is_read_comes_whole(self, answering):
+        results: dict[str, Any] = {
+            "resources/list": {
+                "resources": numbered(3000, uri="x://", name="resource "),
+                "ttlMs": "of a later revision",
+            },
+            "resources/templates/list": {"resourceTemplates": numbered(3000, uriTemplate="x://{a}/", name="template ")},
+            "resources/read": {"contents": numbered(3000, uri="x://", text="text "), "_meta": {"a": 1}},
+            "prompts/list": {"prompts": numbered(3000, name="prompt with a name of more than forty letters ")},
+            "prompts/get": {"messages": [{"role": "user", "content": each} for each in blocks(3000)]},
+        }
+        with MCPConnection(answering(results), invocation_timeout=LIMIT) as connection:
+            resources, templates = connection.list_resources(), connection.list_resource_templates()
+            contents, prompts = connection.read_resource("x://0"), connection.list_prompts()
+            prompt = connection.get_prompt("prompt")
+            raw = {method: connection.request(method) for method in results}
+        assert [each.name for each in resources] == [f"resource {number}" for number in range(3000)]
+        assert [each.name for each in templates] == [f"template {number}" for number in range(3000)]
+        assert [each.text for each in contents.contents] == [f"text {number}" for number in range(3000)]
+        assert contents.meta == {"a": 1}
+        assert len({each.name for each in prompts}) == 3000
+        assert [each.content.text for each in prompt.messages] == [f"block {number}" for number in range(3000)]
+        del results["resources/list"]["ttlMs"]
+        assert raw == results
