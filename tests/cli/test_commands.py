@@ -117,6 +117,7 @@ def test_a_call_that_cannot_be_is_not_made(
         (["list"], 2, "TARGET requires an argument"),
         (["list", IN_PROCESS, "--nope"], 2, "Unknown option"),
         (["list", ""], 2, "The target is empty"),
+        (["call", "python", "server.py", "add"], 2, "Put the whole command in quotes, e.g. 'python server.py'"),
         (["list", "nowhere"], 2, "is neither a file, nor a command on the PATH, nor the name of a server"),
         (["list", "nowhere.json"], 2, "There is no file nowhere.json"),
         (["list", "'unclosed quote"], 2, "quotation mark"),

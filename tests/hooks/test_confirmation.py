@@ -283,6 +283,17 @@ class TestConfiguration:
             with pytest.raises(TypeError, match="pass either a `confirmation_ui` or a `strategy`"):
                 MCPConfirmationHook(**arguments)
 
+    @pytest.mark.parametrize("ui", [ScriptedUI, "console"], ids=["class", "text"])
+    def test_what_cannot_ask_is_refused(self, toolset, ui):
+        text = r"write ScriptedUI\(\)" if ui is ScriptedUI else "with a method `get_user_confirmation`, got str"
+        with pytest.raises(MCPConfigurationError, match=text):
+            confirmation_strategies_for(toolset, ui)
+        if HAS_HOOKS:
+            with pytest.raises(MCPConfigurationError, match=text):
+                MCPConfirmationHook(ui)
+            with pytest.raises(MCPConfigurationError, match="`strategy` must be a ConfirmationStrategy"):
+                MCPConfirmationHook(strategy=ui)
+
     @needs_hooks
     @pytest.mark.parametrize("run", ["run", "run_async"])
     def test_the_decisions_of_another_strategy_are_traced_once_and_without_arguments(self, server, toolset, run):

@@ -338,6 +338,7 @@ class TestParameters:
             ({"log_level": "chatty"}, "`log_level` must be one of"),
             ({"workers": 2}, "Over stdio there is one client, and no place for `workers`: pass transport='http'"),
             ({"auth": Secret.from_token("x")}, "no place for `auth`"),
+            ({"port": 8000}, "no place for `port`: pass transport='http'"),
             ({"port": 9000, "insecure": True}, "no place for `port`, `insecure`"),
             ({"transport": "http", "workers": 2}, "must be a function that makes the server"),
             ({"transport": "http", "workers": 2, "stateless": False}, "Mcp-Session-Id"),

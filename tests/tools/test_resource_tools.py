@@ -199,6 +199,15 @@ class TestGivenOnly:
                 tools[1].invoke(uri="notes://today")
 
 
+@every_executor
+def test_a_parameter_that_there_is_not_is_told_to_the_model(ask, info):
+    toolset = MCPResourceToolset(info, tool_name_prefix="notes")
+    told = ask(toolset, "notes_read_resource", url="notes://today").error
+    assert "notes_read_resource has no parameter `url`. It has `uri` and `offset`." in told
+    told = ask(toolset, "notes_list_resources", words="today", uri="").error
+    assert "notes_list_resources has no parameter `words`, `uri`. It has `query` and `offset`." in told
+
+
 @pytest.mark.parametrize("uri", ["", 5, None])
 def test_a_uri_that_is_none_is_told_to_the_model(info, uri):
     with MCPResourceToolset(info) as tools, pytest.raises(ToolInvocationError, match="`uri` must be the URI of a res"):

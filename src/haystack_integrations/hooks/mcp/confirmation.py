@@ -42,6 +42,25 @@ Ask: TypeAlias = Literal["unless_read_only", "always"]
 Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
 
 
+def check_ui(owner: str, ui: Any) -> None:
+    """
+    Check what is to ask the user.
+
+    :param owner: Whose it is, for messages.
+    :param ui: The object.
+    :raises MCPConfigurationError: If it cannot ask.
+    """
+    if isinstance(ui, type):
+        msg = f"{owner}: `confirmation_ui` must be an object, not a class: write {ui.__name__}()"
+        raise MCPConfigurationError(msg)
+    if not callable(getattr(ui, "get_user_confirmation", None)):
+        msg = (
+            f"{owner}: `confirmation_ui` must be a ConfirmationUI of Haystack, with a method `get_user_confirmation`, "
+            f"got {type(ui).__name__}"
+        )
+        raise MCPConfigurationError(msg)
+
+
 class AnnotationRules:
     """
     Of which tools a call is to be confirmed. Annotations only tighten: what they do not say means to ask.
@@ -306,6 +325,7 @@ def confirmation_strategies_for(
     :returns: Strategies by the names of the tools.
     :raises MCPConfigurationError: If a toolset is not warm and has no `tool_names`, or a parameter is invalid.
     """
+    check_ui("confirmation_strategies_for", confirmation_ui)
     policy = MCPAnnotationPolicy(tools, ask=ask, trusted=trusted, overrides=overrides)
     names = []
     for each in _parts(tools):

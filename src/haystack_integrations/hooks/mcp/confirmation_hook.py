@@ -17,11 +17,13 @@ from haystack_integrations.hooks.mcp.confirmation import (
     AnnotationRules,
     Ask,
     Override,
+    check_ui,
     is_of_server,
     load_rules,
 )
 from haystack_integrations.hooks.mcp.confirmation_strategies import MCPConfirmationStrategy, TracedStrategy
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 
@@ -70,6 +72,12 @@ class MCPConfirmationHook:
         if (confirmation_ui is None) is (strategy is None):
             msg = f"{type(self).__name__}: pass either a `confirmation_ui` or a `strategy`"
             raise TypeError(msg)
+        if strategy is None:
+            check_ui(type(self).__name__, confirmation_ui)
+        elif isinstance(strategy, type) or not callable(getattr(strategy, "run", None)):
+            name = strategy.__name__ if isinstance(strategy, type) else type(strategy).__name__
+            msg = f"{type(self).__name__}: `strategy` must be a ConfirmationStrategy of Haystack, got {name}"
+            raise MCPConfigurationError(msg)
         self._rules = AnnotationRules(type(self).__name__, ask=ask, trusted=trusted, overrides=overrides)
         self.confirmation_ui = confirmation_ui
         self.strategy = strategy

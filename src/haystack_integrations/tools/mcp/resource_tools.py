@@ -169,13 +169,15 @@ class MCPResourceToolset(ReaderBase, Toolset):
             **({"async_function": native} if HAS_ASYNC_FUNCTION else {}),
         )
 
-    def _list(self, query: str = "", offset: int = 0) -> str:
+    def _list(self, query: str = "", offset: int = 0, **others: Any) -> str:
+        self._refuse(others, "list_resources", "query")
         self._admit("list_resources")
         resources = self._connection.list_resources()
         templates = [] if self.given_only else self._connection.list_resource_templates()
         return self._listing(resources, templates, query, offset)
 
-    async def _list_async(self, query: str = "", offset: int = 0) -> str:
+    async def _list_async(self, query: str = "", offset: int = 0, **others: Any) -> str:
+        self._refuse(others, "list_resources", "query")
         self._admit("list_resources")
         resources = await self._connection.list_resources_async()
         templates = [] if self.given_only else await self._connection.list_resource_templates_async()
@@ -184,14 +186,24 @@ class MCPResourceToolset(ReaderBase, Toolset):
     def _admit(self, name: str) -> None:
         admit_call(provider_safe_name(name, self.tool_name_prefix), is_servers=False)
 
-    def _read_text(self, uri: str, offset: int = 0) -> str | list[ContentPart]:
+    def _read_text(self, uri: str = "", offset: int = 0, **others: Any) -> str | list[ContentPart]:
+        self._refuse(others, "read_resource", "uri")
         self._admit("read_resource")
         return self._contents(self._connection.read_resource(self._checked(uri)), offset)
 
-    async def _read_text_async(self, uri: str, offset: int = 0) -> str | list[ContentPart]:
+    async def _read_text_async(self, uri: str = "", offset: int = 0, **others: Any) -> str | list[ContentPart]:
+        self._refuse(others, "read_resource", "uri")
         self._admit("read_resource")
         await self._connection._start_async()  # the check needs it, and must not import the SDK in this loop
         return self._contents(await self._connection.read_resource_async(self._checked(uri)), offset)
+
+    def _refuse(self, others: dict[str, Any], name: str, parameter: str) -> None:
+        # Python's error would name a private method to the model.
+        if others:
+            unknown = ", ".join(f"`{other}`" for other in others)
+            tool_name = provider_safe_name(name, self.tool_name_prefix)
+            msg = f"{tool_name} has no parameter {unknown}. It has `{parameter}` and `offset`."
+            raise ValueError(msg)
 
     def _may_read(self, uri: str) -> bool:
         return self.uris is None or any(fnmatchcase(uri, pattern) for pattern in self.uris)

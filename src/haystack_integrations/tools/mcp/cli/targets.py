@@ -48,6 +48,17 @@ _CHOICES = (
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 
 
+# Commands that start a server only with arguments, and an example of these.
+_LAUNCHERS = {
+    **dict.fromkeys(("python", "python3"), "server.py"),
+    **dict.fromkeys(("node", "bun", "deno"), "server.js"),
+    **dict.fromkeys(("uvx", "pipx"), "mcp-server-time"),
+    "npx": "@modelcontextprotocol/server-everything",
+    "uv": "run server.py",
+    "docker": "run -i --rm mcp/time",
+}
+
+
 @dataclass(frozen=True)
 class Server:
     """
@@ -141,6 +152,9 @@ def _by_name(name: str, reach: Reach) -> Server:
         if name in names:
             return _named(file, name)
         known += names
+    if name in _LAUNCHERS:
+        msg = f"'{name}' alone starts no server. Put the whole command in quotes, e.g. '{name} {_LAUNCHERS[name]}'."
+        raise CommandError(msg)
     if shutil.which(name):
         return Server(name, server_info_from([name]))
     if Path(name).suffix in (*CONFIG_SUFFIXES, *_SCRIPTS):

@@ -54,7 +54,7 @@ def run_server(
     *,
     transport: Literal["stdio", "http"] = "stdio",
     host: str = "127.0.0.1",
-    port: int = _PORT,
+    port: int | None = None,
     path: str = "/mcp",
     auth: AuthProvider | Secret | None = None,
     insecure: bool = False,
@@ -89,7 +89,7 @@ def run_server(
     :param server: The server, a function that makes it, or the import path of either, like `"package.module:server"`.
     :param transport: `"stdio"` for one client that starts this process, `"http"` for any number (Streamable HTTP).
     :param host: What to bind to. Anything but a loopback address wants `auth`, or `insecure=True`.
-    :param port: The port; 0 for a free one.
+    :param port: The port, 8000 by default; 0 for a free one.
     :param path: Path of the endpoint.
     :param auth: How clients are authenticated, over HTTP only: a provider of `fastmcp.server.auth`, or a Secret with a
         bearer token. By default what the server itself has.
@@ -120,7 +120,7 @@ def run_server(
     _check_number("grace_period", grace_period, 0.1, 3600)
     _check_number("max_body_size", max_body_size, 1, LARGEST_BODY)
     _check_number("workers", workers, 1, 1024)
-    _check_number("port", port, 0, 65535)
+    _check_number("port", _PORT if port is None else port, 0, 65535)
     if not path.startswith("/"):
         msg = f"`path` must start with a slash, like '/mcp', not {path!r}"
         raise ValueError(msg)
@@ -128,7 +128,7 @@ def run_server(
     if transport == "stdio":
         for_http = {
             "host": host != "127.0.0.1",
-            "port": port != _PORT,
+            "port": port is not None,
             "path": path != "/mcp",
             "auth": auth is not None,
             "insecure": insecure,
@@ -166,7 +166,7 @@ def run_server(
             "grace_period": grace_period,
         },
     )
-    _run_http(blueprint, host, port, insecure=insecure, workers=workers, log_level=log_level)
+    _run_http(blueprint, host, _PORT if port is None else port, insecure=insecure, workers=workers, log_level=log_level)
 
 
 @dataclass
