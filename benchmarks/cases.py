@@ -214,6 +214,14 @@ def _costless() -> list[Case]:
             subjects=subjects, at_most={FLOOR: 1.05}, judged=OURS_ASYNCIO,
         ),
     ]  # fmt: skip
+    cases.append(
+        Case(
+            "large-result-http", "… 50,000 content blocks, sync, HTTP",
+            {"case": "held_up", "tool": "blocks", "arguments": {"size": 50_000}},
+            Repeats(5), Repeats(10), "costless-http", subjects=(FLOOR, OURS, OURS_ASYNCIO, UPSTREAM),
+            most={"held-up": 0.1}, judged=OURS_ASYNCIO,
+        )
+    )  # fmt: skip
     return cases
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that costs as little as possible, so that a measurement shows the client: `echo` and `big`, without the SDK.
+A server that costs as little as possible, so that a measurement shows the client: `echo`, `big` and `blocks`, without the SDK.
 
     python costless_server.py                     # over stdio
     python costless_server.py --transport http    # prints its URL; exits when its stdin is closed
@@ -24,6 +24,7 @@ _SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}, "require
 _TOOLS = [
     {"name": "echo", "description": "Return the text", "inputSchema": _TEXT},
     {"name": "big", "description": "Return a text of this many characters", "inputSchema": _SIZE},
+    {"name": "blocks", "description": "Return this many content blocks", "inputSchema": _SIZE},
 ]
 _INFO = {"name": "costless", "version": "1"}
 # What revision 2026-07-28 adds to a result; the earlier ones ignore it.
@@ -34,12 +35,16 @@ _MODERN = {
     "_meta": {"io.modelcontextprotocol/serverInfo": _INFO},
 }
 _texts: dict[int, str] = {}
+_blocks: dict[int, list[dict[str, Any]]] = {}
 
 
 def _result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "tools/call":
         arguments = params["arguments"]
         size = arguments.get("size")
+        if params["name"] == "blocks":
+            content = _blocks.setdefault(size, [{"type": "text", "text": f"Block {n}"} for n in range(size)])
+            return {"content": content, "isError": False, **_MODERN}
         text = (
             arguments["text"]
             if size is None

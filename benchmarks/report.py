@@ -96,6 +96,7 @@ class Report:
             "list-1000": ("… a listing of 1,000 tools, divided by one of plain FastMCP", "x"),
             "yaml-start": ("… a start from YAML, divided by one of plain FastMCP", "x"),
             "throughput": ("… their throughput, divided by what the pool allows", "x"),
+            "held-up": ("… the longest call of another session meanwhile", "s"),
             "failed": ("… calls that failed", ""),
             "megabytes-1000": ("… memory of the server after 1,000 calls", "MB"),
             "growth": ("… its memory after all calls, divided by that", "x"),

@@ -20,6 +20,7 @@ import os
 import statistics
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -247,6 +248,40 @@ class Worker:
 
         times, stall = self._runner.run(measure())
         return {"seconds": statistics.median(times), "figures": {"stall": stall}}
+
+    def measure_held_up(self, request: Request) -> Answer:
+        """
+        A call with a large result, and the longest call of another session meanwhile.
+
+        The objects of the imported packages are frozen, as the guide advises, because a full garbage collection of them
+        would add 60 ms and more to that of every subject.
+        """
+        call = self._session(request).call(request["tool"], request["arguments"])
+        other_target = {**request["target"], "url": request["target"]["url"] + "?other"}
+        other = self._session({**request, "target": other_target}).call("echo", {"text": "hello"})
+        longest = 0.0
+        is_over = threading.Event()
+
+        def call_other() -> None:
+            nonlocal longest
+            while not is_over.is_set():
+                begin = perf_counter()
+                other()
+                longest = max(longest, perf_counter() - begin)
+
+        call()
+        other()
+        gc.collect()
+        gc.freeze()
+        with ThreadPoolExecutor(1) as threads:
+            calling = threads.submit(call_other)
+            begin = perf_counter()
+            call()
+            seconds = perf_counter() - begin
+            is_over.set()
+            calling.result()
+        gc.unfreeze()
+        return {"seconds": seconds, "figures": {"held-up": longest}}
 
     def measure_warm_up_one(self, request: Request) -> Answer:
         """Warm up one server."""

@@ -14,8 +14,8 @@ T = TypeVar("T")
 # How many values a tool's definition, or one item of a result, may have: it is validated at once, in up to 50 ms.
 MAX_VALUES: Final = 50_000
 
-# How long a task may run before the others get a turn, in seconds. A call of another session needs about ten turns.
-_LONGEST_TURN: Final = 0.004
+# How long a task may run before the others get a turn, in seconds. A call of another session needs a dozen turns.
+_LONGEST_TURN: Final = 0.001
 
 
 class Turns:
@@ -31,7 +31,7 @@ class Turns:
 
     async def give(self) -> None:
         """
-        Let the other tasks run, if this one has run for some milliseconds.
+        Let the other tasks run, if this one has run for a millisecond.
         """
         if monotonic() - self._began > _LONGEST_TURN:
             await asyncio.sleep(0)
