@@ -132,6 +132,7 @@ class TestStopping:
                 patient.signal()
                 wait_until(lambda: patient.process.poll() is not None, "the end of the process", limit=LONG_GRACE)
             assert stopwatch.seconds < LONG_GRACE
+            patient.wait()
             assert "EVENT closed" in patient.errors
 
     def test_a_call_that_waits_for_an_answer_of_the_user_is_told_that_the_server_stops(
