@@ -34,8 +34,8 @@ def patient() -> Iterator[ServedProcess]:
 
 def test_sigterm_lets_calls_finish_and_refuses_new_ones(served: ServedProcess) -> None:
     served.shake_hands()
-    served.call(1, "wait", seconds=1.0)
-    served.call(2, "block", seconds=1.0)
+    served.call(1, "wait", seconds=3.0)
+    served.call(2, "block", seconds=3.0)
     served.wait_for("EVENT wait")
     served.wait_for("EVENT block")
     served.signal()
