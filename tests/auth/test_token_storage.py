@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -34,6 +35,7 @@ from haystack_integrations.tools.mcp import (
     login,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.auth import records
 from haystack_integrations.tools.mcp.auth.token_store import TokenKey
 from tests.support.background import together
 from tests.support.oauth_server import OAuthServer, allow
@@ -66,6 +68,14 @@ def whose(connection: MCPConnection, name: str = "") -> str:
     return str(connection.call_tool("whoami", {"name": name}).content[0].text)
 
 
+def let_tokens_expire(server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Have the tokens expire that were issued so far, and not those that are issued from now on.
+    """
+    server.lifetime *= 4
+    monkeypatch.setattr(records, "time", SimpleNamespace(time=lambda: time.time() + server.lifetime / 2))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_outlive_a_connection(kind: str, server: OAuthServer, tmp_path: Path) -> None:
     storage = storage_of(kind, tmp_path / "tokens")
@@ -77,14 +87,12 @@ def test_tokens_outlive_a_connection(kind: str, server: OAuthServer, tmp_path: P
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_expired_token_of_a_storage_is_refreshed_where_it_was_issued(
-    kind: str, server: OAuthServer, tmp_path: Path
+    kind: str, server: OAuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.lifetime = 1
     storage = storage_of(kind, tmp_path / "tokens")
     with MCPConnection(info(server, storage)) as connection:
         assert whose(connection) == "alice"
-    time.sleep(1.1)
-    server.lifetime = 3600
+    let_tokens_expire(server, monkeypatch)
     with MCPConnection(info(server, storage, redirect_handler=None)) as connection:
         assert whose(connection) == "alice"
     assert server.count["refreshes"] == server.count["authorizations"] == 1
@@ -109,12 +117,13 @@ def test_twenty_users_share_a_process_and_no_token(kind: str, server: OAuthServe
     assert [server.count[f"tokens of {user}"] for user in users] == [2] * 20
 
 
-def test_a_hundred_calls_with_an_expired_token_refresh_it_once(server: OAuthServer) -> None:
-    server.lifetime, server.refresh_takes = 1, 0.5
+def test_a_hundred_calls_with_an_expired_token_refresh_it_once(
+    server: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.refresh_takes = 0.5
     with MCPConnection(info(server, InMemoryTokenStorage())) as connection:
         assert whose(connection) == "alice"
-        time.sleep(1.1)
-        server.lifetime = 3600
+        let_tokens_expire(server, monkeypatch)
         answers = together([lambda: whose(connection)] * 100)
         assert {future.result(60) for future in answers} == {"alice"}
     assert server.count["refreshes"] == 1
