@@ -110,12 +110,15 @@ async def test_blocking_calls_run_at_the_same_time(kind):
 
 
 async def test_not_more_calls_than_wanted_run_at_the_same_time(kind):
-    running, most, lock = set(), [0], threading.Lock()
+    running, most, lock, two_run = set(), [0], threading.Lock(), threading.Event()
 
     def note(text):
         with lock:
             running.add(text)
             most[0] = max(most[0], len(running))
+            if len(running) == 2:
+                two_run.set()
+        assert two_run.wait(60)
         time.sleep(0.05)
         with lock:
             running.discard(text)
