@@ -77,7 +77,7 @@ class Script:
             text=True,
         )
 
-    def run(self, script: str, *, code: int = 0, limit: float = 60) -> list[dict[str, object]]:
+    def run(self, script: str, *, code: int = 0, limit: float = 100) -> list[dict[str, object]]:
         """
         Run the script to its end, which must come in time, with that exit code, and without a word on stderr.
 
