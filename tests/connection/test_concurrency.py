@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp import (
 from tests.support.background import AT_ONCE, Stopwatch, in_loop_of_its_own, text, together
 from tests.support.kinds import LONG
 from tests.support.processes import StdioServer
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until_async
 
 
 def reach(server: StdioServer) -> StdioServerInfo:
@@ -158,7 +158,7 @@ async def test_the_end_of_a_loop_cancels_its_calls_on_the_server(stdio_server):
 
     await asyncio.to_thread(asyncio.run, leave())
     await server.wait_for_async("sleep-cancelled", 5)
-    assert not await asyncio.to_thread(lambda: tool._connection.status().in_flight)
+    await wait_until_async(lambda: not tool._connection.status().in_flight, "the end of the calls")
     await tool.close_async()
 
 
