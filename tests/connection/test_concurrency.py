@@ -114,9 +114,17 @@ async def test_cancelling_an_awaited_call_reaches_the_server_and_does_not_distur
 async def test_a_timeout_of_the_caller_cancels_the_call_on_the_server(stdio_server):
     server = stdio_server()
     async with MCPTool("sleep", reach(server), invocation_timeout=LONG) as tool:
+        limit = asyncio.timeout(LIMIT)
+
+        async def let_the_time_be_over() -> None:
+            await server.wait_for_async("sleep")
+            limit.reschedule(asyncio.get_running_loop().time())
+
         with pytest.raises(TimeoutError) as failure:
-            async with asyncio.timeout(0.7):
+            async with limit:
+                ending = asyncio.create_task(let_the_time_be_over())
                 await tool.ainvoke(seconds=LONG)
+        await ending
         assert not isinstance(failure.value, MCPInvocationError)
         await server.wait_for_async("sleep-cancelled")
 
