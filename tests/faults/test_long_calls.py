@@ -138,23 +138,29 @@ def test_a_call_without_the_option_has_its_timeout_whatever_it_reports(peer, kin
 @kinds("stdio", "stdio of the SDK", "2026", "2026 json", "sessions", "stateless")
 def test_a_connection_that_is_silent_during_a_call_is_given_up_and_the_next_call_opens_another(proxied_peer, kind):
     server = proxied_peer(kind)
-    with MCPConnection(server.reach(), invocation_timeout=None, read_timeout=1) as connection:
-        connection.call_tool("add", {"a": 1, "b": 1})
+    with (
+        MCPConnection(server.reach(), invocation_timeout=LONG, read_timeout=None) as patient,
+        MCPConnection(server.reach(), invocation_timeout=None, read_timeout=1) as connection,
+    ):
+        patient.call_tool("add", {"a": 1, "b": 1})
         server.freeze()
         with Stopwatch() as watch, pytest.raises(MCPOutcomeUnknownError, match="sent nothing for 1 seconds") as failure:
             connection.call_tool("add", {"a": 1, "b": 2})
         assert 0.9 < watch.seconds < AT_ONCE
         assert "raise `read_timeout`" in str(failure.value)
         server.thaw()
-        assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
+        assert text(patient.call_tool("add", {"a": 2, "b": 2})) == "4"
         assert connection.status().sessions == 2
 
 
 def test_a_silent_session_over_sse_is_given_up(proxied_peer, caplog):
     server = proxied_peer(KINDS["sse"])
     limits = {"connection_timeout": 2, "invocation_timeout": None, "read_timeout": 1}
-    with MCPConnection(server.reach(), **limits) as connection:
-        connection.call_tool("add", {"a": 1, "b": 1})
+    with (
+        MCPConnection(server.reach(), invocation_timeout=LONG, read_timeout=None) as patient,
+        MCPConnection(server.reach(), **limits) as connection,
+    ):
+        patient.call_tool("add", {"a": 1, "b": 1})
         server.freeze()
         # If the message before it is not acknowledged, the call was not sent, so it waits for another session.
         with Stopwatch() as watch, pytest.raises(MCPInvocationError):
@@ -162,7 +168,7 @@ def test_a_silent_session_over_sse_is_given_up(proxied_peer, caplog):
         assert watch.seconds < 3 + AT_ONCE
         assert "sent nothing for 1 seconds" in caplog.text
         server.thaw()
-        assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
+        assert text(patient.call_tool("add", {"a": 2, "b": 2})) == "4"
         assert connection.status().sessions == 2
 
 
@@ -211,8 +217,11 @@ def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
 def test_silence_adds_up_over_calls_that_time_out(proxied_peer, kind):
     server = proxied_peer(kind)
     info = server.reach(failure_pause=None)
-    with MCPConnection(info, invocation_timeout=0.4, read_timeout=1) as connection:
-        connection.call_tool("add", {"a": 1, "b": 1}, invocation_timeout=LONG)
+    with (
+        MCPConnection(info, invocation_timeout=LONG, read_timeout=None) as patient,
+        MCPConnection(info, invocation_timeout=0.4, read_timeout=1) as connection,
+    ):
+        patient.call_tool("add", {"a": 1, "b": 1})
         server.freeze()
         errors = []
         # The third call reaches the limit. If this machine stalls, its own deadline comes first, or a fourth is needed.
@@ -223,7 +232,7 @@ def test_silence_adds_up_over_calls_that_time_out(proxied_peer, kind):
         assert "timed out after 0.4 seconds" in errors[0]
         assert len(errors) < 20
         server.thaw()
-        assert text(connection.call_tool("add", {"a": 2, "b": 2}, invocation_timeout=LONG)) == "4"
+        assert text(patient.call_tool("add", {"a": 2, "b": 2})) == "4"
         assert connection.status().sessions == 2
 
 
