@@ -111,16 +111,16 @@ def test_a_server_that_breaks_after_the_login_is_not_told_to_want_one(handshake:
 
 
 async def allow_slowly(login: MCPLoginRequest) -> None:
-    await asyncio.sleep(3)
+    await asyncio.sleep(4)
     await allow(login)
 
 
 def test_the_time_that_a_person_takes_counts_for_no_timeout_of_the_server(server: OAuthServer) -> None:
     slow = info(server, redirect_handler=allow_slowly)
-    with MCPConnection(slow, connection_timeout=1.5, invocation_timeout=1.5) as connection:
+    with MCPConnection(slow, connection_timeout=3, invocation_timeout=3) as connection:
         assert said(connection, "whoami") == "alice"
         assert said(connection, "write") == "written"
-        with pytest.raises(MCPTimeoutError, match=r"1\.5 seconds"):
+        with pytest.raises(MCPTimeoutError, match="after 3 seconds"):
             said(connection, "whoami", seconds=30.0)
 
 

@@ -101,7 +101,7 @@ def test_a_terminated_command_closes_the_server(sdk_stdio_server: StdioServerFac
 
 def test_progress_is_a_bar(sdk_stdio_server: StdioServerFactory) -> None:
     with Terminal(
-        "call", command_line(sdk_stdio_server()), "progress", "steps=2", "pause=0.5", "--timeout", "100", width=300
+        "call", command_line(sdk_stdio_server()), "progress", "steps=2", "pause=2", "--timeout", "100", width=300
     ) as terminal:
         terminal.wait_for("progress: step 1")
         ran = terminal.end()

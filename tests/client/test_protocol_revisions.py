@@ -209,7 +209,7 @@ def test_a_server_that_refuses_the_handshake_and_is_silent_then_is_a_timeout_wit
     reason = r"refused the handshake \(not like this\), and then did not answer"
     with (
         pytest.raises(MCPConnectionTimeoutError, match=reason),
-        MCPConnection(reach(server), connection_timeout=1.5),
+        MCPConnection(reach(server), connection_timeout=3),
     ):
         pass
     wait_until(lambda: not any(map(is_alive, server.pids())), "the end of the server")
@@ -226,7 +226,7 @@ def test_a_server_that_refuses_the_handshake_is_not_blamed_for_it_later(picky_se
 
 def test_a_server_that_refuses_the_handshake_is_not_blamed_for_it_when_the_listing_hangs(picky_server):
     server = picky_server("--initialize", "-32022", "--silent-listing")
-    with pytest.raises(MCPConnectionTimeoutError) as failure, MCPConnection(reach(server), connection_timeout=1.5):
+    with pytest.raises(MCPConnectionTimeoutError) as failure, MCPConnection(reach(server), connection_timeout=3):
         pass
     assert "tools/list" in server.requests()
     assert "handshake" not in str(failure.value)
@@ -259,7 +259,7 @@ def test_the_newest_revision_over_stdio_cancels_a_call_on_the_server(modern_serv
         with pytest.raises(MCPTimeoutError):
             connection.call_tool("sleep", {"seconds": LONG})
         server.wait_for("sleep-cancelled")
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert text(connection.call_tool("add", {"a": 1, "b": 1}, invocation_timeout=LONG)) == "2"
         assert connection.status().sessions == 1
 
 

@@ -148,7 +148,7 @@ def test_other_calls_go_on_while_a_result_is_validated_in_a_thread(threads):
 
 
 def test_the_timeout_of_a_call_holds_while_its_result_is_validated(threads):
-    with MCPConnection(server_with(INTEGER, {"x": 1}).info, invocation_timeout=0.5) as connection:
+    with MCPConnection(server_with(INTEGER, {"x": 1}).info, invocation_timeout=2) as connection:
         with pytest.raises(MCPTimeoutError):
             connection.call_tool("search")
         assert len(threads.started) == 1

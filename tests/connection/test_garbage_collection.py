@@ -114,7 +114,7 @@ def test_collecting_while_the_lock_of_the_pool_is_held_does_not_deadlock(stdio_s
 
 def test_collecting_a_connection_that_is_connecting_ends_what_was_started(stdio_server):
     server = stdio_server("--hang-at-start")
-    connection = MCPConnection(reach(server), connection_timeout=2)
+    connection = MCPConnection(reach(server), connection_timeout=5)
     opening = in_thread(connection.open)
     server.wait_for("@start")
     del connection

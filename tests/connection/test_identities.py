@@ -343,12 +343,12 @@ def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(
 
 @pytest.mark.parametrize("era", ["sessions"])
 def test_a_silent_session_of_one_user_is_given_up_and_those_of_others_go_on(server: IdentityServer) -> None:
-    connection = MCPConnection(info_of(server), read_timeout=1, invocation_timeout=None)
+    connection = MCPConnection(info_of(server), read_timeout=3, invocation_timeout=None)
     try:
         with mcp_request_context(token="bob-token"):
             assert_own(who(connection, "bob"), "bob")
         with mcp_request_context(token="alice-token"):
-            with pytest.raises(MCPOutcomeUnknownError, match="sent nothing for 1 seconds"):
+            with pytest.raises(MCPOutcomeUnknownError, match="sent nothing for 3 seconds"):
                 connection.call_tool("sleep", {"seconds": 30})
             assert_own(who(connection, "alice"), "alice")
         with mcp_request_context(token="bob-token"):

@@ -173,7 +173,7 @@ def test_a_function_that_raises_is_logged_and_the_call_goes_on(server, caplog, w
 def test_the_result_is_not_lost_if_a_handler_takes_longer_than_the_call_may(server, caplog):
     go_on = threading.Event()
     handlers = MCPHandlers(progress=lambda _report: go_on.wait(LIMIT))
-    with MCPConnection(server, invocation_timeout=0.5, handlers=handlers) as connection:
+    with MCPConnection(server, invocation_timeout=2, handlers=handlers) as connection:
         assert text(connection.call_tool("steps", {"count": 2})) == "done"
     go_on.set()
     assert "has not ended within the time of a call" in caplog.text
@@ -184,7 +184,7 @@ def test_the_result_is_not_lost_if_a_handler_takes_longer_than_the_call_may(serv
 def test_reports_before_a_failure_arrive(server, tool):
     handler, direct = [], []
     handlers = MCPHandlers(progress=handler.append)
-    with MCPConnection(server, invocation_timeout=0.5, handlers=handlers) as connection:
+    with MCPConnection(server, invocation_timeout=2, handlers=handlers) as connection:
         with pytest.raises(MCPInvocationError):
             connection.call_tool(tool, on_progress=direct.append)
         wait_until(lambda: len(handler) == len(direct) == 1, "the report")

@@ -224,7 +224,7 @@ def test_only_so_many_calls_are_in_flight_and_the_others_wait(peer, kind):
 def test_a_call_that_waits_too_long_for_others_did_not_run(peer):
     server = peer(KINDS["stdio"])
     with MCPConnection(server.reach(max_in_flight=1), invocation_timeout=LONG) as connection:
-        running = in_thread(connection.call_tool, "sleep", {"seconds": 1.5})
+        running = in_thread(connection.call_tool, "sleep", {"seconds": 3})
         server.wait_for("sleep")
         with pytest.raises(MCPTimeoutError, match=r"no place became free among the 1 calls .* did not run") as failure:
             connection.call_tool("add", {"a": 1, "b": 2}, invocation_timeout=0.2)

@@ -670,12 +670,13 @@ class TestFunctions:
             await asyncio.Event().wait()
             return "never"
 
-        connection = ask(invocation_timeout=1.0, sampling=hang_async if is_async else hang)
+        connection = ask(invocation_timeout=2.0, sampling=hang_async if is_async else hang)
+        connection.open()
         try:
             with pytest.raises(MCPCallTimeoutError):
                 connection.call_tool("ask_model", {"prompt": "x"})
             assert started.is_set()
-            assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
+            assert text(connection.call_tool("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
         finally:
             release.set()
 
