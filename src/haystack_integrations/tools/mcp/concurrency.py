@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -14,13 +14,21 @@ T = TypeVar("T")
 # How many values a tool's definition, or one item of a result, may have: it is validated at once, in up to 50 ms.
 MAX_VALUES: Final = 50_000
 
+_CONTAINERS: Final = (dict, list)
+
 # How long a task may run before the others get a turn, in seconds. A call of another session needs a dozen turns.
 _LONGEST_TURN: Final = 0.001
 
 
+# For how long the interpreter lock is let go, in seconds; in effect about twice as long. A loop that only polls between
+# turns lets go of it too briefly for a thread to wake up and take it, and too often for the thread to demand it, which
+# it does after 5 ms without a release. A thread with a call of another session would then wait to the very end.
+_HANDOVER: Final = 0.00005
+
+
 class Turns:
     """
-    Lets the other tasks of the event loop run in between, in a task with much to compute.
+    Lets others run in between, in a task with much to compute: the tasks of its event loop, and other threads.
     """
 
     def __init__(self) -> None:
@@ -31,9 +39,10 @@ class Turns:
 
     async def give(self) -> None:
         """
-        Let the other tasks run, if this one has run for a millisecond.
+        Let the others run, if this task has run for a millisecond.
         """
         if monotonic() - self._began > _LONGEST_TURN:
+            sleep(_HANDOVER)
             await asyncio.sleep(0)
             self._began = monotonic()
 
@@ -46,15 +55,14 @@ async def count_values(value: Any, turns: Turns) -> int:
     :param turns: Lets other tasks run in between.
     :returns: Their number, itself included; any number above MAX_VALUES if there are more than that.
     """
-    count, containers = 1, [value]
+    count, containers = 1, [value] if isinstance(value, _CONTAINERS) else []
     while containers and count <= MAX_VALUES:
         container = containers.pop()
-        if isinstance(container, dict | list):
-            count += len(container)
+        count += len(container)
+        if count <= MAX_VALUES:
             members = container.values() if isinstance(container, dict) else container
-            if count <= MAX_VALUES:
-                containers.extend(each for each in members if isinstance(each, dict | list))
-            await turns.give()
+            containers += [each for each in members if isinstance(each, _CONTAINERS)]
+        await turns.give()
     return count
 
 

@@ -36,10 +36,10 @@ _WINDOW: Final = 16_384
 _DEEPEST: Final = 200
 
 _STRING_BODY: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-# A string, one that the window cuts off, or what gives a message its structure.
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|"|[\[\]{},]', re.DOTALL)
+# Up to the next character that gives a message its structure, or to a string that the window cuts off.
+_NEXT: Final = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]++|\\.)*+")*+([\[\]{},])?', re.DOTALL)
 _CLOSING: Final = {0x5B: 0x5D, 0x7B: 0x7D}
-_QUOTE, _COMMA = b'",'
+_COMMA: Final = ord(",")
 
 # What of a message is as large as the server likes, and not for the SDK's reader to look at.
 _CONTENTS: Final = ("result", "params")
@@ -143,14 +143,14 @@ class _Parser:
         while at < end:
             window = min(at + _WINDOW, end)
             next_at = window
-            for token in _TOKEN.finditer(data, at, window):
-                start = token.start()
+            for found in _NEXT.finditer(data, at, window):
+                start = found.end() - 1
+                if found.lastindex is None:
+                    if start + 1 < window:  # a string that goes on behind the window
+                        next_at = await self._skip_string(start + 1)
+                    break
                 kind = data[start]
-                if kind == _QUOTE:
-                    if token.end() - start == 1:  # it goes on behind the window
-                        next_at = await self._skip_string(start)
-                        break
-                elif kind == _COMMA:
+                if kind == _COMMA:
                     if is_open:
                         self._note_comma(is_open[-1], start)
                 elif kind in _CLOSING:
@@ -174,7 +174,7 @@ class _Parser:
         while at < end:
             match = _STRING_BODY.match(self._data, at, at + _WINDOW)
             at = match.end() if match else at
-            if at < end and self._data[at] == _QUOTE:
+            if self._data[at : at + 1] == b'"':
                 return at + 1
             if at + 1 >= end:
                 break

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import mcp
@@ -42,6 +43,8 @@ _LISTS: Final = {
 
 # What may be any JSON, by its name on the wire and in the SDK's model.
 _ANYTHING: Final = {"structuredContent": "structured_content", "_meta": "meta"}
+
+_CONTAINERS: Final = frozenset({dict, list})
 
 # How many values are validated at once: a hundred content blocks, which take about a millisecond.
 _PIECE: Final = 300
@@ -142,21 +145,33 @@ async def _pieces(listed: list[Any], turns: Turns) -> AsyncIterator[list[Any]]:
     piece: list[Any] = []
     size = 0
     for number, item in enumerate(listed, 1):
-        values = await _check(item, f"item {number}", turns)
+        members = item.values() if isinstance(item, dict) else ()
+        # Most have few values, and none with values of its own.
+        values = len(members) + 1
+        if not members or values > _PIECE or not _CONTAINERS.isdisjoint(map(type, members)):
+            values = await _check(item, number, turns)
         if piece and size + values > _PIECE:
             yield piece
             piece, size = [], 0
+            await turns.give()
         piece.append(item)
         size += values
     yield piece
 
 
-async def _check(part: Any, which: str, turns: Turns) -> int:
+async def _check(part: Any, which: str | int, turns: Turns) -> int:
     values = await count_values(part, turns)
     if values > MAX_VALUES:
+        which = f"item {which}" if isinstance(which, int) else which
         reason = f"{which} of the server's answer has more than {MAX_VALUES:,} values"
         raise MCPError(types.PARSE_ERROR, reason, UnusableAnswer(reason))
     return values
+
+
+@cache
+def _wire_format(method: str, version: str) -> TypeAdapter[Any] | None:
+    model: Any = methods.SERVER_RESULTS.get((method, version))
+    return None if model is None else TypeAdapter(model)
 
 
 def _validator(result_type: Any) -> Callable[[Any], Any]:
@@ -175,13 +190,14 @@ async def _complete(result: Any, rest: _Rest, validate: Callable[[Any], Any], ve
         for piece in rest.pieces:
             result[wire].extend(piece)
         return
+    wire_format = _wire_format(rest.method, version) if version is not None else None
     for piece in rest.pieces:
         await turns.give()
         part = {**frame, wire: piece}
         listed = getattr(result, name)
         try:
-            if version is not None and (rest.method, version) in methods.SERVER_RESULTS:
-                methods.validate_server_result(rest.method, version, part)
+            if wire_format is not None:
+                wire_format.validate_python(part, by_name=False)
             listed.extend(getattr(validate(part), name))
         except ValidationError as error:
             raise _counted_from(error, wire, len(listed)) from None
