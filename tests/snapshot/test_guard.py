@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.connection import supervisor
 from haystack_integrations.tools.mcp.snapshot.guard import SPAN_DRIFT
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.executors import recorded_traces
@@ -400,6 +401,25 @@ def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
         with pytest.raises(MCPDriftedCallError, match="schema_narrower"):
             toolset["note"].invoke(text="b")
         assert peer.calls() == ["note"]
+
+
+@every_transport
+@pytest.mark.parametrize("on_drift", ["error", "quarantine"])
+def test_calls_go_on_once_the_server_is_started_again_as_it_was(rug_puller, kind, on_drift, monkeypatch, tmp_path):
+    peer = rug_puller(kind)
+    with MCPToolset(peer.reach()) as toolset:
+        snapshot = MCPToolSnapshot.capture(toolset)
+    with MCPToolset(peer.reach(), snapshot=snapshot, on_drift=on_drift) as toolset:
+        add = toolset["add"]
+        assert add.call(a=1, b=1).text == "2"
+        toolset["pull"].call(change="description", tell=True)
+        with pytest.raises(MCPDriftedCallError):
+            for _ in range(100):  # over HTTP, it may tell after its answer
+                add.invoke(a=1, b=2)
+        (tmp_path / "state.txt").write_text("")
+        peer.restart()
+        monkeypatch.setattr(supervisor, "_LISTED_AGAIN_AFTER", 0.0)
+        assert add.call(a=1, b=2).text == "3"
 
 
 @every_transport

@@ -230,15 +230,18 @@ class ToolCall:
         return MCPInvocationError(msg, name, self.request.tool_args)
 
     async def _check(self, session: Session, admission: Admission) -> None:
-        supervisor, timeout = self._supervisor, self._patience()
+        supervisor, timeout, name = self._supervisor, self._patience(), self.request.tool_name
         try:
-            listing = await supervisor.tools_now(session, timeout)
+            reason = await admission.refusal(name, await supervisor.tools_now(session, timeout))
+            if reason is not None:
+                # A server that was started again, as it was before, does not say so: it has forgotten the session. And
+                # since nothing is sent, nothing else would find that out.
+                reason = await admission.refusal(name, await supervisor.tools_again(session, self._patience()))
         except ReadInterruptedError as error:  # the next session has a listing of its own
             raise CallDidNotRunError(str(error)) from error
         except TimeoutError:
             msg = f"{failed_to('list_tools', supervisor.description)}: timed out after {timeout:g} seconds"
             raise MCPConnectionTimeoutError(msg, supervisor.server_info, "list_tools") from None
-        reason = await admission.refusal(self.request.tool_name, listing)
         if reason is not None:
             name = self.request.display_name
             msg = f"Failed to invoke Tool `{name}`: {reason} Nothing was sent."

@@ -164,6 +164,8 @@ class Session:
         self.listed_by: Any = None
         # When they were asked for, among all listings of the process, and until when they may be kept.
         self.listing: int = 0
+        # When the server was asked for them, in the seconds of `time.monotonic`.
+        self.listed_at: float = 0.0
         self.tools_expire_at: float | None = None
         # Listens to changes as long as it is open.
         self._attendant: asyncio.Task[None] | None = None
@@ -218,7 +220,7 @@ class Session:
         try:
             self._life.opening()
             self.listed_by = _caller()
-            self.listing = next_moment()
+            self.listing, self.listed_at = next_moment(), monotonic()
             self.tools = await self._client.connect()
             self.only_as_tasks = _only_as_tasks(self.tools)
             self.tools_expire_at = self._expiry()
@@ -371,7 +373,7 @@ class Session:
 
         :returns: The tools; those of the beginning from a client that cannot ask.
         """
-        number = next_moment()
+        number, asked_at = next_moment(), monotonic()
         try:
             tools = await self._client.list_tools()
         except (asyncio.CancelledError, Exception):
@@ -385,6 +387,7 @@ class Session:
             return self.tool_listing()
         if number > self.listing:  # a later one may have been answered earlier
             self.listing, self.tools, self.listed_by = number, tools, _caller()
+            self.listed_at = asked_at
             self.tools_expire_at = self._expiry()
             self.only_as_tasks = _only_as_tasks(tools)
         return ToolListing(number, tools, self._expiry(), instructions=self.details.instructions)

@@ -82,6 +82,9 @@ _LONGEST_FAILURE_PAUSE = 60.0
 # all the time must not hold up the call for ever.
 _MOST_LISTINGS = 3
 
+# After how many seconds the tools are listed again for a call that must not be sent because of them.
+_LISTED_AGAIN_AFTER = 5.0
+
 # One counter for the whole process, so that the generations of a connection grow even after it was closed.
 _generations = itertools.count(1)
 
@@ -504,6 +507,20 @@ class Supervisor:
                 break
             listing = await self._listed(session, timeout)
         return listing
+
+    async def tools_again(self, session: Session, timeout: float) -> ToolListing:
+        """
+        Give the tools of an open session, and list them before if that was some seconds ago.
+
+        :param session: The session.
+        :param timeout: How long the listing may take, in seconds.
+        :returns: The tools.
+        :raises MCPConnectionError: If listing them fails.
+        :raises TimeoutError: If it takes longer.
+        """
+        if monotonic() - session.listed_at < _LISTED_AGAIN_AFTER:
+            return dataclasses.replace(session.tool_listing(), generation=self.generation)
+        return await self._listed(session, timeout)
 
     async def subscribe(self, uri: str, timeout: float) -> None:
         """
