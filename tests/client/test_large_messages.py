@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from mcp import types
 from mcp.types import jsonrpc_message_adapter
+from pydantic import ValidationError
 from pydantic_core import from_json
 
+from haystack_integrations.tools.mcp import StdioServerInfo
 from haystack_integrations.tools.mcp.client import large_messages
 from haystack_integrations.tools.mcp.client.large_messages import is_large, parse, parse_large
 from haystack_integrations.tools.mcp.client.messages import is_certainly_answer
@@ -141,6 +143,20 @@ async def test_what_is_no_message_is_refused(data):
 )
 def test_an_answer_is_told_from_a_request_by_its_beginning(text, is_answer):
     assert is_certainly_answer(text) is is_certainly_answer(text.encode()) is is_answer
+
+
+async def test_the_result_of_a_task_is_validated_in_pieces_too():
+    client = StdioServerInfo("python").create_client()
+    content = [{"type": "text", "text": str(number)} for number in range(5000)]
+    read = await client.task_result("search", {"content": content, "structuredContent": {"rows": [[1]] * 5000}})
+    assert [block.text for block in read.content] == [block["text"] for block in content]
+    assert len(read.structured_content["rows"]) == 5000
+    content[4000] = {"type": "text", "text": 5}
+    with pytest.raises(ValidationError, match=r"content\.4000\."):
+        await client.task_result("search", {"content": content})
+    content[4000] = {"type": "text", "text": "5", "_meta": {"rows": [1] * 60_000}}
+    with pytest.raises(RuntimeError, match="item 4001 of the server's answer has more than 50,000 values"):
+        await client.task_result("search", {"content": content})
 
 
 def test_only_a_result_is_marked():

@@ -47,7 +47,7 @@ _threads: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = Weak
 
 class InvalidResultError(RuntimeError):
     """
-    Raised for a result that violates the output schema of its tool. The tool has run.
+    Raised for a result that violates the output schema of its tool, or cannot be validated. The tool has run.
     """
 
 

@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.client.pending import (
     answered,
     read_requests,
 )
-from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
+from haystack_integrations.tools.mcp.client.result_validation import InvalidResultError, ResultValidation
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
@@ -110,10 +110,13 @@ class TaskClient(ListeningClient):
         :param tool_name: Name of the tool.
         :param result: The result, as in the protocol.
         :returns: The result.
-        :raises RuntimeError: If it violates the output schema of the tool.
+        :raises RuntimeError: If it violates the output schema of the tool, or is too large to be validated.
         :raises ValidationError: If it is no result of a tool.
         """
-        read = await validated_call_result(result)
+        try:
+            read = await validated_call_result(result)
+        except ProtocolError as error:  # not the server's
+            raise InvalidResultError(error.message) from None
         if read.is_error:
             return redacted_result(read, self._redactor_now())
         await self._validation.validate(tool_name, read)
