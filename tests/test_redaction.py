@@ -15,6 +15,7 @@ from urllib import parse
 import pytest
 from haystack.utils import Secret
 from mcp.types import CallToolResult, TextContent
+from pydantic import TypeAdapter, ValidationError
 
 from haystack_integrations.tools.mcp import (
     MCPClient,
@@ -388,6 +389,22 @@ class TestLargeTexts:
         assert error.data == "*** (left out, because it is too large)"
         assert error.tool_args == {"argument": data}
         assert str(error) == "refused"
+
+    def test_of_the_faults_of_a_value_are_not_searched(self, monkeypatch):
+        def fails(faults: int) -> MCPInvocationError:
+            with pytest.raises(ValidationError) as caught:
+                TypeAdapter(list[int]).validate_python(["no"] * faults)
+            error = MCPInvocationError("refused", "tool")
+            error.__cause__ = caught.value
+            return error
+
+        searched: list[int] = []
+        search = Redactor._searched
+        monkeypatch.setattr(Redactor, "_searched", lambda self, text: searched.append(len(text)) or search(self, text))
+        redactor = Redactor(["secret-value"])
+        assert isinstance(redactor.error(fails(5)).__cause__, ValidationError)
+        assert redactor.error(fails(5_000)).__cause__ is None
+        assert max(searched) <= LONGEST_TEXT
 
     def test_of_an_error_are_no_reason_to_change_its_type(self):
         error = MCPInvocationError('"\\\n' * LONGEST_TEXT, "tool")

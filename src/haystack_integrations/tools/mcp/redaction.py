@@ -29,7 +29,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urlunsplit
 
 from haystack.utils import Secret
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.secret_template import SecretTemplate
 
@@ -297,6 +297,9 @@ def _quoted_forms(value: str | int | float) -> tuple[str, ...]:
 LONGEST_TEXT = 10_000
 _LONGEST_END = LONGEST_TEXT // 2 - 100
 _MAX_VALUES = 2_000
+
+# A ValidationError names so many faults at most; it is text that takes 0.1 ms each to be searched.
+_MAX_FAULTS = 100
 
 # What is dropped of an end where it was cut, because it may be part of a secret, which is then not recognised.
 _CUT_MARGIN = 1_000
@@ -581,7 +584,9 @@ class Redactor:
                         vars(value)[field] = self.value(item)
                 else:
                     vars(error)[name] = self.value(value)
-            is_clean = all(self._searched(shown) == shown for shown in (str(error), repr(error)))
+            is_clean = not _is_too_large(error) and all(
+                self._searched(shown) == shown for shown in (str(error), repr(error))
+            )
         except RecursionError:
             is_clean = False
         for name in ("__cause__", "__context__"):
@@ -596,6 +601,11 @@ class Redactor:
 
 def _longest_first(form: str) -> tuple[int, str]:
     return -len(form), form
+
+
+def _is_too_large(error: BaseException) -> bool:
+    # Some 150 characters of text for each.
+    return isinstance(error, ValidationError) and error.error_count() > _MAX_FAULTS
 
 
 class _TooLargeError(Exception):
