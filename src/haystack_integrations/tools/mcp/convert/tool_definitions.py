@@ -161,9 +161,9 @@ def _mend(tool: Any, version: str) -> tuple[dict[str, Any], list[str]]:
     dropped: list[str] = []
     tried: set[str] = set()
     while problems := _problems(mended, version):
-        members: dict[str, list[int | str]] = {}
+        members: dict[str, dict[int | str, None]] = {}  # in their order, and quickly found
         for place in problems:
-            members.setdefault(str(place[0]), []).extend(place[1:2])
+            members.setdefault(str(place[0]), {}).update(dict.fromkeys(place[1:2]))
         for at, odd in members.items():
             if at in ("inputSchema", "name") and (at == "name" or at in tried):
                 msg = "its name is invalid" if at == "name" else "its input schema is unusable"
