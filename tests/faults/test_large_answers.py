@@ -8,6 +8,7 @@ Answers of megabytes and of tens of thousands of values: other sessions are serv
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -110,6 +111,42 @@ def test_a_block_that_is_none_is_named_by_its_place(shared_raw_server, way):
         assert text(connection.call_tool("fine")) == "fine"
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_small_answer_of_very_many_faults_is_validated_in_pieces_too(shared_raw_server, way):
+    raw = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[' + ",".join(["{}"] * 20_000) + "]}}"
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        with pytest.raises(MCPInvocationError, match=r"the first is 'content\.0\.") as caught:
+            connection.call_tool("say", {"raw": raw})
+        assert text(connection.call_tool("fine")) == "fine"
+    said = re.search(r"(\d+) fields are invalid", str(caught.value))
+    assert said is not None
+    assert int(said[1]) < 10_000  # those of the first piece
+
+
+def test_a_task_in_place_of_a_long_result_is_followed(answering):
+    discovered = {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}},
+        "serverInfo": {"name": "raw", "version": "1"},
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
+    listed = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
+    moment = "2026-01-01T00:00:00Z"
+    task = {"taskId": "1", "createdAt": moment, "lastUpdatedAt": moment, "ttlMs": 60_000, "pollIntervalMs": 10}
+    results: dict[str, Any] = {
+        "initialize": {"protocolVersion": "2026-07-28"},  # which has no handshake
+        "server/discover": discovered,
+        "tools/list": listed,
+        # No server should, but this one sends content with its task.
+        "tools/call": {**task, "resultType": "task", "status": "working", "content": blocks(10_000)},
+        "tasks/get": {**task, "resultType": "complete", "status": "completed", "result": {"content": blocks(1)}},
+    }
+    with MCPConnection(answering(results), invocation_timeout=LIMIT) as connection:
+        assert text(connection.call_tool("any")) == "block 0"
+
+
 @pytest.mark.parametrize(
     ("result", "part"),
     [
@@ -187,6 +224,11 @@ class TestListings:
         with MCPToolset(answering({"tools/list": {"tools": tools}})) as toolset:
             assert {tool.name for tool in toolset} == {tool["name"] for tool in tools}
         assert served_meanwhile >= {"read_page", "_complete"}
+
+    def test_other_sessions_are_served_while_many_tools_are_left_out(self, answering, served_meanwhile):
+        with MCPConnection(answering({"tools/list": {"tools": [{}] * 50}})) as connection:
+            assert connection.list_tools() == []
+        assert "_mend_page" in served_meanwhile
 
     def test_a_tool_with_too_many_values_is_left_out(self, answering, caplog):
         schema = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(30_000)}}

@@ -83,7 +83,7 @@ def validate_in_pieces(session: mcp.ClientSession) -> None:
     async def send_raw_request(method: str, *arguments: Any) -> dict[str, Any]:
         result = await send_raw(method, *arguments)
         rest = _rest.get()
-        if not isinstance(result, LargeResult) or rest is None:
+        if rest is None or not (isinstance(result, LargeResult) or _has_long_list(method, result)):
             return result
         await _take_apart(method, result, rest)
         return rest.result
@@ -120,6 +120,12 @@ async def validated_call_result(result: dict[str, Any]) -> types.CallToolResult:
     read = types.CallToolResult.model_validate(rest.result, by_name=False)
     await _complete(read, rest, _validator(types.CallToolResult), None)
     return read
+
+
+def _has_long_list(method: str, result: dict[str, Any]) -> bool:
+    # A hundred kilobytes of empty objects are no content blocks, for half a million reasons.
+    listed = result.get(_LISTS[method][0]) if method in _LISTS else None
+    return isinstance(listed, list) and len(listed) > _PIECE
 
 
 async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
@@ -191,7 +197,8 @@ async def _complete(result: Any, rest: _Rest, validate: Callable[[Any], Any], ve
             result[wire].extend(piece)
         return
     wire_format = _wire_format(rest.method, version) if version is not None else None
-    for piece in rest.pieces:
+    # A result of another kind, such as a task in place of that of a call, has no such list.
+    for piece in rest.pieces if name in type(result).model_fields else ():
         await turns.give()
         part = {**frame, wire: piece}
         listed = getattr(result, name)

@@ -65,6 +65,7 @@ from haystack_integrations.tools.mcp.client.sdk_workarounds import (
 )
 from haystack_integrations.tools.mcp.client.taps import tapped
 from haystack_integrations.tools.mcp.client.tasks import TaskClient
+from haystack_integrations.tools.mcp.concurrency import Turns
 from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
@@ -384,7 +385,9 @@ class SDKClient(TaskClient):
         except ValueError as error:
             msg = f"Failed to list the tools of {self._describe()}: {error}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
+        turns = Turns()
         for tool, reason in read.left_out.items():
+            await turns.give()
             if self._unusable_tools.get(tool) != reason:
                 logger.warning(
                     "Left out tool {tool} of {server}: {reason}",
