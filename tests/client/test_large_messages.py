@@ -164,3 +164,16 @@ def test_only_a_result_is_marked():
     message = parse(data)
     assert isinstance(message, types.JSONRPCResponse)
     assert isinstance(message.result, large_messages.LargeResult)
+
+
+async def test_what_contains_nothing_large_is_passed_by_as_a_whole(monkeypatch):
+    opened: list[int] = []
+
+    class Counted(large_messages._Container):
+        def __post_init__(self) -> None:
+            opened.append(self.start)
+
+    monkeypatch.setattr(large_messages, "_Container", Counted)
+    data = json.dumps([[number, {"id": "a, [b]"}] for number in range(10_000)]).encode()
+    assert await large_messages._Parser(data).parse() == from_json(data)
+    assert len(opened) < 11_000  # not the objects, only the arrays around them

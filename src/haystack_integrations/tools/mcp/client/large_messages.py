@@ -37,7 +37,15 @@ _DEEPEST: Final = 200
 
 _STRING_BODY: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 # Up to the next character that gives a message its structure, or to a string that the window cuts off.
-_NEXT: Final = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]++|\\.)*+")*+([\[\]{},])?', re.DOTALL)
+# Arrays and objects that contain no others, most of them in most messages, are passed by as a whole.
+_NEXT: Final = re.compile(
+    rb"""
+    (?: [^"\[\]{},]++ | "(?:[^"\\]++|\\.)*+" | \[(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+\]
+      | \{(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+\} )*+
+    ([\[\]{},])?
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 _CLOSING: Final = {0x5B: 0x5D, 0x7B: 0x7D}
 _COMMA: Final = ord(",")
 
