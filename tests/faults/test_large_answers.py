@@ -20,12 +20,13 @@ from pydantic import TypeAdapter
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnection,
+    MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPServerInfo,
     MCPToolset,
 )
-from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns
+from haystack_integrations.tools.mcp.concurrency import Turns
 from tests.faults.conftest import RawServer
 from tests.support.background import in_thread, text
 from tests.support.waiting import LIMIT
@@ -150,15 +151,15 @@ def test_a_task_in_place_of_a_long_result_is_followed(answering):
 @pytest.mark.parametrize(
     ("result", "part"),
     [
-        ({"content": [*blocks(3), {**blocks(1)[0], "_meta": {"a": [1] * (MAX_VALUES + 1)}}]}, "item 4"),
-        ({"content": blocks(1), "strange": [1] * (MAX_VALUES + 1)}, "`strange`"),
+        ({"content": [*blocks(3), {**blocks(1)[0], "_meta": {"a": [1] * 60_000}}]}, "item 4"),
+        ({"content": blocks(1), "strange": [1] * 60_000}, "`strange`"),
     ],
     ids=["block", "member"],
 )
 @pytest.mark.parametrize("way", WAYS)
 def test_a_part_with_too_many_values_fails_its_call_alone(shared_raw_server, way, result, part):
     with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
-        with pytest.raises(MCPOutcomeUnknownError, match=f"{part} of the server's answer has more than 50,000 values"):
+        with pytest.raises(MCPOutcomeUnknownError, match=f"{part} of the server's answer has more than 10,000 values"):
             connection.call_tool("say", {"raw": answer(result)})
         assert text(connection.call_tool("fine")) == "fine"
 
@@ -172,6 +173,39 @@ def test_of_an_error_of_many_blocks_both_ends_are_told(shared_raw_server, way):
     assert "block 0\nblock 1\n" in said
     assert "block 399\n[... 29,200 more blocks ...]\nblock 29600" in said
     assert "block 29998\nblock 29999" in said
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_of_an_error_with_much_structured_content_only_the_text_is_told(shared_raw_server, way):
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        for content, said in ((blocks(1), "block 0"), ([], "[structured content that is too large to be shown]")):
+            failed = {"content": content, "structuredContent": {"rows": ROWS}, "isError": True}
+            with pytest.raises(MCPInvocationError) as caught:
+                connection.call_tool("say", {"raw": answer(failed)})
+            assert str(caught.value).endswith(said)
+
+
+@pytest.mark.parametrize("way", ["json", "stdio"])
+def test_every_piece_of_a_raw_result_is_validated(shared_raw_server, way):
+    content = [*blocks(3000), {"type": "text"}]
+    request = {"name": "say", "arguments": {"raw": answer({"content": content})}}
+    with (
+        MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection,
+        pytest.raises(MCPConnectionError, match=r"content\.3000\."),
+    ):
+        connection.request("tools/call", request)
+
+
+@pytest.mark.parametrize("way", ["json"])
+def test_an_answer_whose_result_comes_late_is_read_in_pieces(shared_raw_server, served_meanwhile, way):
+    rest = json.dumps({"content": [], "structuredContent": {"method": ROWS}})
+    raw = '{"jsonrpc":"2.0","id":$ID,"padding":"' + "x" * 5000 + '","result":' + rest + "}"
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        connection.call_tool("fine")
+        served_meanwhile.clear()
+        read = connection.call_tool("say", {"raw": raw})
+    assert read.structured_content == {"method": ROWS}
+    assert "_find_cuts" in served_meanwhile
 
 
 @pytest.mark.parametrize(
@@ -236,7 +270,7 @@ class TestListings:
         with MCPToolset(answering({"tools/list": {"tools": tools}})) as toolset:
             assert [tool.name for tool in toolset] == ["good"]
         assert "Left out tool 'huge'" in caplog.text
-        assert "its definition has more than 50,000 values" in caplog.text
+        assert "its definition has more than 10,000 values" in caplog.text
 
     def test_everything_else_that_is_read_comes_whole(self, answering):
         results: dict[str, Any] = {

@@ -11,8 +11,9 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# How many values a tool's definition, or one item of a result, may have: it is validated at once, in up to 50 ms.
-MAX_VALUES: Final = 50_000
+# How many values a tool's definition, or one item of a result, may have: it is validated at once, in up to 10 ms,
+# or 50 ms if all of them are invalid.
+MAX_VALUES: Final = 10_000
 
 _CONTAINERS: Final = (dict, list)
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.client.sdk_workarounds import describe_validation, quotes_answer
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES
 from haystack_integrations.tools.mcp.convert.results import error_text
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
@@ -51,6 +52,17 @@ def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: di
 _ERROR_BLOCKS = 400
 
 
+def _has_too_many_values(value: Any) -> bool:
+    count, containers = 0, [value]
+    while containers and count <= MAX_VALUES:
+        container = containers.pop()
+        if isinstance(container, dict | list):
+            count += len(container)
+            if count <= MAX_VALUES:
+                containers.extend(container.values() if isinstance(container, dict) else container)
+    return count > MAX_VALUES
+
+
 def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.CallToolResult:
     """
     Redact what a tool's own error quotes.
@@ -59,12 +71,17 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
     :param redactor: Knows the secrets of the server.
     :returns: A result with the redacted text of the error, and nothing else.
     """
-    content = result.content
+    content, structured = result.content, result.structured_content
     if (omitted := len(content) - 2 * _ERROR_BLOCKS) > 0:
         remark = types.TextContent(type="text", text=f"[... {omitted:,} more blocks ...]")
         content = [*content[:_ERROR_BLOCKS], remark, *content[-_ERROR_BLOCKS:]]
-    shown = result.model_copy(update={"content": content})
-    text = redactor.text(error_text(shown.model_dump(by_alias=True, mode="json")))
+    if _has_too_many_values(structured):
+        structured = None
+        content = content or [types.TextContent(type="text", text="[structured content that is too large to be shown]")]
+    shown = result.model_copy(update={"content": content, "structured_content": structured})
+    # Metadata is no text, and as large as the server likes.
+    dumped = shown.model_dump(by_alias=True, mode="json", exclude={"meta": True, "content": {"__all__": {"meta"}}})
+    text = redactor.text(error_text(dumped))
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 

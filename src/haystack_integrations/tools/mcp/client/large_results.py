@@ -191,23 +191,22 @@ async def _complete(result: Any, rest: _Rest, validate: Callable[[Any], Any], ve
     wire, name = _LISTS[rest.method]
     foreign = fields_of_later_revisions(rest.method, version) if version is not None else frozenset()
     frame = {field: value for field, value in rest.result.items() if field not in foreign}
-    if isinstance(result, dict):  # of a request of any method
-        result.update(rest.anything)
-        for piece in rest.pieces:
-            result[wire].extend(piece)
-        return
     wire_format = _wire_format(rest.method, version) if version is not None else None
+    is_raw = isinstance(result, dict)  # of a request of any method
     # A result of another kind, such as a task in place of that of a call, has no such list.
-    for piece in rest.pieces if name in type(result).model_fields else ():
+    for piece in rest.pieces if is_raw or name in type(result).model_fields else ():
         await turns.give()
         part = {**frame, wire: piece}
-        listed = getattr(result, name)
+        listed = result[wire] if is_raw else getattr(result, name)
         try:
             if wire_format is not None:
                 wire_format.validate_python(part, by_name=False)
-            listed.extend(getattr(validate(part), name))
+            listed.extend(piece if is_raw else getattr(validate(part), name))
         except ValidationError as error:
             raise _counted_from(error, wire, len(listed)) from None
+    if is_raw:
+        result.update(rest.anything)
+        return
     for wire, value in rest.anything.items():
         if _ANYTHING[wire] in type(result).model_fields:
             setattr(result, _ANYTHING[wire], value)

@@ -224,7 +224,8 @@ class _MessageReader:
         if current_outcome.get() is None:  # somebody else uses the SDK
             return jsonrpc_message_adapter.validate_json(data, by_name=by_name)
         request_id = answered_request.get() if isinstance(data, bytes) else None  # events are strings
-        if is_large(data) and is_certainly_answer(data):
+        # A body that is something else is refused once it is read.
+        if is_large(data) and (request_id is not None or is_certainly_answer(data)):
             answer = UnreadAnswer.model_construct(jsonrpc="2.0", id=None, result={})
             answer._data, answer._answered = data, request_id
             return answer
