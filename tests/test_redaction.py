@@ -390,7 +390,7 @@ class TestLargeTexts:
         assert error.tool_args == {"argument": data}
         assert str(error) == "refused"
 
-    def test_of_the_faults_of_a_value_are_not_searched(self, monkeypatch):
+    def test_of_a_value_with_thousands_of_faults_are_not_searched(self, monkeypatch):
         def fails(faults: int) -> MCPInvocationError:
             with pytest.raises(ValidationError) as caught:
                 TypeAdapter(list[int]).validate_python(["no"] * faults)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.client.sdk_workarounds import describe_validation, quotes_answer
-from haystack_integrations.tools.mcp.concurrency import MAX_VALUES
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, count_values
 from haystack_integrations.tools.mcp.convert.results import error_text
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
@@ -52,17 +52,6 @@ def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: di
 _ERROR_BLOCKS = 400
 
 
-def _has_too_many_values(value: Any) -> bool:
-    count, containers = 0, [value]
-    while containers and count <= MAX_VALUES:
-        container = containers.pop()
-        if isinstance(container, dict | list):
-            count += len(container)
-            if count <= MAX_VALUES:
-                containers.extend(container.values() if isinstance(container, dict) else container)
-    return count > MAX_VALUES
-
-
 def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.CallToolResult:
     """
     Redact what a tool's own error quotes.
@@ -75,7 +64,7 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
     if (omitted := len(content) - 2 * _ERROR_BLOCKS) > 0:
         remark = types.TextContent(type="text", text=f"[... {omitted:,} more blocks ...]")
         content = [*content[:_ERROR_BLOCKS], remark, *content[-_ERROR_BLOCKS:]]
-    if _has_too_many_values(structured):
+    if count_values(structured) > MAX_VALUES:
         structured = None
         content = content or [types.TextContent(type="text", text="[structured content that is too large to be shown]")]
     shown = result.model_copy(update={"content": content, "structured_content": structured})

@@ -44,8 +44,6 @@ _LISTS: Final = {
 # What may be any JSON, by its name on the wire and in the SDK's model.
 _ANYTHING: Final = {"structuredContent": "structured_content", "_meta": "meta"}
 
-_CONTAINERS: Final = frozenset({dict, list})
-
 # How many values are validated at once: a hundred content blocks, which take about a millisecond.
 _PIECE: Final = 300
 
@@ -144,18 +142,14 @@ async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
             rest.anything[name] = value
             rest.result[name] = type(value)()
         else:
-            await _check(value, f"`{name}`", turns)
+            _counted(value, f"`{name}`")
 
 
 async def _pieces(listed: list[Any], turns: Turns) -> AsyncIterator[list[Any]]:
     piece: list[Any] = []
     size = 0
     for number, item in enumerate(listed, 1):
-        members = item.values() if isinstance(item, dict) else ()
-        # Most have few values, and none with values of its own.
-        values = len(members) + 1
-        if not members or values > _PIECE or not _CONTAINERS.isdisjoint(map(type, members)):
-            values = await _check(item, number, turns)
+        values = _counted(item, number)
         if piece and size + values > _PIECE:
             yield piece
             piece, size = [], 0
@@ -165,8 +159,8 @@ async def _pieces(listed: list[Any], turns: Turns) -> AsyncIterator[list[Any]]:
     yield piece
 
 
-async def _check(part: Any, which: str | int, turns: Turns) -> int:
-    values = await count_values(part, turns)
+def _counted(part: Any, which: str | int) -> int:
+    values = count_values(part)
     if values > MAX_VALUES:
         which = f"item {which}" if isinstance(which, int) else which
         reason = f"{which} of the server's answer has more than {MAX_VALUES:,} values"
