@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
@@ -14,6 +14,11 @@ T = TypeVar("T")
 # How many values a tool's definition, or one item of a result, may have: it is validated at once, in up to 10 ms,
 # or 50 ms if all of them are invalid.
 MAX_VALUES: Final = 10_000
+
+# How many content blocks, resources or messages one answer, or all pages of a listing, may have; and how many tools.
+# The garbage collector looks at all of them at once, as the SDK does at the tools.
+MAX_ITEMS: Final = 50_000
+MAX_TOOLS: Final = 10_000
 
 _CONTAINERS: Final = (dict, list)
 
@@ -28,23 +33,45 @@ _HANDOVER: Final = 0.00005
 
 class Turns:
     """
-    Lets others run in between, in a task with much to compute: the tasks of its event loop, and other threads.
+    Lets others run in between, where there is much to compute: other threads, and the tasks of the same event loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_loop: bool = True) -> None:
         """
         Initialize the Turns.
+
+        :param in_loop: Whether a task of an event loop computes; otherwise `give` waits for nothing, see `run_to_end`.
         """
+        self._in_loop = in_loop
         self._began = monotonic()
 
     async def give(self) -> None:
         """
-        Let the others run, if this task has run for a millisecond.
+        Let the others run, if it was computed for a millisecond.
         """
         if monotonic() - self._began > _LONGEST_TURN:
             sleep(_HANDOVER)
-            await asyncio.sleep(0)
+            if self._in_loop:
+                await asyncio.sleep(0)
             self._began = monotonic()
+
+
+def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """
+    Run a coroutine that waits for nothing, without an event loop.
+
+    :param coroutine: The coroutine.
+    :returns: Its result.
+    :raises RuntimeError: If it waits for something.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    msg = "the coroutine waits for something"
+    raise RuntimeError(msg)
 
 
 def count_values(value: Any) -> int:

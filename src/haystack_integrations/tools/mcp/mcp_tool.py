@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import importlib
 import inspect
@@ -34,6 +35,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
     provider_safe_name,
 )
 from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
+from haystack_integrations.tools.mcp.convert.write_json import is_small, write_result
 from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPError,
@@ -748,7 +750,8 @@ class MCPTool(ToolBase, Tool):
                 on_progress=on_progress,
             )
             self._note_links(result)
-            return convert(result)
+            # A large one would hold up the caller's event loop.
+            return convert(result) if is_small(result) else await asyncio.to_thread(convert, result)
         except Exception as error:
             failure = self._failure(error, sent)
             raise failure from failure.__cause__
@@ -835,7 +838,7 @@ class MCPTool(ToolBase, Tool):
         return failure
 
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
-        envelope = result.model_dump_json(by_alias=True)
+        envelope = write_result(result)
         return state_result(envelope, self._visible_sources) if self._returns_dict else envelope
 
     def _init_parameters(self) -> dict[str, Any]:

@@ -29,7 +29,9 @@ from haystack_integrations.tools.mcp.client.error_texts import (
 from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
 from haystack_integrations.tools.mcp.client.rest import ServerRest
+from haystack_integrations.tools.mcp.concurrency import Turns
 from haystack_integrations.tools.mcp.convert.skills import MCPSkill
+from haystack_integrations.tools.mcp.convert.write_json import is_small, write_in_pieces
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
@@ -163,7 +165,7 @@ class MCPClient(ABC):
             msg = f"Failed to invoke Tool `{tool_name}`: {self.redactor.text(describe_error(error))}"
             raise MCPInvocationError(msg, tool_name, tool_args) from error
         raise_tool_error(result, tool_name, tool_args)
-        return result.model_dump_json(by_alias=True)
+        return result.model_dump_json(by_alias=True) if is_small(result) else await write_in_pieces(result, Turns())
 
     async def request_tool(
         self,

@@ -20,6 +20,7 @@ from mcp import MCPError, types
 from mcp.shared.message import SessionMessage
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
+from haystack_integrations.tools.mcp.client.large_results import check_handshake
 from haystack_integrations.tools.mcp.client.messages import is_unusable_answer
 
 
@@ -97,21 +98,25 @@ class HandshakeFirst:
         return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=self._request_id, error=refusal), item.metadata)
 
 
-class HandshakeFirstClient(mcp.Client):
+class HandshakeClient(mcp.Client):
     """
-    An SDK client whose first question for revisions never leaves the session.
+    An SDK client that refuses a handshake of too many values.
 
-    Further down it would have its request id, and an OpenTelemetry span with an error, already.
+    If it is to begin with the handshake, its first question for revisions never leaves the session: further down it
+    would have its request id, and an OpenTelemetry span with an error, already.
     """
 
-    handshake: HandshakeFirst
+    handshake: HandshakeFirst | None = None
 
     async def _build_session(self, exit_stack: AsyncExitStack) -> mcp.ClientSession:
         session = await super()._build_session(exit_stack)
-        ask = session.send_discover
+        check_handshake(session)
+        handshake, ask = self.handshake, session.send_discover
+        if handshake is None:
+            return session
 
         async def ask_after_handshake(version: str) -> dict[str, Any]:
-            self.handshake.asking()
+            handshake.asking()
             return await ask(version)
 
         session.send_discover = ask_after_handshake  # type: ignore[method-assign]

@@ -28,12 +28,13 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from haystack_integrations.tools.mcp.client.large_messages import LargeResult
 from haystack_integrations.tools.mcp.client.messages import UnusableAnswer
 from haystack_integrations.tools.mcp.client.sdk_workarounds import fields_of_later_revisions
-from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
+from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_VALUES, Turns, count_values
+from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD
 
 # The list in the result of a method, by its name on the wire and in the SDK's model.
 _LISTS: Final = {
     "tools/call": ("content", "content"),
-    "tools/list": ("tools", "tools"),
+    LIST_METHOD: ("tools", "tools"),
     "resources/list": ("resources", "resources"),
     "resources/templates/list": ("resourceTemplates", "resource_templates"),
     "resources/read": ("contents", "contents"),
@@ -41,8 +42,14 @@ _LISTS: Final = {
     "prompts/get": ("messages", "messages"),
 }
 
+# By which a session begins, according to the revision.
+_HANDSHAKE: Final = ("initialize", "server/discover")
+
 # What may be any JSON, by its name on the wire and in the SDK's model.
 _ANYTHING: Final = {"structuredContent": "structured_content", "_meta": "meta"}
+
+# What of a result is read by other means, or as it is, by the method.
+_READ_LATER: Final = {"tasks/get": "result"}
 
 # How many values are validated at once: a hundred content blocks, which take about a millisecond.
 _PIECE: Final = 300
@@ -67,6 +74,24 @@ class _Rest:
 
 # Of the request that is under way in a task.
 _rest: ContextVar[_Rest | None] = ContextVar("haystack_mcp_rest_of_result", default=None)
+
+
+def check_handshake(session: mcp.ClientSession) -> None:
+    """
+    Let an SDK session refuse a handshake that has too many values to be validated.
+
+    :param session: A session before its handshake; the method of its dispatcher that sends requests is replaced.
+    """
+    dispatcher = session._dispatcher
+    send = dispatcher.send_raw_request
+
+    async def send_raw_request(method: str, *arguments: Any) -> dict[str, Any]:
+        result = await send(method, *arguments)
+        if method in _HANDSHAKE and isinstance(result, LargeResult):
+            _check_size(method, result)
+        return result
+
+    dispatcher.send_raw_request = send_raw_request  # type: ignore[method-assign, assignment]
 
 
 def validate_in_pieces(session: mcp.ClientSession) -> None:
@@ -128,21 +153,24 @@ def _has_long_list(method: str, result: dict[str, Any]) -> bool:
 
 async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
     rest.method, rest.result = method, dict(result)
-    listed = _LISTS.get(method)
-    if listed is None:
+    if method not in _LISTS:
+        _check_size(method, result)
         return
+    listed = _LISTS[method][0]
     turns = Turns()
     for name, value in result.items():
         if not isinstance(value, dict | list):
             continue
-        if name == listed[0] and isinstance(value, list):
+        if name == listed and isinstance(value, list):
+            if len(value) > MAX_ITEMS:
+                raise _too_large(name, MAX_ITEMS, "items")
             pieces = [piece async for piece in _pieces(value, turns)]
             rest.result[name], rest.pieces = pieces[0], pieces[1:]
         elif name in _ANYTHING:
             rest.anything[name] = value
             rest.result[name] = type(value)()
         else:
-            _counted(value, f"`{name}`")
+            _counted(value, name)
 
 
 async def _pieces(listed: list[Any], turns: Turns) -> AsyncIterator[list[Any]]:
@@ -162,10 +190,20 @@ async def _pieces(listed: list[Any], turns: Turns) -> AsyncIterator[list[Any]]:
 def _counted(part: Any, which: str | int) -> int:
     values = count_values(part)
     if values > MAX_VALUES:
-        which = f"item {which}" if isinstance(which, int) else which
-        reason = f"{which} of the server's answer has more than {MAX_VALUES:,} values"
-        raise MCPError(types.PARSE_ERROR, reason, UnusableAnswer(reason))
+        raise _too_large(which, MAX_VALUES, "values")
     return values
+
+
+def _check_size(method: str, result: dict[str, Any]) -> None:
+    for name, value in result.items():
+        if name != _READ_LATER.get(method):
+            _counted(value, name)
+
+
+def _too_large(what: str | int, limit: int, things: str) -> MCPError:
+    what = f"item {what}" if isinstance(what, int) else f"`{what}`"
+    reason = f"{what} of the server's answer has more than {limit:,} {things}"
+    return MCPError(types.PARSE_ERROR, reason, UnusableAnswer(reason))
 
 
 @cache

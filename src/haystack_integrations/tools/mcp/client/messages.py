@@ -21,6 +21,8 @@ from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from haystack_integrations.tools.mcp.convert.parse_json import TooManyValuesError
+
 # How much is kept of a message that is too large, to find out which request it answers.
 HEAD_SIZE = 4096
 TAIL_SIZE = 256
@@ -99,7 +101,8 @@ def read_damaged(data: bytes | str, error: ValueError) -> list[types.JSONRPCMess
     """
     if _is_large(data):
         fault = _fault(error) or "it is no JSON-RPC message"
-        return _unreadable(data, fault, f"{_UNREADABLE}, and is too large to be mended ({fault})")
+        what = fault if isinstance(error, TooManyValuesError) else f"it is too large to be mended ({fault})"
+        return _unreadable(data, fault, f"{_UNREADABLE}: {what}")
     text = _mended(data.decode(errors="replace") if isinstance(data, bytes) else data)
     try:
         return [jsonrpc_message_adapter.validate_json(text, by_name=False)]

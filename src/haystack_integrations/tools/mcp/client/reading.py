@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from haystack_integrations.tools.mcp.client.base import MCPClient
 from haystack_integrations.tools.mcp.client.error_texts import failed_to
+from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_TOOLS
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 
@@ -42,7 +43,7 @@ T = TypeVar("T")
 PageT = TypeVar("PageT", bound=_Page)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _SkillPage:
     entries: list[Any]
     next_cursor: str | None
@@ -85,9 +86,10 @@ class ReadingClient(MCPClient):
         :param things: What is listed, for errors.
         :param fetch: Reads the page at a cursor.
         :returns: The pages; none of a server that does not know the request.
-        :raises MCPConnectionError: If the listing has no end.
+        :raises MCPConnectionError: If the listing has no end, or is too large.
         """
         pages: list[PageT] = []
+        count, limit = 0, MAX_TOOLS if things == "tools" else MAX_ITEMS
         cursor: str | None = None
         seen: set[str] = set()
         for _ in range(_MAX_PAGES):
@@ -98,6 +100,10 @@ class ReadingClient(MCPClient):
                     return []  # a server of other things only
                 raise
             pages.append(page)
+            count += max((len(each) for each in vars(page).values() if isinstance(each, list)), default=0)
+            if count > limit:
+                msg = f"{self._describe()} has more than {limit:,} {things}"
+                raise MCPConnectionError(msg, self._server_info(), operation)
             cursor = page.next_cursor
             if not cursor:
                 return pages
@@ -118,7 +124,7 @@ class ReadingClient(MCPClient):
         :param things: What is listed, for errors.
         :param fetch: Reads the page at a cursor.
         :returns: The pages; none of a server that does not know the request.
-        :raises MCPConnectionError: If the listing has no end.
+        :raises MCPConnectionError: If the listing has no end, or is too large.
         """
         try:
             return await self._pages(operation, things, lambda cursor: fetch(cursor, "use"))

@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     root_cause,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst, HandshakeFirstClient
+from haystack_integrations.tools.mcp.client.handshake import HandshakeClient, HandshakeFirst
 from haystack_integrations.tools.mcp.client.large_results import validate_in_pieces
 from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.listening import cache_config
@@ -713,9 +713,7 @@ class SDKClient(TaskClient):
             redactor=self._redactor_of_all,
             handshake=self._handshake,
         )
-        if self._handshake is None:
-            return mcp.Client(streams, **self._client_options())
-        client = HandshakeFirstClient(streams, **self._client_options())
+        client = HandshakeClient(streams, **self._client_options())
         client.handshake = self._handshake
         return client
 

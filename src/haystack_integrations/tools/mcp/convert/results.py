@@ -18,6 +18,9 @@ from urllib.parse import unquote
 
 from haystack.dataclasses import FileContent, ImageContent, TextContent
 
+from haystack_integrations.tools.mcp.concurrency import Turns, run_to_end
+from haystack_integrations.tools.mcp.convert.parse_json import parse_in_pieces
+from haystack_integrations.tools.mcp.convert.write_json import is_small, write_in_pieces
 from haystack_integrations.tools.mcp.haystack_compat import TOOL_MESSAGES_TAKE_FILES
 
 ContentPart: TypeAlias = TextContent | ImageContent | FileContent
@@ -27,6 +30,8 @@ _NO_ERROR_TEXT: Final = "the server gave no error text"
 # Replaces data URIs in notes: they consist of the very bytes that a note leaves out.
 _DATA_URI: Final = "data:…"
 _KILO: Final = 1000
+# How many characters of JSON are parsed at once. Other threads wait meanwhile, 20 ms at most.
+_LARGE: Final = 1_500_000
 # JSON integers are unbounded, and dividing one that does not fit into a float raises an error.
 _ABSURD_SIZE: Final = 1e18
 
@@ -208,10 +213,18 @@ def _json_object(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        parsed = json.loads(text)
+        parsed = _parse(text)
     except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
+
+
+def _parse(text: str) -> Any:
+    if len(text) > _LARGE:
+        # What only the parser of Python reads, such as half of a surrogate pair, is read at once.
+        with suppress(ValueError):
+            return run_to_end(parse_in_pieces(text, Turns(in_loop=False)))
+    return json.loads(text)
 
 
 def _blocks(envelope: dict[str, Any]) -> list[Any]:
@@ -409,9 +422,13 @@ def _part_text(part: Any) -> str:
     return str(part)
 
 
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_part_text)
+
+
 def _as_json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, default=_part_text)
+        return _dump(value) if is_small(value) else run_to_end(write_in_pieces(value, Turns(in_loop=False), _dump))
     except (TypeError, ValueError, RecursionError):
         # Keys that JSON does not allow, a reference cycle, or too many levels.
         return reprlib.repr(value)

@@ -19,7 +19,7 @@ from mcp import types
 from mcp.types import methods
 from pydantic import TypeAdapter, ValidationError
 
-from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
+from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS, MAX_VALUES, Turns, count_values
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 
 LIST_METHOD: Final = "tools/list"
@@ -57,7 +57,7 @@ async def read_page(page: dict[str, Any], version: str) -> ToolPage:
     :param page: The result of the request. It is not changed.
     :param version: The negotiated revision of the protocol.
     :returns: The page.
-    :raises ValueError: If it has no list of tools.
+    :raises ValueError: If it has no list of tools, or too many of them.
     """
     tools = page.get("tools", "missing")
     if tools is None:  # as Go encodes an empty list
@@ -68,6 +68,9 @@ async def read_page(page: dict[str, Any], version: str) -> ToolPage:
     if not isinstance(tools, list):
         problem = "is missing" if tools == "missing" else f"must be a list, not {type(tools).__name__}"
         msg = f"its answer to {LIST_METHOD} cannot be read: `tools` {problem}"
+        raise ValueError(msg)
+    if len(tools) > MAX_TOOLS:
+        msg = f"it has more than {MAX_TOOLS:,} tools"
         raise ValueError(msg)
     readable: list[dict[str, Any]] = []
     read = ToolPage({**page, "tools": readable})

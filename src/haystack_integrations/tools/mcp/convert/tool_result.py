@@ -40,7 +40,8 @@ class MCPToolResult:
         :param result: The result.
         :returns: The same for a program.
         """
-        envelope = result.model_dump(mode="json", by_alias=True)
+        # One block after the other, so that other threads run in between.
+        envelope = {"content": [block.model_dump(mode="json", by_alias=True) for block in result.content]}
         return cls(
             text=result_text(envelope),
             structured=result.structured_content,

@@ -451,7 +451,7 @@ class SSEServerInfo(HttpServerInfo):
     :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
     :param max_delay: Longest delay between these attempts, in seconds.
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
-        decompressed. Default: 64 MiB. A larger one ends the session; calls under way fail with an
+        decompressed. Default: 16 MiB. A larger one ends the session; calls under way fail with an
         MCPOutcomeUnknownError.
     :param verify: Which certificates of servers to trust: True for those that the system and the environment
         (`SSL_CERT_FILE`, `SSL_CERT_DIR`) trust, the path of a CA bundle or of a folder with certificates, False for
@@ -581,7 +581,7 @@ class StreamableHttpServerInfo(HttpServerInfo):
     :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
     :param max_delay: Longest delay between these attempts, in seconds.
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
-        decompressed. Default: 64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError; the session
+        decompressed. Default: 16 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError; the session
         goes on.
     :param sse_fallback: Whether to try SSE if the server refuses Streamable HTTP with status 400, 404 or 405, as
         servers of the revision 2024-11-05 do. Default: False. A server info made from a URL alone has it.

@@ -69,7 +69,7 @@ class StdioServerInfo(MCPServerInfo):
         `["AWS_PROFILE", "OTEL_*"]`, where `*` at the end stands for any rest; or True for all variables. Those that are
         not set are ignored; those in `env` take precedence. Default: no further variables.
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have. Default:
-        64 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. On Windows, where the transport is
+        16 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. On Windows, where the transport is
         that of the MCP SDK, this has no effect.
     :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
         others wait, which counts as time of the call. A call that has become a task is none of them. Default:
