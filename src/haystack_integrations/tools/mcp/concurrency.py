@@ -15,10 +15,10 @@ T = TypeVar("T")
 # or 50 ms if all of them are invalid.
 MAX_VALUES: Final = 10_000
 
-# How many content blocks, resources or messages one answer, or all pages of a listing, may have; and how many tools.
-# The garbage collector looks at all of them at once, as the SDK does at the tools.
-MAX_ITEMS: Final = 50_000
+# How many tools, and how many resources or prompts, all pages of a listing may have together. Some steps take all of
+# them at once, as does the garbage collector.
 MAX_TOOLS: Final = 10_000
+MAX_ITEMS: Final = 50_000
 
 _CONTAINERS: Final = (dict, list)
 
@@ -74,21 +74,23 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError(msg)
 
 
-def count_values(value: Any) -> int:
+def count_values(value: Any) -> tuple[int, int]:
     """
     Count the values in a value as of JSON.
 
     :param value: The value.
-    :returns: Their number, itself included; any number above MAX_VALUES if there are more than that.
+    :returns: Their number, itself included, and how many of them are arrays or objects; of more than MAX_VALUES, any
+        number above it.
     """
-    count, containers = 1, [value] if isinstance(value, _CONTAINERS) else []
+    count, opened, containers = 1, 0, [value] if isinstance(value, _CONTAINERS) else []
     while containers and count <= MAX_VALUES:
         container = containers.pop()
+        opened += 1
         count += len(container)
         if count <= MAX_VALUES:  # so that it takes a millisecond, however many there are
             members = container.values() if isinstance(container, dict) else container
             containers += [each for each in members if isinstance(each, _CONTAINERS)]
-    return count
+    return count, opened
 
 
 async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:

@@ -28,7 +28,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from haystack_integrations.tools.mcp.client.large_messages import LargeResult
 from haystack_integrations.tools.mcp.client.messages import UnusableAnswer
 from haystack_integrations.tools.mcp.client.sdk_workarounds import fields_of_later_revisions
-from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_VALUES, Turns, count_values
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
 from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD
 
 # The list in the result of a method, by its name on the wire and in the SDK's model.
@@ -50,6 +50,9 @@ _ANYTHING: Final = {"structuredContent": "structured_content", "_meta": "meta"}
 
 # What of a result is read by other means, or as it is, by the method.
 _READ_LATER: Final = {"tasks/get": "result"}
+
+# How many values a list may have. The garbage collector looks at all models at once, and a model is several objects.
+_MAX_WEIGHT: Final = 200_000
 
 # How many values are validated at once: a hundred content blocks, which take about a millisecond.
 _PIECE: Final = 300
@@ -162,9 +165,8 @@ async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
         if not isinstance(value, dict | list):
             continue
         if name == listed and isinstance(value, list):
-            if len(value) > MAX_ITEMS:
-                raise _too_large(name, MAX_ITEMS, "items")
-            pieces = [piece async for piece in _pieces(value, turns)]
+            # Tools are objects of JSON for the most part, and their number is limited.
+            pieces = [piece async for piece in _pieces(value, turns, None if method == LIST_METHOD else name)]
             rest.result[name], rest.pieces = pieces[0], pieces[1:]
         elif name in _ANYTHING:
             rest.anything[name] = value
@@ -173,11 +175,14 @@ async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
             _counted(value, name)
 
 
-async def _pieces(listed: list[Any], turns: Turns) -> AsyncIterator[list[Any]]:
+async def _pieces(listed: list[Any], turns: Turns, limited: str | None) -> AsyncIterator[list[Any]]:
     piece: list[Any] = []
-    size = 0
+    size = weight = 0
     for number, item in enumerate(listed, 1):
-        values = _counted(item, number)
+        values, models = _counted(item, number)
+        weight += values + 2 * models
+        if weight > _MAX_WEIGHT and limited is not None:
+            raise _too_large(limited, _MAX_WEIGHT, "values, if each array and object counts as three")
         if piece and size + values > _PIECE:
             yield piece
             piece, size = [], 0
@@ -187,11 +192,11 @@ async def _pieces(listed: list[Any], turns: Turns) -> AsyncIterator[list[Any]]:
     yield piece
 
 
-def _counted(part: Any, which: str | int) -> int:
-    values = count_values(part)
-    if values > MAX_VALUES:
+def _counted(part: Any, which: str | int) -> tuple[int, int]:
+    counts = count_values(part)
+    if counts[0] > MAX_VALUES:
         raise _too_large(which, MAX_VALUES, "values")
-    return values
+    return counts
 
 
 def _check_size(method: str, result: dict[str, Any]) -> None:

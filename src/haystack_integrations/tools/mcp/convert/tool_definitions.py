@@ -77,7 +77,7 @@ async def read_page(page: dict[str, Any], version: str) -> ToolPage:
     turns = Turns()
     for position, tool in enumerate(tools, 1):
         await turns.give()
-        is_small = count_values(tool) <= MAX_VALUES
+        is_small = count_values(tool)[0] <= MAX_VALUES
         if is_small and _is_plain(tool):
             readable.append(tool)
             continue
