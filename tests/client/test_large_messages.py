@@ -7,10 +7,11 @@ Large messages: read in pieces, to what the SDK reads.
 """
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mcp import types
+from mcp import MCPError, types
 from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -18,6 +19,7 @@ from pydantic_core import from_json
 from haystack_integrations.tools.mcp import StdioServerInfo
 from haystack_integrations.tools.mcp.client import large_messages
 from haystack_integrations.tools.mcp.client.large_messages import is_large, parse, parse_large
+from haystack_integrations.tools.mcp.client.large_results import check_handshake
 from haystack_integrations.tools.mcp.client.messages import is_certainly_answer
 from haystack_integrations.tools.mcp.convert import parse_json
 
@@ -111,3 +113,18 @@ def test_only_a_result_is_marked():
     message = parse(data)
     assert isinstance(message, types.JSONRPCResponse)
     assert isinstance(message.result, large_messages.LargeResult)
+
+
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+async def test_a_handshake_with_too_many_values_is_not_given_to_the_sdk(method):
+    capabilities = {"experimental": {"a": {"b": [1] * 60_000}}}
+
+    class Dispatcher:
+        async def send_raw_request(self, _method: str) -> dict[str, Any]:
+            return large_messages.LargeResult({"capabilities": capabilities})
+
+    session: Any = SimpleNamespace(_dispatcher=Dispatcher())
+    check_handshake(session)
+    with pytest.raises(MCPError, match="`capabilities` of the server's answer has more than 10,000 values"):
+        await session._dispatcher.send_raw_request(method)
+    assert await session._dispatcher.send_raw_request("another") == {"capabilities": capabilities}

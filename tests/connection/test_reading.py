@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPToolset,
 )
+from haystack_integrations.tools.mcp.client import reading
 
 
 class PagedServer:
@@ -80,6 +81,16 @@ def test_a_listing_without_an_end_is_an_error(listing):
     with (
         MCPConnection(PagedServer(repeats=True).info) as connection,
         pytest.raises(MCPConnectionError, match=r"repeats a page of its (resources|resource templates|prompts)"),
+    ):
+        getattr(connection, listing)()
+
+
+@every_listing
+def test_a_listing_with_too_many_entries_is_an_error(monkeypatch, listing):
+    monkeypatch.setattr(reading, "MAX_ITEMS", 9)
+    with (
+        MCPConnection(PagedServer().info) as connection,
+        pytest.raises(MCPConnectionError, match=r"has more than 9 (resources|resource templates|prompts)"),
     ):
         getattr(connection, listing)()
 

@@ -10,11 +10,15 @@ import asyncio
 import json
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
+from httpx2 import _sse
+from mcp import types
 from pydantic import TypeAdapter
 
 from haystack_integrations.tools.mcp import (
@@ -24,9 +28,12 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPServerInfo,
+    MCPTool,
+    MCPToolResult,
     MCPToolset,
 )
 from haystack_integrations.tools.mcp.concurrency import Turns
+from haystack_integrations.tools.mcp.convert.results import model_text
 from tests.faults.conftest import RawServer
 from tests.support.background import in_thread, text
 from tests.support.waiting import LIMIT
@@ -56,14 +63,14 @@ def served_meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
     with MCPConnection(COUNTER) as other:
         other.call_tool("add", {"a": 1, "b": 2})
 
-        async def give(_turns: Turns) -> None:
+        async def give(turns: Turns) -> None:
             place = sys._getframe(1).f_code.co_name
             if place not in served:
                 call = in_thread(other.call_tool, "add", {"a": 1, "b": 2})
-                deadline = asyncio.get_running_loop().time() + LIMIT
-                while not call.done() and asyncio.get_running_loop().time() < deadline:
+                deadline = monotonic() + LIMIT
+                while turns._in_loop and not call.done() and monotonic() < deadline:
                     await asyncio.sleep(0.001)
-                call.result(0)
+                call.result(0 if turns._in_loop else LIMIT)
                 served.add(place)
 
         monkeypatch.setattr(Turns, "give", give)
@@ -80,7 +87,85 @@ def test_other_sessions_are_served_while_an_answer_is_read(shared_raw_server, se
         read = connection.call_tool("say", {"raw": answer(result, id_last=id_last)})
     assert [block.text for block in read.content] == [block["text"] for block in result["content"]]
     assert (read.structured_content, read.meta) == (result["structuredContent"], result["_meta"])
-    assert served_meanwhile >= {"_find_cuts", "_build", "_pieces", "_complete"}
+    assert served_meanwhile >= {"_find_cuts", "_build_container", "_pieces", "_complete"}
+
+
+LONG_TEXT = "line\n" * 200_000 + "\u6f22" * 200_000 + "\U0001f600" * 100_000
+
+
+@pytest.mark.parametrize("ascii_only", [False, True], ids=["as it is", "escaped"])
+@pytest.mark.parametrize("way", WAYS)
+def test_other_sessions_are_served_while_one_long_text_is_read(shared_raw_server, served_meanwhile, way, ascii_only):
+    block = json.dumps({"type": "text", "text": LONG_TEXT}, ensure_ascii=ascii_only).encode().decode("latin-1")
+    raw = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[' + block + "]}}"
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        connection.call_tool("fine")
+        served_meanwhile.clear()
+        assert text(connection.call_tool("say", {"raw": raw})) == LONG_TEXT
+    assert served_meanwhile >= {"_cut_string", "_build_string"}
+
+
+@pytest.mark.parametrize("way", ["sse", "events"])
+def test_an_event_stream_is_not_widened_by_a_single_character(shared_raw_server, monkeypatch, way):
+    lines: list[str] = []
+    decode = _sse._SSEEventDecoder.decode
+    monkeypatch.setattr(
+        _sse._SSEEventDecoder, "decode", lambda decoder, line: lines.append(line) or decode(decoder, line)
+    )
+    said = 'a "\U0001f600" and \\\u6f22'
+    raw = answer({"content": [{"type": "text", "text": said}]}).encode().decode("latin-1")
+    wide = raw.replace("\\ud83d\\ude00", "\U0001f600".encode().decode("latin-1"))
+    assert wide != raw
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        assert text(connection.call_tool("say", {"raw": wide})) == said
+    assert all(character < "\U00010000" for line in lines for character in line)
+
+
+def test_other_sessions_are_served_while_a_large_result_is_written_and_read(shared_raw_server, served_meanwhile):
+    result = {"content": [], "structuredContent": {"rows": ROWS, "text": LONG_TEXT}}
+    with MCPTool("say", server_info=shared_raw_server("stdio"), invocation_timeout=LIMIT) as tool:
+        tool.warm_up()
+        envelope = tool.invoke(raw=answer(result))
+        assert json.loads(envelope)["structuredContent"] == result["structuredContent"]
+        assert served_meanwhile >= {"_write_members", "_write_string"}
+        served_meanwhile.clear()
+        assert json.loads(model_text(envelope)) == result["structuredContent"]
+    assert served_meanwhile >= {"_encoded", "_find_cuts", "_build_container", "_write_members", "_write_string"}
+
+
+@pytest.mark.parametrize("method", ["invoke_async", "call_async"])
+async def test_a_large_result_is_converted_outside_of_the_callers_loop(shared_raw_server, monkeypatch, method):
+    threads: list[threading.Thread] = []
+
+    def noted(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def convert_noted(result: Any) -> Any:
+            threads.append(threading.current_thread())
+            return convert(result)
+
+        return convert_noted
+
+    monkeypatch.setattr(MCPToolResult, "from_result", noted(MCPToolResult.from_result))
+    with MCPTool("say", server_info=shared_raw_server("stdio"), invocation_timeout=LIMIT) as tool:
+        monkeypatch.setattr(tool, "_output", noted(tool._output))
+        for count, is_large in ((100, False), (30_000, True)):
+            await getattr(tool, method)(raw=answer({"content": blocks(count)}))
+            assert (threads[-1] is not threading.current_thread()) is is_large
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("result", "refusal"),
+    [
+        ({"content": blocks(60_000)}, "`content` of the server's answer has more than 200,000 values"),
+        ({"content": [], "structuredContent": {"a": [[]] * 200_000}}, "it has more than 150,000 arrays"),
+    ],
+    ids=["blocks", "arrays"],
+)
+def test_too_much_for_the_garbage_collector_fails_its_call_alone(shared_raw_server, way, result, refusal):
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        with pytest.raises(MCPOutcomeUnknownError, match=refusal):
+            connection.call_tool("say", {"raw": answer(result)})
+        assert text(connection.call_tool("fine")) == "fine"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -252,7 +337,37 @@ def numbered(count: int, **fields: str) -> list[dict[str, Any]]:
     return [{name: f"{value}{number}" for name, value in fields.items()} for number in range(count)]
 
 
+def test_a_handshake_with_too_many_values_is_refused(answering):
+    capabilities = {"tools": {}, "experimental": {"a": {"b": [1] * 60_000}}}
+    initialized = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "raw", "version": "1"}}
+    results = {"initialize": {**initialized, "capabilities": capabilities}}
+    refusal = "`capabilities` of the server's answer has more than 10,000 values"
+    with pytest.raises(MCPConnectionError, match=refusal), MCPConnection(answering(results)) as connection:
+        connection.list_tools()
+
+
+def test_completions_of_too_many_values_are_refused(answering):
+    capabilities = {"tools": {}, "prompts": {}, "completions": {}}
+    initialized = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "raw", "version": "1"}}
+    results = {
+        "initialize": {**initialized, "capabilities": capabilities},
+        "completion/complete": {"completion": {"values": ["a"] * 60_000}},
+    }
+    with MCPConnection(answering(results)) as connection:
+        with pytest.raises(MCPConnectionError, match="`completion` of the server's answer has more than 10,000 values"):
+            connection.complete(types.PromptReference(name="prompt"), {"name": "a", "value": "b"})
+        assert connection.list_tools() == []
+
+
 class TestListings:
+    def test_too_many_tools_are_refused(self, answering):
+        tools = [{**each, "inputSchema": {"type": "object"}} for each in numbered(10_001, name="t")]
+        with (
+            pytest.raises(MCPConnectionError, match="it has more than 10,000 tools"),
+            MCPToolset(answering({"tools/list": {"tools": tools}})) as toolset,
+        ):
+            toolset.warm_up()
+
     def test_other_sessions_are_served_while_many_tools_are_read(self, answering, served_meanwhile):
         tools = [{**each, "inputSchema": {"type": "object"}} for each in numbered(3000, name="t")]
         with MCPToolset(answering({"tools/list": {"tools": tools}})) as toolset:
