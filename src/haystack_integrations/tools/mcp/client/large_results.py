@@ -52,7 +52,7 @@ _ANYTHING: Final = {"structuredContent": "structured_content", "_meta": "meta"}
 _READ_LATER: Final = {"tasks/get": "result"}
 
 # How many values a list may have. The garbage collector looks at all models at once, and a model is several objects.
-_MAX_WEIGHT: Final = 200_000
+_MAX_WEIGHT: Final = 250_000
 
 # How many values are validated at once: a hundred content blocks, which take about a millisecond.
 _PIECE: Final = 300
