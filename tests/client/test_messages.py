@@ -6,6 +6,10 @@
 Which request a broken message answers: only what is certain fails a call.
 """
 
+import json
+import random
+import re
+
 import pytest
 from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
@@ -102,3 +106,20 @@ class TestLines:
         lines = LineBuffer(100)
         reports = [report for _ in range(20) for report in lines.feed(b"x" * 1000)]
         assert [report.tail for report in reports] == [b""]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_half_of_a_pair_is_replaced_wherever_it_stands(seed):
+    source = random.Random(seed)
+    tokens = [r"\ud83d", r"\uDE00", r"\\", r"\n", r"\u00e9", r"\"", "u", "d83d", "ude00", "x", "\U0001f600"]
+    for _ in range(300):
+        content = "".join(source.choices(tokens, k=source.randrange(12)))
+        [message] = damaged('{"jsonrpc":"2.0","id":5,"result":{"a":"' + content + '","b":"\\ud83d"}}')
+        expected = re.sub("[\ud800-\udfff]", "\ufffd", json.loads(f'"{content}"'))
+        assert message.result == {"a": expected, "b": "\ufffd"}, content
+
+
+def test_a_text_of_very_many_halves_is_not_mended():
+    [answer] = damaged('{"jsonrpc":"2.0","id":5,"result":{"a":"' + r"\ud83d " * 20_000 + '"}}')
+    assert answer.id == 5
+    assert "could not be read as JSON" in answer.error.message

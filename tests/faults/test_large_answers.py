@@ -359,6 +359,12 @@ def test_completions_of_too_many_values_are_refused(answering):
         assert connection.list_tools() == []
 
 
+def test_what_another_method_answers_may_have_any_number_of_values(answering):
+    listed = {"rows": ROWS, "_meta": {"a": [1] * 20_000}}
+    with MCPConnection(answering({"example/rows": listed}), invocation_timeout=LIMIT) as connection:
+        assert connection.request("example/rows") == listed
+
+
 class TestListings:
     def test_too_many_tools_are_refused(self, answering):
         tools = [{**each, "inputSchema": {"type": "object"}} for each in numbered(10_001, name="t")]

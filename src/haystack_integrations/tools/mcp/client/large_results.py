@@ -48,7 +48,10 @@ _HANDSHAKE: Final = ("initialize", "server/discover")
 # What may be any JSON, by its name on the wire and in the SDK's model.
 _ANYTHING: Final = {"structuredContent": "structured_content", "_meta": "meta"}
 
-# What of a result is read by other means, or as it is, by the method.
+# Methods whose results are read into models. What others answer is any JSON.
+_WITH_MODEL: Final = frozenset(method for method, _ in methods.SERVER_RESULTS) | {"tasks/get"}
+
+# What of a result is read by other means, by the method.
 _READ_LATER: Final = {"tasks/get": "result"}
 
 # How many values a list may have. The garbage collector looks at all models at once, and a model is several objects.
@@ -149,7 +152,7 @@ async def validated_call_result(result: dict[str, Any]) -> types.CallToolResult:
 
 
 def _has_long_list(method: str, result: dict[str, Any]) -> bool:
-    # A hundred kilobytes of empty objects are no content blocks, for half a million reasons.
+    # Thirty kilobytes of empty objects are no content blocks, for a hundred thousand reasons.
     listed = result.get(_LISTS[method][0]) if method in _LISTS else None
     return isinstance(listed, list) and len(listed) > _PIECE
 
@@ -157,7 +160,8 @@ def _has_long_list(method: str, result: dict[str, Any]) -> bool:
 async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
     rest.method, rest.result = method, dict(result)
     if method not in _LISTS:
-        _check_size(method, result)
+        if method in _WITH_MODEL:
+            _check_size(method, result)
         return
     listed = _LISTS[method][0]
     turns = Turns()

@@ -39,9 +39,17 @@ _MAX_VALUES = 30_000
 # How much is searched of one that is not mended: any number of values, or text of any kind, takes a few milliseconds.
 _SEARCHED_HEAD = 65536
 
-# Escapes of half a surrogate pair. Subtle where backslashes are escaped, too; what is missed stays unreadable.
-_LONE_FIRST_HALF = re.compile(r"(?<!\\)((?:\\\\)*+)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
-_LONE_SECOND_HALF = re.compile(r"(?<!\\)(?<!\\u[dD][89abAB][0-9a-fA-F]{2})((?:\\\\)*+)\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+# Text up to the next escape of half a surrogate pair, and that escape.
+_SOUND = re.compile(
+    r"""
+    (?: [^\\]++ | \\[^u] | \\u(?![dD][89a-fA-F])
+      | \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2} )*+
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+# A text with more of them stays unreadable.
+_MAX_HALF_PAIRS = 10_000
 
 # Where the parser stopped, counted from the beginning of the piece that it was given.
 _PLACE_IN_PIECE = re.compile(r" at line \d+ column \d+$")
@@ -195,8 +203,17 @@ def _mended(text: str) -> str:
     text = text.lstrip("\ufeff")
     if "\\u" not in text:
         return text
-    text = _LONE_FIRST_HALF.sub(r"\1\\ufffd", text)
-    return _LONE_SECOND_HALF.sub(r"\1\\ufffd", text)
+    parts: list[str] = []
+    at = 0
+    while at < len(text) and len(parts) < 2 * _MAX_HALF_PAIRS:
+        sound = _SOUND.match(text, at)
+        start = sound.end() if sound else at
+        half = _HALF_PAIR.match(text, start)
+        end = half.end() if half else start + 1
+        parts += [text[at:start], "\\ufffd" if half else text[start:end]]
+        at = end
+    parts.append(text[at:])
+    return "".join(parts)
 
 
 def _parsed(text: str, fault: str) -> Any:
