@@ -12,6 +12,7 @@ A serializer lets no other thread run until all is written: ten megabytes would 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ _CHARACTERS: Final = 50
 # How many members of an array or object are looked at together, before smaller groups are.
 _CHUNK: Final = 512
 
-_CONTAINERS: Final = (dict, list, tuple)
+_ARRAYS: Final = (list, tuple)
 _LIGHT: Final = (int, float, bool, type(None))
 
 
@@ -74,21 +75,33 @@ def _weigh(value: Any, limit: int) -> int:
     """
     Weigh a value, up to the limit: how many values it has, and how long its strings are.
     """
-    weight, to_weigh = 1, [value]
-    while to_weigh and weight <= limit:
+    weight = 0
+    to_weigh: list[Any] = [[value]]
+    while to_weigh:
         each = to_weigh.pop()
-        if isinstance(each, str):
-            weight += len(each) // _CHARACTERS
-            continue
-        if isinstance(each, _CONTAINERS):
-            members: Any = [*each, *each.values()] if isinstance(each, dict) and len(each) <= limit else each
+        members: Any = ()
+        if isinstance(each, dict):
+            weight += len(each)
+            members = each.values()
+            if weight <= limit:
+                with suppress(TypeError):  # a key that is no string, and so is short
+                    weight += len("".join(each)) // _CHARACTERS
+        elif isinstance(each, _ARRAYS):
+            weight += len(each)
+            members = each
         elif isinstance(each, BaseModel):
             members = [*each.__dict__.values(), each.__pydantic_extra__]
-        else:
-            continue
-        weight += len(members)
-        if weight <= limit:
-            to_weigh += [member for member in members if type(member) not in _LIGHT]
+            weight += len(members)
+        elif isinstance(each, str):
+            weight += len(each) // _CHARACTERS
+        if weight > limit:
+            break
+        for member in members:
+            kind = type(member)
+            if kind is str:
+                weight += len(member) // _CHARACTERS
+            elif kind not in _LIGHT:
+                to_weigh.append(member)
     return weight
 
 
