@@ -111,6 +111,18 @@ async def test_a_damaged_long_text_is_refused(damage):
             await parse_in_pieces(data, Turns())
 
 
+@pytest.mark.parametrize("place", ["before", "behind", "between"])
+async def test_only_the_white_space_of_json_is_skipped(place):
+    inner = json.dumps(["v" * 100_000])
+    for space, is_json in ((" \t\r\n", True), ("\f", False), ("\v", False)):
+        values = {"before": f"[{space}{inner},1]", "behind": f"[1,{inner}{space}]", "between": f"{space}[{inner}]"}
+        if is_json:
+            assert await parse_in_pieces(values[place], Turns()) == from_json(values[place])
+        else:
+            with pytest.raises(ValueError):
+                await parse_in_pieces(values[place], Turns())
+
+
 async def test_a_long_key_is_read():
     data = json.dumps({"a": 1, "k" * 400_000: [1, "v" * 400_000]}).encode()
     assert await parse_in_pieces(data, Turns()) == from_json(data)

@@ -121,3 +121,9 @@ def test_what_has_no_end_is_refused_as_in_one_go():
 def test_half_of_a_pair_in_a_large_text_is_read():
     text = '{"content":[{"type":"text","text":"\\ud83d' + "x" * 2_000_000 + '"}],"isError":false}'
     assert model_text(text).startswith("\ud83dx")
+
+
+def test_only_pydantic_writes_models():
+    value = [types.TextContent(type="text", text=str(number)) for number in range(20_000)]
+    assert not is_small(value)
+    assert model_text(value) == json.dumps([str(each) for each in value], ensure_ascii=False)

@@ -156,7 +156,7 @@ async def test_a_large_result_is_converted_outside_of_the_callers_loop(shared_ra
 @pytest.mark.parametrize(
     ("result", "refusal"),
     [
-        ({"content": blocks(60_000)}, "`content` of the server's answer has more than 250,000 values"),
+        ({"content": blocks(60_000)}, "`content` of the server's answer has more than 50,000 arrays and objects"),
         ({"content": [], "structuredContent": {"a": [[]] * 200_000}}, "it has more than 150,000 arrays"),
     ],
     ids=["blocks", "arrays"],

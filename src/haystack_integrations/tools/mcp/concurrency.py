@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
@@ -91,6 +93,35 @@ def count_values(value: Any) -> tuple[int, int]:
             members = container.values() if isinstance(container, dict) else container
             containers += [each for each in members if isinstance(each, _CONTAINERS)]
     return count, opened
+
+
+def start_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """
+    Call a function in a thread of its own, which does not hold up the end of the interpreter.
+
+    Unlike those of the event loop's executor, it cannot be taken by somebody who waits for this function.
+
+    :param function: The function.
+    :returns: Its result.
+    :raises RuntimeError: If no thread can be started.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(settled: Callable[[Any], None], value: Any) -> None:
+        if not done.done():
+            settled(value)
+
+    def run() -> None:
+        try:
+            outcome: tuple[Callable[[Any], None], Any] = (done.set_result, function())
+        except BaseException as error:
+            outcome = (done.set_exception, error)
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, name="haystack-mcp-worker", daemon=True).start()
+    return done
 
 
 async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:

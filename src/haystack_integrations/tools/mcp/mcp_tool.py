@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import importlib
 import inspect
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from haystack import logging
@@ -21,6 +20,7 @@ from haystack.tools.tool import Tool
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.connection.watching import Watcher
@@ -751,7 +751,7 @@ class MCPTool(ToolBase, Tool):
             )
             self._note_links(result)
             # A large one would hold up the caller's event loop.
-            return convert(result) if is_small(result) else await asyncio.to_thread(convert, result)
+            return convert(result) if is_small(result) else await start_in_thread(partial(convert, result))
         except Exception as error:
             failure = self._failure(error, sent)
             raise failure from failure.__cause__

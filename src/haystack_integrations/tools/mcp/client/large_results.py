@@ -54,8 +54,9 @@ _WITH_MODEL: Final = frozenset(method for method, _ in methods.SERVER_RESULTS) |
 # What of a result is read by other means, by the method.
 _READ_LATER: Final = {"tasks/get": "result"}
 
-# How many values a list may have. The garbage collector looks at all models at once, and a model is several objects.
-_MAX_WEIGHT: Final = 250_000
+# How many arrays and objects a list may have. The garbage collector looks at all of them at once, and at several for
+# each: they become models.
+_MAX_MODELS: Final = 50_000
 
 # How many values are validated at once: a hundred content blocks, which take about a millisecond.
 _PIECE: Final = 300
@@ -181,12 +182,12 @@ async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
 
 async def _pieces(listed: list[Any], turns: Turns, limited: str | None) -> AsyncIterator[list[Any]]:
     piece: list[Any] = []
-    size = weight = 0
+    size = models = 0
     for number, item in enumerate(listed, 1):
-        values, models = _counted(item, number)
-        weight += values + 2 * models
-        if weight > _MAX_WEIGHT and limited is not None:
-            raise _too_large(limited, _MAX_WEIGHT, "values, if each array and object counts as three")
+        values, containers = _counted(item, number)
+        models += containers
+        if models > _MAX_MODELS and limited is not None:
+            raise _too_large(limited, _MAX_MODELS, "arrays and objects")
         if piece and size + values > _PIECE:
             yield piece
             piece, size = [], 0

@@ -12,10 +12,7 @@ takes longer begins anew in a thread, and is given up after a second.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 from collections.abc import Callable
-from functools import partial
 from time import perf_counter
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -23,6 +20,7 @@ from weakref import WeakKeyDictionary
 from haystack import logging
 from mcp import types
 
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -127,7 +125,7 @@ class ResultValidation:
             except TimeoutError:
                 return Verdict(undecided="other results are being validated")
             try:
-                running = _in_thread(lambda: self._validate_fully(tool_name, schema, value))
+                running = start_in_thread(lambda: self._validate_fully(tool_name, schema, value))
             except RuntimeError as error:  # there are too many threads
                 threads.release()
                 return Verdict(undecided=str(error))
@@ -152,22 +150,3 @@ class ResultValidation:
                 server=self._describe(),
                 reason=reason,
             )
-
-
-def _in_thread(function: Callable[[], Verdict]) -> asyncio.Future[Verdict]:
-    """
-    Call a function in a thread that does not hold up the end of the interpreter.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Verdict] = loop.create_future()
-
-    def run() -> None:
-        try:
-            settle = partial(done.set_result, function())
-        except BaseException as error:
-            settle = partial(done.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(settle)
-
-    threading.Thread(target=run, name="haystack-mcp-validation", daemon=True).start()
-    return done

@@ -55,6 +55,7 @@ _NEXT: Final = re.compile(
 _KEY: Final = re.compile(rb'"\s*:')
 _CLOSING: Final = {0x5B: 0x5D, 0x7B: 0x7D}
 _COMMA: Final = ord(",")
+_WHITESPACE: Final = b" \t\r\n"
 
 
 class TooManyValuesError(ValueError):
@@ -160,7 +161,7 @@ class _Parser:
             return from_json(self._data)
         start = min(self._large)
         root = self._large[start]
-        if self._data[:start].strip() or self._data[root.end + 1 :].strip():
+        if self._data[:start].strip(_WHITESPACE) or self._data[root.end + 1 :].strip(_WHITESPACE):
             msg = "characters outside of the value"
             raise ValueError(msg)
         return await self._build(root)
@@ -256,7 +257,7 @@ class _Parser:
             start = container.inner.get(left)
             if start is None:
                 piece = data[left + 1 : right]
-                if not is_only and not piece.strip():
+                if not is_only and not piece.strip(_WHITESPACE):
                     msg = "expected value"
                     raise ValueError(msg)
                 part = from_json(opening + piece + closing)
@@ -267,8 +268,8 @@ class _Parser:
                 inner = self._large[start]
                 before, after = data[left + 1 : start], data[inner.end + 1 : right]
                 # Of an array nothing stands beside the value, of an object its key.
-                keys = from_json(opening + before + (b"0" if before.strip() else b"") + closing)
-                if after.strip() or (len(keys) != 1 if isinstance(keys, dict) else keys):
+                keys = from_json(opening + before + (b"0" if before.strip(_WHITESPACE) else b"") + closing)
+                if after.strip(_WHITESPACE) or (len(keys) != 1 if isinstance(keys, dict) else keys):
                     msg = "expected `,` or the end of the value"
                     raise ValueError(msg)
                 value = await self._build(inner)

@@ -59,10 +59,10 @@ async def write_in_pieces(value: Any, turns: Turns, dump: Callable[[Any], str] |
 
     :param value: The value; if `dump` is not given, it may be a model of pydantic, or contain some.
     :param turns: Lets others run in between.
-    :param dump: Writes a value of a kind that is not a model. Default: as pydantic does.
+    :param dump: Writes a value. Default: as pydantic does.
     :returns: What `dump` would write of the whole value; of a model, what its `model_dump_json(by_alias=True)` would.
     """
-    writer = _Writer(turns, dump or _dump)
+    writer = _Writer(turns, dump)
     await writer.write(value)
     return "".join(writer.parts)
 
@@ -106,10 +106,11 @@ def _weigh(value: Any, limit: int) -> int:
 
 
 class _Writer:
-    def __init__(self, turns: Turns, dump: Callable[[Any], str]) -> None:
+    def __init__(self, turns: Turns, dump: Callable[[Any], str] | None) -> None:
         self._turns = turns
-        self._dump = dump
-        self._comma = dump([0, 0])[2:-2]
+        self._dump = dump or _dump
+        self._knows_models = dump is None
+        self._comma = self._dump([0, 0])[2:-2]
         self.parts: list[str] = []
 
     async def write(self, value: Any) -> None:
@@ -119,7 +120,7 @@ class _Writer:
             await self._write_members("{}", value)
         elif isinstance(value, list | tuple):
             await self._write_members("[]", value)
-        elif isinstance(value, BaseModel):
+        elif isinstance(value, BaseModel) and self._knows_models:
             await self.write(self._members(value))
         else:
             self.parts.append(self._dump(value))
