@@ -35,7 +35,7 @@ def dense(items: int) -> list[dict[str, Any]]:
         {"jsonrpc": "2.0", "id": 5, "result": {"content": dense(40_000), "_meta": {"a": 1}}},
         {"jsonrpc": "2.0", "id": "own", "result": {"text": "a, [b]" * 500_000}},
         {"jsonrpc": "2.0", "id": 5, "error": {"code": -1, "message": "no", "data": dense(40_000)}},
-        {"jsonrpc": "2.0", "id": 5, "method": "sampling/createMessage", "params": {"messages": dense(40_000)}},
+        {"jsonrpc": "2.0", "id": 5, "method": "sampling/createMessage", "params": {"messages": ["m" * 2_000_000]}},
         {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": dense(40_000)}},
     ],
     ids=["result", "long text", "error", "request", "notification"],
@@ -103,6 +103,12 @@ async def test_the_result_of_a_task_is_validated_in_pieces_too():
         await client.task_result("search", {"content": content})
 
 
+async def test_a_request_of_a_server_with_too_many_values_comes_without_them():
+    request = {"jsonrpc": "2.0", "id": 5, "method": "sampling/createMessage", "params": {"messages": dense(5000)}}
+    for read in (parse(json.dumps(request)), await parse_large(json.dumps(request))):
+        assert read == types.JSONRPCRequest(jsonrpc="2.0", id=5, method="sampling/createMessage", params=None)
+
+
 def test_a_message_of_many_small_arrays_is_large_too():
     assert is_large('{"jsonrpc":"2.0","id":5,"result":{"a":[' + "[]," * 60_000 + "[]]}}")
     assert not is_large('{"jsonrpc":"2.0","id":5,"result":{"a":[' + "1," * 60_000 + "1]}}")
@@ -123,7 +129,7 @@ async def test_a_handshake_with_too_many_values_is_not_given_to_the_sdk(method):
         async def send_raw_request(self, _method: str) -> dict[str, Any]:
             return large_messages.LargeResult({"capabilities": capabilities})
 
-    session: Any = SimpleNamespace(_dispatcher=Dispatcher())
+    session: Any = SimpleNamespace(_dispatcher=Dispatcher(), send_request=None)
     check_handshake(session)
     with pytest.raises(MCPError, match="`capabilities` of the server's answer has more than 10,000 values"):
         await session._dispatcher.send_raw_request(method)

@@ -123,6 +123,14 @@ async def test_only_the_white_space_of_json_is_skipped(place):
                 await parse_in_pieces(values[place], Turns())
 
 
+@pytest.mark.parametrize("start", ["1", "-", "1.5", "2e"])
+@pytest.mark.parametrize("large", ['"' + "x" * 100_000 + '"', "[" + "1," * 50_000 + "1]"], ids=["text", "array"])
+async def test_a_number_in_front_of_a_value_is_refused(start, large):
+    for text in (f'{{"a":{start}{large}}}', f'{{"a":{start} {large}}}', f"[{start}{large}]"):
+        with pytest.raises(ValueError):
+            await parse_in_pieces(text, Turns())
+
+
 async def test_a_long_key_is_read():
     data = json.dumps({"a": 1, "k" * 400_000: [1, "v" * 400_000]}).encode()
     assert await parse_in_pieces(data, Turns()) == from_json(data)

@@ -118,9 +118,20 @@ def test_what_has_no_end_is_refused_as_in_one_go():
     assert model_text(endless).startswith("{'a': [")
 
 
-def test_half_of_a_pair_in_a_large_text_is_read():
-    text = '{"content":[{"type":"text","text":"\\ud83d' + "x" * 2_000_000 + '"}],"isError":false}'
-    assert model_text(text).startswith("\ud83dx")
+def test_a_large_text_that_is_no_json_is_shown_as_it_is():
+    for content in ("\\ud83d", "x", "[]," * 200_000 + "1"):
+        text = '{"content":[{"type":"text","text":"' + content + "x" * 2_000_000 + '"}],"isError":false}'
+        assert model_text(text[:-2]) == text[:-2]
+
+
+def test_a_result_may_have_more_arrays_than_an_answer():
+    envelope = json.dumps({"content": [], "structuredContent": {"a": [[]] * 600_000}, "isError": False})
+    assert len(state_result(envelope)["a"]) == 600_000
+
+
+def test_long_facts_of_a_link_are_cut():
+    link = {"type": "resource_link", "name": "a", "uri": "a:b", "description": "a " * 1_000_000}
+    assert len(model_text(json.dumps({"content": [link], "isError": False}))) < 20_000
 
 
 def test_only_pydantic_writes_models():

@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnection,
     MCPConnectionError,
+    MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPServerInfo,
@@ -34,9 +35,10 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.concurrency import Turns
 from haystack_integrations.tools.mcp.convert.results import model_text
+from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.faults.conftest import RawServer
 from tests.support.background import in_thread, text
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
@@ -335,6 +337,41 @@ def answering(request: pytest.FixtureRequest, raw_server: RawServer, tmp_path: P
 
 def numbered(count: int, **fields: str) -> list[dict[str, Any]]:
     return [{name: f"{value}{number}" for name, value in fields.items()} for number in range(count)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_invalid_block_of_megabytes_is_not_quoted(shared_raw_server, monkeypatch, way):
+    quoted: list[str] = []
+    clean = Redactor._clean
+
+    def spy(redactor: Redactor, error: BaseException, known: dict[int, bool]) -> bool:
+        quoted.append(str(error))
+        return clean(redactor, error, known)
+
+    monkeypatch.setattr(Redactor, "_clean", spy)
+    raw = answer({"content": [{"type": "image", "data": "QUJD" * 500_000}]})
+    with (
+        MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection,
+        pytest.raises(MCPInvocationError, match=r"the first is 'content\.0\."),
+    ):
+        connection.call_tool("say", {"raw": raw})
+    assert quoted
+    assert not any("QUJD" in said for said in quoted)
+
+
+@pytest.mark.parametrize("way", ["stdio", "sse", "events"])
+def test_a_large_notification_before_an_answer_is_read_in_pieces(shared_raw_server, served_meanwhile, way):
+    logged = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": ROWS}}
+    between = "\n" if way == "stdio" else "\r\revent: message\rdata: "
+    data: list[Any] = []
+    handlers = MCPHandlers(logging=lambda message: data.append(message.data))
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT, handlers=handlers) as connection:
+        connection.call_tool("fine")
+        served_meanwhile.clear()
+        raw = json.dumps(logged) + between + answer({"content": blocks(1)})
+        assert text(connection.call_tool("say", {"raw": raw})) == "block 0"
+        wait_until(lambda: data == [ROWS], "the notification")
+    assert served_meanwhile >= {"_find_cuts", "_build_container"}
 
 
 def test_a_handshake_with_too_many_values_is_refused(answering):

@@ -14,7 +14,7 @@ from mcp import types
 from mcp.types import jsonrpc_message_adapter
 from pydantic_core import from_json
 
-from haystack_integrations.tools.mcp.concurrency import Turns
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
 from haystack_integrations.tools.mcp.convert.parse_json import count_brackets, parse_in_pieces
 
 # The SDK reads a message into a model at once, and its result into another. So many bytes take it a millisecond, and
@@ -79,6 +79,10 @@ def _as_message(value: Any) -> types.JSONRPCMessage:
         data = error.get("data")
         shell["error"] = {**error, "data": None}
     message = jsonrpc_message_adapter.validate_python(shell, by_name=False)
+    if isinstance(message, types.JSONRPCRequest) and count_values(contents.get("params"))[0] > MAX_VALUES:
+        # The SDK would validate them all at once. It answers that they are missing.
+        del contents["params"]
+        message.params = None
     for name in contents.keys() & type(message).model_fields.keys():
         content = contents[name]
         setattr(message, name, LargeResult(content) if name == "result" else content)

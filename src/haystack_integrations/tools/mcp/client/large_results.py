@@ -85,12 +85,12 @@ _rest: ContextVar[_Rest | None] = ContextVar("haystack_mcp_rest_of_result", defa
 
 def check_handshake(session: mcp.ClientSession) -> None:
     """
-    Let an SDK session refuse a handshake that has too many values to be validated.
+    Let an SDK session refuse a handshake that has too many values to be validated, and quote no value in its errors.
 
-    :param session: A session before its handshake; the method of its dispatcher that sends requests is replaced.
+    :param session: A session before its handshake; its method `send_request`, and that of its dispatcher, are replaced.
     """
     dispatcher = session._dispatcher
-    send = dispatcher.send_raw_request
+    send, validated = dispatcher.send_raw_request, session.send_request
 
     async def send_raw_request(method: str, *arguments: Any) -> dict[str, Any]:
         result = await send(method, *arguments)
@@ -98,7 +98,15 @@ def check_handshake(session: mcp.ClientSession) -> None:
             _check_size(method, result)
         return result
 
+    async def send_request(*arguments: Any, **options: Any) -> Any:
+        try:
+            return await validated(*arguments, **options)
+        except ValidationError as error:
+            fault = _counted_from(error)
+        raise fault
+
     dispatcher.send_raw_request = send_raw_request  # type: ignore[method-assign, assignment]
+    session.send_request = send_request  # type: ignore[method-assign]
 
 
 def validate_in_pieces(session: mcp.ClientSession) -> None:
@@ -147,7 +155,13 @@ async def validated_call_result(result: dict[str, Any]) -> types.CallToolResult:
     """
     rest = _Rest()
     await _take_apart("tools/call", result, rest)
-    read = types.CallToolResult.model_validate(rest.result, by_name=False)
+    fault = None
+    try:
+        read = types.CallToolResult.model_validate(rest.result, by_name=False)
+    except ValidationError as error:
+        fault = _counted_from(error)
+    if fault is not None:
+        raise fault
     await _complete(read, rest, _validator(types.CallToolResult), None)
     return read
 
@@ -164,6 +178,9 @@ async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
         if method in _WITH_MODEL:
             _check_size(method, result)
         return
+    if len(result) > MAX_VALUES:
+        name = "result"
+        raise _too_large(name, MAX_VALUES, "members")
     listed = _LISTS[method][0]
     turns = Turns()
     for name, value in result.items():
@@ -235,6 +252,7 @@ async def _complete(result: Any, rest: _Rest, validate: Callable[[Any], Any], ve
     frame = {field: value for field, value in rest.result.items() if field not in foreign}
     wire_format = _wire_format(rest.method, version) if version is not None else None
     is_raw = isinstance(result, dict)  # of a request of any method
+    fault = None
     # A result of another kind, such as a task in place of that of a call, has no such list.
     for piece in rest.pieces if is_raw or name in type(result).model_fields else ():
         await turns.give()
@@ -245,7 +263,9 @@ async def _complete(result: Any, rest: _Rest, validate: Callable[[Any], Any], ve
                 wire_format.validate_python(part, by_name=False)
             listed.extend(piece if is_raw else getattr(validate(part), name))
         except ValidationError as error:
-            raise _counted_from(error, wire, len(listed)) from None
+            fault = _counted_from(error, wire, len(listed))
+        if fault is not None:
+            raise fault
     if is_raw:
         result.update(rest.anything)
         return
@@ -254,9 +274,12 @@ async def _complete(result: Any, rest: _Rest, validate: Callable[[Any], Any], ve
             setattr(result, _ANYTHING[wire], value)
 
 
-def _counted_from(error: ValidationError, wire: str, start: int) -> ValidationError:
+def _counted_from(error: ValidationError, wire: str = "", start: int = 0) -> ValidationError:
     """
-    Make the error of a piece that of the list.
+    Make the error of a piece that of the list, without the values.
+
+    An error writes a value, which may be a text of megabytes, as a whole before it shortens it; it does so as the
+    context of another, too.
     """
 
     def moved(place: tuple[int | str, ...]) -> Iterator[int | str]:

@@ -36,6 +36,9 @@ _LONGEST_ID = 102
 _MAX_MENDED = 1_000_000
 _MAX_VALUES = 30_000
 
+# How many messages of a batch are read. This client sends none, so there is one answer at most.
+_MAX_BATCH = 1_000
+
 # How much is searched of one that is not mended: any number of values, or text of any kind, takes a few milliseconds.
 _SEARCHED_HEAD = 65536
 
@@ -121,7 +124,7 @@ def read_damaged(data: bytes | str, error: ValueError) -> list[types.JSONRPCMess
     except (ValueError, RecursionError):
         return _unreadable(text, fault, f"{_UNREADABLE} as JSON ({fault})")
     if isinstance(value, list):  # a batch of the revision 2025-03-26
-        return [message for item in value if (message := _read_value(item)) is not None]
+        return [message for item in value[:_MAX_BATCH] if (message := _read_value(item)) is not None]
     message = _read_value(value)
     return [] if message is None else [message]
 

@@ -229,6 +229,10 @@ class _MessageReader:
             answer = UnreadAnswer.model_construct(jsonrpc="2.0", id=None, result={})
             answer._data, answer._answered = data, request_id
             return answer
+        if is_large(data) and isinstance(data, str):
+            other = UnreadMessage.model_construct(jsonrpc="2.0", method="", params=None)
+            other._data = data
+            return other
         try:
             message = parse(data)
         except ValueError as error:
@@ -271,6 +275,31 @@ class UnreadAnswer(types.JSONRPCResponse):
         if self._answered is not None or not _is_answer(message):
             return message if request_id is None else _checked_body(message, request_id)
         return message if self.id is None else message.model_copy(update={"id": self.id})
+
+
+class UnreadMessage(types.JSONRPCNotification):
+    """
+    A large event that is most likely no answer, on its way through the SDK's streamable HTTP transport.
+
+    The transport reads nothing of notifications.
+    """
+
+    _data: str = ""
+
+    async def read(self) -> types.JSONRPCMessage:
+        """
+        Read the message in pieces.
+
+        :returns: The message.
+        :raises ValueError: If it cannot be read.
+        """
+        try:
+            return await parse_large(self._data)
+        except ValueError as error:
+            messages = read_damaged(self._data, error)
+            if not messages:
+                raise
+            return messages[0]
 
 
 def _is_answer(message: types.JSONRPCMessage) -> bool:

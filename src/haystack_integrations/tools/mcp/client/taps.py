@@ -22,7 +22,7 @@ from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD, CANCEL_METHOD, current_outcome
-from haystack_integrations.tools.mcp.client.sdk_workarounds import UnreadAnswer, shown_error
+from haystack_integrations.tools.mcp.client.sdk_workarounds import UnreadAnswer, UnreadMessage, shown_error
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 # How long a server may take to accept a cancellation, in seconds; as long as the SDK allows.
@@ -128,7 +128,7 @@ class _Incoming(_Tap):
 
 async def _read(item: Any) -> Any:
     message = getattr(item, "message", None)
-    if not isinstance(message, UnreadAnswer):
+    if not isinstance(message, UnreadAnswer | UnreadMessage):
         return item
     try:
         return dataclasses.replace(item, message=await message.read())

@@ -41,20 +41,16 @@ _CHARACTERS: Final = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _LONGEST_CHARACTER: Final = 12
-# Up to the next character that gives a message its structure, or to a string that the window cuts off.
+# Up to the next bracket, or to a string that the window cuts off; the first group goes to the last comma before that.
 # Arrays and objects that contain no others, most of them in most messages, are passed by as a whole.
-_NEXT: Final = re.compile(
-    rb"""
-    (?: [^"\[\]{},]++ | "(?:[^"\\]++|\\.)*+" | \[(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+\]
-      | \{(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+\} )*+
-    ([\[\]{},])?
-    """,
-    re.DOTALL | re.VERBOSE,
+_FLAT: Final = (
+    rb'(?:[^"\[\]{},]++|"(?:[^"\\]++|\\.)*+"|\[(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+\]'
+    rb'|\{(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+\})*+'
 )
+_NEXT: Final = re.compile(b"((?:" + _FLAT + b",)*+)" + _FLAT + rb"([\[\]{}])?", re.DOTALL)
 # The rest of an object's key.
 _KEY: Final = re.compile(rb'"\s*:')
 _CLOSING: Final = {0x5B: 0x5D, 0x7B: 0x7D}
-_COMMA: Final = ord(",")
 _WHITESPACE: Final = b" \t\r\n"
 
 
@@ -70,16 +66,17 @@ class TooManyValuesError(ValueError):
         super().__init__(f"it has more than {_MAX_CONTAINERS:,} arrays, if those with others in them count twice")
 
 
-async def parse_in_pieces(data: bytes | str, turns: Turns) -> Any:
+async def parse_in_pieces(data: bytes | str, turns: Turns, *, limited: bool = True) -> Any:
     """
     Parse JSON, a piece at a time.
 
     :param data: The JSON.
     :param turns: Lets others run in between.
+    :param limited: Whether there may be too many arrays and objects.
     :returns: The value, as `pydantic_core.from_json` returns it.
     :raises ValueError: If it is no JSON, or has too many arrays and objects.
     """
-    return await _Parser(data if isinstance(data, bytes) else await _encoded(data, turns), turns).parse()
+    return await _Parser(data if isinstance(data, bytes) else await _encoded(data, turns), turns, limited).parse()
 
 
 async def _encoded(text: str, turns: Turns) -> bytes:
@@ -144,12 +141,12 @@ class _String:
 
 
 class _Parser:
-    def __init__(self, data: bytes, turns: Turns) -> None:
+    def __init__(self, data: bytes, turns: Turns, limited: bool) -> None:
         self._data = data
         self._turns = turns
         # As _MAX_CONTAINERS says; not counted if there cannot be too many.
         self._count = 0
-        self._counts = count_brackets(data) > _MAX_CONTAINERS
+        self._counts = limited and count_brackets(data) > _MAX_CONTAINERS
         # Counting takes ten times as long as parsing.
         self._piece = _PIECE // 8 if self._counts else _PIECE
         # By where they begin.
@@ -174,15 +171,14 @@ class _Parser:
             next_at = window
             for found in _NEXT.finditer(data, at, window):
                 start = found.end() - 1
-                if found.lastindex is None:
+                if is_open and found[1]:
+                    self._note_commas(is_open[-1], found.start(), found.end(1) - 1)
+                if found[2] is None:
                     if start + 1 < window:  # a string that goes on behind the window
                         next_at = await self._cut_string(start + 1, is_open[-1] if is_open else None)
                     break
                 kind = data[start]
-                if kind == _COMMA:
-                    if is_open:
-                        self._note_comma(is_open[-1], start)
-                elif kind in _CLOSING:
+                if kind in _CLOSING:
                     if len(is_open) == _DEEPEST:
                         msg = "recursion limit exceeded"
                         raise ValueError(msg)
@@ -216,11 +212,13 @@ class _Parser:
             self._note_inner(parent, start)
         return at + 1
 
-    def _note_comma(self, container: _Container, at: int) -> None:
-        if container.follows_inner or at - container.cuts[-1] > self._piece:
-            container.cuts.append(at)
+    def _note_commas(self, container: _Container, start: int, last: int) -> None:
+        if container.follows_inner:
+            container.cuts.append(self._data.index(b",", start))
             container.follows_inner = False
-        container.last_comma = at
+        if last - container.cuts[-1] > self._piece:
+            container.cuts.append(last)
+        container.last_comma = last
 
     def _note_end(self, container: _Container, at: int, parent: _Container | None) -> None:
         if at - container.start <= self._piece:
@@ -268,7 +266,7 @@ class _Parser:
                 inner = self._large[start]
                 before, after = data[left + 1 : start], data[inner.end + 1 : right]
                 # Of an array nothing stands beside the value, of an object its key.
-                keys = from_json(opening + before + (b"0" if before.strip(_WHITESPACE) else b"") + closing)
+                keys = from_json(opening + before + (b" 0" if before.strip(_WHITESPACE) else b"") + closing)
                 if after.strip(_WHITESPACE) or (len(keys) != 1 if isinstance(keys, dict) else keys):
                     msg = "expected `,` or the end of the value"
                     raise ValueError(msg)

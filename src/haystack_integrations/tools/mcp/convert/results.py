@@ -30,6 +30,8 @@ _NO_ERROR_TEXT: Final = "the server gave no error text"
 # Replaces data URIs in notes: they consist of the very bytes that a note leaves out.
 _DATA_URI: Final = "data:…"
 _KILO: Final = 1000
+# How many characters of a description or a name are shown, and of the path of a file looked at.
+_LONGEST_FACT: Final = 10_000
 # How many characters of JSON are parsed at once. Other threads wait meanwhile, 20 ms at most.
 _LARGE: Final = 1_500_000
 # JSON integers are unbounded, and dividing one that does not fit into a float raises an error.
@@ -204,26 +206,25 @@ def _parse_envelope(result: Any) -> dict[str, Any] | None:
         if result.parsed is not None:
             return result.parsed
         result = result.envelope
-    parsed = _json_object(result) if isinstance(result, str) else result
+    # The arrays in it were counted when it was read.
+    parsed = _json_object(result, limited=False) if isinstance(result, str) else result
     return parsed if isinstance(parsed, dict) and len(_ENVELOPE_KEYS & parsed.keys()) > 1 else None
 
 
-def _json_object(text: str) -> dict[str, Any] | None:
+def _json_object(text: str, *, limited: bool = True) -> dict[str, Any] | None:
     # Most texts are prose; looking at the first character is cheaper than parsing.
     if not text.lstrip().startswith("{"):
         return None
     try:
-        parsed = _parse(text)
+        parsed = _parse(text, limited=limited)
     except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str, *, limited: bool) -> Any:
     if len(text) > _LARGE:
-        # What only the parser of Python reads, such as half of a surrogate pair, is read at once.
-        with suppress(ValueError):
-            return run_to_end(parse_in_pieces(text, Turns(in_loop=False)))
+        return run_to_end(parse_in_pieces(text, Turns(in_loop=False), limited=limited))
     return json.loads(text)
 
 
@@ -320,7 +321,8 @@ def _block_text(block: Any) -> str:
 
 def _note(kind: str, *facts: Any) -> str:
     # A note is one line, even if a description contains line breaks.
-    given = ", ".join(" ".join(fact.split()) for fact in facts if isinstance(fact, str) and not _is_empty(fact))
+    shown = (fact[:_LONGEST_FACT] for fact in facts if isinstance(fact, str))
+    given = ", ".join(" ".join(fact.split()) for fact in shown if not _is_empty(fact))
     return f"[{kind}: {given}]" if given else f"[{kind}]"
 
 
@@ -394,7 +396,7 @@ def _filename(resource: dict[str, Any]) -> str | None:
     if uri is None or uri == _DATA_URI:
         return None
     path = uri.partition("?")[0].partition("#")[0]
-    return unquote(path).rstrip("/").rpartition("/")[2] or None
+    return unquote(path[-_LONGEST_FACT:]).rstrip("/").rpartition("/")[2] or None
 
 
 # A value without an envelope, e.g. one that the `source` of an `outputs_to_string` took from a StateResult

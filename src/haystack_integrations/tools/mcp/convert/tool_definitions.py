@@ -31,6 +31,9 @@ _TOOL: Final = TypeAdapter(types.Tool)
 # The rest is only in some revisions.
 _PLAIN_FIELDS: Final = frozenset("name title description inputSchema outputSchema annotations _meta".split())
 
+# The specification wants 128 characters at most. Each is looked at when names are made fit for models.
+_LONGEST_NAME: Final = 1_000
+
 _Place = tuple[int | str, ...]
 
 
@@ -87,7 +90,7 @@ async def read_page(page: dict[str, Any], version: str) -> ToolPage:
             read.left_out[label] = f"its definition has more than {MAX_VALUES:,} values"
             continue
         try:
-            mended, dropped = _mend(tool, version)
+            mended, dropped = await _mend(tool, version, turns)
         except ValueError as error:
             read.left_out[label] = str(error)
         else:
@@ -106,7 +109,7 @@ def _is_plain(tool: Any) -> bool:
     except ValidationError:
         return False
     return (
-        bool(definition.name)
+        0 < len(definition.name) <= _LONGEST_NAME
         and _PLAIN_FIELDS.issuperset(tool)
         and _is_plain_schema(definition.input_schema)
         and (definition.output_schema is None or _is_plain_schema(definition.output_schema))
@@ -147,13 +150,16 @@ def _places(error: ValidationError) -> list[_Place]:
     return [each["loc"] for each in error.errors(include_url=False, include_input=False, include_context=False)]
 
 
-def _mend(tool: Any, version: str) -> tuple[dict[str, Any], list[str]]:
+async def _mend(tool: Any, version: str, turns: Turns) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(tool, dict):
         msg = f"its definition must be a JSON object, not {type(tool).__name__}"
         raise ValueError(msg)
     name = tool.get("name")
     if not isinstance(name, str) or not name:
         msg = "its name is missing or empty" if not name else f"its name must be a string, not {type(name).__name__}"
+        raise ValueError(msg)
+    if len(name) > _LONGEST_NAME:
+        msg = f"its name has more than {_LONGEST_NAME:,} characters"
         raise ValueError(msg)
     mended = dict(tool)
     schema = mended.get("inputSchema")
@@ -164,6 +170,7 @@ def _mend(tool: Any, version: str) -> tuple[dict[str, Any], list[str]]:
     dropped: list[str] = []
     tried: set[str] = set()
     while problems := _problems(mended, version):
+        await turns.give()
         members: dict[str, dict[int | str, None]] = {}  # in their order, and quickly found
         for place in problems:
             members.setdefault(str(place[0]), {}).update(dict.fromkeys(place[1:2]))

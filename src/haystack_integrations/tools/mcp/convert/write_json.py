@@ -28,7 +28,7 @@ _CHARACTERS: Final = 50
 _CHUNK: Final = 512
 
 _ARRAYS: Final = (list, tuple)
-_LIGHT: Final = (int, float, bool, type(None))
+_LIGHT: Final = (float, bool, type(None))
 
 
 def is_small(value: Any) -> bool:
@@ -100,6 +100,8 @@ def _weigh(value: Any, limit: int) -> int:
             kind = type(member)
             if kind is str:
                 weight += len(member) // _CHARACTERS
+            elif kind is int:
+                weight += member.bit_length() // _CHARACTERS
             elif kind not in _LIGHT:
                 to_weigh.append(member)
     return weight
