@@ -155,15 +155,14 @@ async def validated_call_result(result: dict[str, Any]) -> types.CallToolResult:
     """
     rest = _Rest()
     await _take_apart("tools/call", result, rest)
-    fault = None
     try:
         read = types.CallToolResult.model_validate(rest.result, by_name=False)
     except ValidationError as error:
         fault = _counted_from(error)
-    if fault is not None:
-        raise fault
-    await _complete(read, rest, _validator(types.CallToolResult), None)
-    return read
+    else:
+        await _complete(read, rest, _validator(types.CallToolResult), None)
+        return read
+    raise fault
 
 
 def _has_long_list(method: str, result: dict[str, Any]) -> bool:

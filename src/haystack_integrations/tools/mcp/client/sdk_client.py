@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import httpx2
@@ -90,6 +91,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _REFUSED = "the server refused the handshake ({}), and then"
+
+# How many tools with invalid fields, and how many fields of each, are logged.
+_MOST_SHOWN = 50
 
 _SERVER_CLOSED = "the server closed the connection"
 
@@ -402,7 +406,10 @@ class SDKClient(TaskClient):
             logger.debug(
                 "Dropped invalid fields of the tools of {server}: {fields}",
                 server=self._describe(),
-                fields="; ".join(f"{tool}: {', '.join(fields)}" for tool, fields in read.dropped.items()),
+                fields="; ".join(
+                    f"{tool}: {', '.join(fields[:_MOST_SHOWN])}"
+                    for tool, fields in islice(read.dropped.items(), _MOST_SHOWN)
+                ),
             )
         return read.result
 

@@ -89,6 +89,7 @@ async def read_page(page: dict[str, Any], version: str) -> ToolPage:
         if not is_small:
             read.left_out[label] = f"its definition has more than {MAX_VALUES:,} values"
             continue
+        await turns.give()
         try:
             mended, dropped = await _mend(tool, version, turns)
         except ValueError as error:
