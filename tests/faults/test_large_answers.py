@@ -428,7 +428,21 @@ class TestListings:
         with MCPToolset(answering({"tools/list": {"tools": tools}})) as toolset:
             assert [tool.name for tool in toolset] == ["good"]
         assert "Left out tool 'huge'" in caplog.text
-        assert "its definition has more than 10,000 values" in caplog.text
+        assert "its definition has more than 5,000 values" in caplog.text
+
+    def test_a_tool_with_too_many_invalid_values_is_left_out(self, answering, caplog):
+        good = {"name": "good", "inputSchema": {"type": "object"}}
+        tools = [{**good, "name": "odd", "icons": [{}] * 1500}, {**good, "icons": [{}] * 500}]
+        with MCPToolset(answering({"tools/list": {"tools": tools}})) as toolset:
+            assert [tool.name for tool in toolset] == ["good"]
+        assert "Left out tool 'odd'" in caplog.text
+        assert "more than 1,000 values of its definition are invalid" in caplog.text
+
+    def test_a_tool_with_a_name_of_thousands_of_characters_is_left_out(self, answering, caplog):
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("n" * 1001, "m" * 1000)]
+        with MCPToolset(answering({"tools/list": {"tools": tools}})) as toolset:
+            assert len(toolset) == 1
+        assert "its name has more than 1,000 characters" in caplog.text
 
     def test_everything_else_that_is_read_comes_whole(self, answering):
         results: dict[str, Any] = {

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# How many values a tool's definition, or one item of a result, may have: it is validated at once, in up to 10 ms,
-# or 50 ms if all of them are invalid.
+# How many values one item of a result, or another part of it, may have: it is validated at once, in up to 10 ms, or
+# 50 ms if all of them are invalid.
 MAX_VALUES: Final = 10_000
 
 # How many tools, and how many resources or prompts, all pages of a listing may have together. Some steps take all of

@@ -19,7 +19,7 @@ from mcp import types
 from mcp.types import methods
 from pydantic import TypeAdapter, ValidationError
 
-from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS, MAX_VALUES, Turns, count_values
+from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS, Turns, count_values
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 
 LIST_METHOD: Final = "tools/list"
@@ -30,6 +30,11 @@ _PAGE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _TOOL: Final = TypeAdapter(types.Tool)
 # The rest is only in some revisions.
 _PLAIN_FIELDS: Final = frozenset("name title description inputSchema outputSchema annotations _meta".split())
+
+# How many values a definition may have, and how many of them may be invalid: each is validated several times, in up to
+# 8 ms, and a call of another session may wait for a dozen definitions.
+_MAX_VALUES: Final = 5_000
+_MAX_FAULTS: Final = 1_000
 
 # The specification wants 128 characters at most. Each is looked at when names are made fit for models.
 _LONGEST_NAME: Final = 1_000
@@ -80,14 +85,14 @@ async def read_page(page: dict[str, Any], version: str) -> ToolPage:
     turns = Turns()
     for position, tool in enumerate(tools, 1):
         await turns.give()
-        is_small = count_values(tool)[0] <= MAX_VALUES
+        is_small = count_values(tool)[0] <= _MAX_VALUES
         if is_small and _is_plain(tool):
             readable.append(tool)
             continue
         name = tool.get("name") if isinstance(tool, dict) else None
         label = name if isinstance(name, str) and name else position
         if not is_small:
-            read.left_out[label] = f"its definition has more than {MAX_VALUES:,} values"
+            read.left_out[label] = f"its definition has more than {_MAX_VALUES:,} values"
             continue
         await turns.give()
         try:
@@ -148,6 +153,9 @@ def _problems(tool: dict[str, Any], version: str) -> list[_Place]:
 
 
 def _places(error: ValidationError) -> list[_Place]:
+    if error.error_count() > _MAX_FAULTS:
+        msg = f"more than {_MAX_FAULTS:,} values of its definition are invalid"
+        raise ValueError(msg)
     return [each["loc"] for each in error.errors(include_url=False, include_input=False, include_context=False)]
 
 
