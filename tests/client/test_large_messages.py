@@ -103,10 +103,11 @@ async def test_the_result_of_a_task_is_validated_in_pieces_too():
         await client.task_result("search", {"content": content})
 
 
-async def test_a_request_of_a_server_with_too_many_values_comes_without_them():
+async def test_a_request_of_a_server_with_too_many_values_comes_without_them(caplog):
     request = {"jsonrpc": "2.0", "id": 5, "method": "sampling/createMessage", "params": {"messages": dense(5000)}}
     for read in (parse(json.dumps(request)), await parse_large(json.dumps(request))):
         assert read == types.JSONRPCRequest(jsonrpc="2.0", id=5, method="sampling/createMessage", params=None)
+    assert caplog.text.count("Refused a request of an MCP server for sampling/createMessage") == 2
 
 
 def test_a_message_of_many_small_arrays_is_large_too():

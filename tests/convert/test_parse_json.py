@@ -8,7 +8,6 @@ JSON that is parsed in pieces: the same values and the same refusals as in one g
 
 import json
 import random
-from typing import Any
 
 import pytest
 from pydantic_core import from_json
@@ -16,19 +15,7 @@ from pydantic_core import from_json
 from haystack_integrations.tools.mcp.concurrency import Turns, run_to_end
 from haystack_integrations.tools.mcp.convert import parse_json
 from haystack_integrations.tools.mcp.convert.parse_json import TooManyValuesError, parse_in_pieces
-
-TEXTS = ["", "x" * 40, 'a "quote"', "\\", "\\\\", "[,]{}", "\u00e9\U0001f600", ","]
-NUMBERS = [0, -2.5, 1e300, 10**25, True, None]
-
-
-def random_value(source: random.Random, depth: int = 0) -> Any:
-    kind = source.random()
-    if depth < 5 and kind < 0.35:
-        return [random_value(source, depth + 1) for _ in range(source.randrange(6))]
-    if depth < 5 and kind < 0.7:
-        keys = [source.choice(TEXTS) + str(source.randrange(4)) for _ in range(source.randrange(6))]
-        return {key: random_value(source, depth + 1) for key in keys}
-    return source.choice(TEXTS + NUMBERS)
+from tests.support.random_json import random_value
 
 
 def damaged(source: random.Random, data: bytes) -> bytes:

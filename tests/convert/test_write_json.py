@@ -18,19 +18,7 @@ from haystack_integrations.tools.mcp.concurrency import Turns
 from haystack_integrations.tools.mcp.convert import write_json
 from haystack_integrations.tools.mcp.convert.results import model_text, state_result
 from haystack_integrations.tools.mcp.convert.write_json import is_small, write_in_pieces, write_result
-
-TEXTS = ["", "x" * 40, 'a "quote"\n', "\\", "[,]{}", "\u00e9\U0001f600", "\x00"]
-SCALARS: list[Any] = [0, -2.5, 1e300, float("inf"), 10**25, True, None, *TEXTS]
-
-
-def random_value(source: random.Random, depth: int = 0) -> Any:
-    kind = source.random()
-    if depth < 5 and kind < 0.35:
-        return [random_value(source, depth + 1) for _ in range(source.randrange(9))]
-    if depth < 5 and kind < 0.7:
-        keys = [source.choice(TEXTS) + str(source.randrange(4)) for _ in range(source.randrange(9))]
-        return {key: random_value(source, depth + 1) for key in keys}
-    return source.choice(SCALARS)
+from tests.support.random_json import TEXTS, random_value
 
 
 def random_result(source: random.Random) -> types.CallToolResult:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from haystack import logging
 from mcp import types
 from mcp.types import jsonrpc_message_adapter
 from pydantic_core import from_json
@@ -17,12 +18,17 @@ from pydantic_core import from_json
 from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
 from haystack_integrations.tools.mcp.convert.parse_json import count_brackets, parse_in_pieces
 
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
 # The SDK reads a message into a model at once, and its result into another. So many bytes take it a millisecond, and
 # 40 ms if every value in them is invalid.
 _MEDIUM: Final = 32_768
 # The parser alone takes 15 ms for so many, unless there are more than so many arrays and objects.
 _LARGE: Final = 1_500_000
 _MANY_CONTAINERS: Final = 50_000
+
+# How much of a server's own words is logged.
+_LONGEST_METHOD: Final = 100
 
 # What of a message is as large as the server likes, and not for the SDK's reader to look at.
 _CONTENTS: Final = ("result", "params")
@@ -49,7 +55,7 @@ def parse(data: bytes | str) -> types.JSONRPCMessage:
     Read a message that is not large.
 
     :param data: The message.
-    :returns: The message.
+    :returns: The message; a request without its parameters if they have too many values.
     :raises ValueError: If it is none.
     """
     if len(data) <= _MEDIUM:
@@ -81,6 +87,11 @@ def _as_message(value: Any) -> types.JSONRPCMessage:
     message = jsonrpc_message_adapter.validate_python(shell, by_name=False)
     if isinstance(message, types.JSONRPCRequest) and count_values(contents.get("params"))[0] > MAX_VALUES:
         # The SDK would validate them all at once. It answers that they are missing.
+        logger.warning(
+            "Refused a request of an MCP server for {method}: its parameters have more than {limit} values",
+            method=message.method[:_LONGEST_METHOD],
+            limit=MAX_VALUES,
+        )
         del contents["params"]
         message.params = None
     for name in contents.keys() & type(message).model_fields.keys():

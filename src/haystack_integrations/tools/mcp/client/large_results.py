@@ -45,6 +45,8 @@ _LISTS: Final = {
 # By which a session begins, according to the revision.
 _HANDSHAKE: Final = ("initialize", "server/discover")
 
+_RESULT: Final = "result"
+
 # What may be any JSON, by its name on the wire and in the SDK's model.
 _ANYTHING: Final = {"structuredContent": "structured_content", "_meta": "meta"}
 
@@ -52,7 +54,7 @@ _ANYTHING: Final = {"structuredContent": "structured_content", "_meta": "meta"}
 _WITH_MODEL: Final = frozenset(method for method, _ in methods.SERVER_RESULTS) | {"tasks/get"}
 
 # What of a result is read by other means, by the method.
-_READ_LATER: Final = {"tasks/get": "result"}
+_READ_LATER: Final = {"tasks/get": _RESULT}
 
 # How many arrays and objects a list may have. The garbage collector looks at all of them at once, and at several for
 # each: they become models.
@@ -102,7 +104,7 @@ def check_handshake(session: mcp.ClientSession) -> None:
         try:
             return await validated(*arguments, **options)
         except ValidationError as error:
-            fault = _counted_from(error)
+            fault = _restated(error)
         raise fault
 
     dispatcher.send_raw_request = send_raw_request  # type: ignore[method-assign, assignment]
@@ -158,7 +160,7 @@ async def validated_call_result(result: dict[str, Any]) -> types.CallToolResult:
     try:
         read = types.CallToolResult.model_validate(rest.result, by_name=False)
     except ValidationError as error:
-        fault = _counted_from(error)
+        fault = _restated(error)
     else:
         await _complete(read, rest, _validator(types.CallToolResult), None)
         return read
@@ -178,8 +180,7 @@ async def _take_apart(method: str, result: dict[str, Any], rest: _Rest) -> None:
             _check_size(method, result)
         return
     if len(result) > MAX_VALUES:
-        name = "result"
-        raise _too_large(name, MAX_VALUES, "members")
+        raise _too_large(_RESULT, MAX_VALUES, "members")
     listed = _LISTS[method][0]
     turns = Turns()
     for name, value in result.items():
@@ -262,7 +263,7 @@ async def _complete(result: Any, rest: _Rest, validate: Callable[[Any], Any], ve
                 wire_format.validate_python(part, by_name=False)
             listed.extend(piece if is_raw else getattr(validate(part), name))
         except ValidationError as error:
-            fault = _counted_from(error, wire, len(listed))
+            fault = _restated(error, wire, len(listed))
         if fault is not None:
             raise fault
     if is_raw:
@@ -273,7 +274,7 @@ async def _complete(result: Any, rest: _Rest, validate: Callable[[Any], Any], ve
             setattr(result, _ANYTHING[wire], value)
 
 
-def _counted_from(error: ValidationError, wire: str = "", start: int = 0) -> ValidationError:
+def _restated(error: ValidationError, wire: str = "", start: int = 0) -> ValidationError:
     """
     Make the error of a piece that of the list, without the values.
 
