@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp import (
     login,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.auth import records
+from haystack_integrations.tools.mcp.auth import file_store, records
 from haystack_integrations.tools.mcp.auth.token_store import TokenKey
 from tests.support.background import together
 from tests.support.oauth_server import OAuthServer, allow
@@ -408,8 +408,17 @@ async def test_a_file_with_something_else_counts_as_no_record(tmp_path: Path) ->
     assert await storage.load(KEY) is None
 
 
-async def test_a_lock_of_another_process_is_waited_for(tmp_path: Path) -> None:
+async def test_a_lock_of_another_process_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, order = FileTokenStorage(str(tmp_path)), []
+    looks, try_lock, looked_again = [], file_store._try_lock, asyncio.Event()
+
+    def look(descriptor: int) -> bool:
+        looks.append(try_lock(descriptor))
+        if looks == [True, False, False]:  # the first one has it, the second one looked twice
+            looked_again.set()
+        return looks[-1]
+
+    monkeypatch.setattr(file_store, "_try_lock", look)
 
     async def second() -> None:
         order.append("second asks")
@@ -418,7 +427,7 @@ async def test_a_lock_of_another_process_is_waited_for(tmp_path: Path) -> None:
 
     async with storage.lock(KEY):
         waiting = asyncio.create_task(second())
-        await asyncio.sleep(0.2)  # several looks
+        await asyncio.wait_for(looked_again.wait(), LIMIT)
         order.append("first leaves")
     await asyncio.wait_for(waiting, LIMIT)
     assert order == ["second asks", "first leaves", "second has it"]

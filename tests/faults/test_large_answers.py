@@ -154,6 +154,21 @@ async def test_a_large_result_is_converted_outside_of_the_callers_loop(shared_ra
             assert (threads[-1] is not threading.current_thread()) is is_large
 
 
+async def test_a_large_result_is_kept_if_no_thread_can_be_started(shared_raw_server, monkeypatch):
+    start = threading.Thread.start
+
+    def no_worker(thread: threading.Thread) -> None:
+        if thread.name == "haystack-mcp-worker":
+            msg = "can't start new thread"
+            raise RuntimeError(msg)
+        start(thread)
+
+    with MCPTool("say", server_info=shared_raw_server("stdio"), invocation_timeout=LIMIT) as tool:
+        monkeypatch.setattr(threading.Thread, "start", no_worker)
+        result = await tool.call_async(raw=answer({"content": blocks(30_000)}))
+    assert len(result.content) == 30_000
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("result", "refusal"),

@@ -750,8 +750,7 @@ class MCPTool(ToolBase, Tool):
                 on_progress=on_progress,
             )
             self._note_links(result)
-            # A large one would hold up the caller's event loop.
-            return convert(result) if is_small(result) else await start_in_thread(partial(convert, result))
+            return convert(result) if is_small(result) else await _convert_in_thread(partial(convert, result))
         except Exception as error:
             failure = self._failure(error, sent)
             raise failure from failure.__cause__
@@ -893,6 +892,15 @@ class MCPTool(ToolBase, Tool):
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
 for _function in (MCPTool.invoke, MCPTool.invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
+
+
+async def _convert_in_thread(convert: Callable[[], ResultT]) -> ResultT:
+    # A large result would hold up the caller's event loop.
+    try:
+        converting = start_in_thread(convert)
+    except RuntimeError:  # there are too many threads; the tool has run, so its result must not be lost
+        return convert()
+    return await converting
 
 
 def _ignore(_change: ServerChange) -> None:

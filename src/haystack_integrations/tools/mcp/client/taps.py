@@ -22,7 +22,8 @@ from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD, CANCEL_METHOD, current_outcome
-from haystack_integrations.tools.mcp.client.sdk_workarounds import UnreadAnswer, UnreadMessage, shown_error
+from haystack_integrations.tools.mcp.client.sdk_workarounds import shown_error
+from haystack_integrations.tools.mcp.client.unread_messages import UnreadAnswer, UnreadMessage
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 # How long a server may take to accept a cancellation, in seconds; as long as the SDK allows.

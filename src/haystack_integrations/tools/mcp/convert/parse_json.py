@@ -28,8 +28,8 @@ _WINDOW: Final = 16_384
 # As many levels as the parser allows.
 _DEEPEST: Final = 200
 
-# How many arrays a message may have; those with others in them, and such objects, count twice. The garbage collector
-# looks at all of them at once.
+# How many arrays a message may have. An array or object that contains others counts as two; other objects do not count.
+# The garbage collector looks at all of them at once.
 _MAX_CONTAINERS: Final = 150_000
 
 # Characters of a string, as many as are whole. A pair of surrogates is one character.
@@ -63,7 +63,8 @@ class TooManyValuesError(ValueError):
         """
         Initialize the TooManyValuesError.
         """
-        super().__init__(f"it has more than {_MAX_CONTAINERS:,} arrays, if those with others in them count twice")
+        nested = f"{_MAX_CONTAINERS // 2:,} arrays and objects that contain others"
+        super().__init__(f"it has more than {_MAX_CONTAINERS:,} arrays, or more than {nested}")
 
 
 async def parse_in_pieces(data: bytes | str, turns: Turns, *, limited: bool = True) -> Any:
