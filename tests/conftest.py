@@ -11,7 +11,7 @@ Fixtures named `*_server` are factories: call them as often as needed; what they
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,6 +46,19 @@ StdioServerFactory = Callable[..., StdioServer]
 ProxyFactory = Callable[[str], CuttingProxy]
 
 _PATHS = {"sse": "/sse", "streamable-http": "/mcp"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    # The thousands of tests and all modules stay to the end. As long as the garbage collector looks at them, a full
+    # collection takes up to half a second, and many tests have several.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
