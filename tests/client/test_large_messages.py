@@ -108,6 +108,9 @@ async def test_a_request_of_a_server_with_too_many_values_comes_without_them(cap
     for read in (parse(json.dumps(request)), await parse_large(json.dumps(request))):
         assert read == types.JSONRPCRequest(jsonrpc="2.0", id=5, method="sampling/createMessage", params=None)
     assert caplog.text.count("Refused a request of an MCP server for sampling/createMessage") == 2
+    parse(json.dumps({**request, "method": "\x1b[2Jsecret"}))
+    assert "Refused a request of an MCP server for an unknown method" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_a_message_of_many_small_arrays_is_large_too():

@@ -155,10 +155,11 @@ async def test_a_large_result_is_converted_outside_of_the_callers_loop(shared_ra
 
 
 async def test_a_large_result_is_kept_if_no_thread_can_be_started(shared_raw_server, monkeypatch):
-    start = threading.Thread.start
+    start, refused = threading.Thread.start, []
 
     def no_worker(thread: threading.Thread) -> None:
         if thread.name == "haystack-mcp-worker":
+            refused.append(thread)
             msg = "can't start new thread"
             raise RuntimeError(msg)
         start(thread)
@@ -167,6 +168,7 @@ async def test_a_large_result_is_kept_if_no_thread_can_be_started(shared_raw_ser
         monkeypatch.setattr(threading.Thread, "start", no_worker)
         result = await tool.call_async(raw=answer({"content": blocks(30_000)}))
     assert len(result.content) == 30_000
+    assert len(refused) == 1
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from haystack import logging
 from mcp import types
-from mcp.types import jsonrpc_message_adapter
+from mcp.types import jsonrpc_message_adapter, methods
 from pydantic_core import from_json
 
 from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
@@ -27,8 +27,8 @@ _MEDIUM: Final = 32_768
 _LARGE: Final = 1_500_000
 _MANY_CONTAINERS: Final = 50_000
 
-# How much of a server's own words is logged.
-_LONGEST_METHOD: Final = 100
+# What a server may ask for. Anything else is not named in the log: it might be a secret, or escapes for a terminal.
+_SERVER_METHODS: Final = frozenset(method for method, _ in methods.SERVER_REQUESTS)
 
 # What of a message is as large as the server likes, and not for the SDK's reader to look at.
 _CONTENTS: Final = ("result", "params")
@@ -89,7 +89,7 @@ def _as_message(value: Any) -> types.JSONRPCMessage:
         # The SDK would validate them all at once. It answers that they are missing.
         logger.warning(
             "Refused a request of an MCP server for {method}: its parameters have more than {limit} values",
-            method=message.method[:_LONGEST_METHOD],
+            method=message.method if message.method in _SERVER_METHODS else "an unknown method",
             limit=MAX_VALUES,
         )
         del contents["params"]
