@@ -25,17 +25,17 @@ SERVER = StdioServerInfo(command=sys.executable, args=[str(CALCULATOR)])
 
 
 def call_a_tool() -> None:
-    # `invoke` returns the MCP result as a JSON string.
     with MCPTool(name="add", server_info=SERVER) as tool:
-        result = json.loads(tool.invoke(a=5, b=3))
-        print(f"add(5, 3) = {result['content'][0]['text']}, structured: {result['structuredContent']}")
+        print(f"add(5, 3) = {tool.call(a=5, b=3).value}")
+        # `invoke`, as Haystack calls it, returns the MCP result as a JSON string.
+        print(f"As Haystack has it: {json.loads(tool.invoke(a=5, b=3))['content']}")
         print(f"The model sees the tool as: {json.dumps(tool.tool_spec)}")
 
 
 async def call_tools_at_the_same_time() -> None:
     async with MCPTool(name="multiply", server_info=SERVER) as tool:
-        results = await asyncio.gather(*(tool.ainvoke(a=7, b=number) for number in range(1, 6)))
-        print("7 times 1 to 5 =", [json.loads(result)["structuredContent"]["result"] for result in results])
+        results = await asyncio.gather(*(tool.call_async(a=7, b=number) for number in range(1, 6)))
+        print("7 times 1 to 5 =", [result.value for result in results])
 
 
 def use_the_connection() -> None:

@@ -7,7 +7,6 @@ One tool for many users at the same time: each call says on behalf of whom it is
 """
 
 import asyncio
-import json
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -37,7 +36,7 @@ async def main() -> None:
     async def speak(name: str) -> str:
         # Another user's block, in another task, is not seen here. `user=name` gives each a login and a session.
         with mcp_request_context(user=name, meta={"name": name}):
-            return json.loads(await note.invoke_async(text=f"a day of {name}"))["structuredContent"]["result"]
+            return (await note.call_async(text=f"a day of {name}")).value
 
     for result in await asyncio.gather(*map(speak, ["Ada", "Bob"])):
         print(result)

@@ -286,9 +286,10 @@ def test_the_result_of_a_task_is_not_lost_with_the_session_in_which_it_was_told(
 
 def test_who_waits_for_a_task_is_told_at_once_that_the_connection_was_closed(patient: Any) -> None:
     info, log = patient
-    with MCPConnection(info, connection_timeout=LIMIT) as connection:
-        calling = in_thread(connection.call_tool, "bake", {"seconds": 60})
-        log.wait_for("@tasks/get", 2)
+    connection = MCPConnection(info, connection_timeout=LIMIT)
+    calling = in_thread(connection.call_tool, "bake", {"seconds": 60})
+    log.wait_for("@tasks/get", 2)
+    connection.close()
     with Stopwatch() as watch:
         error = calling.exception(LIMIT)
     assert watch.seconds < AT_ONCE

@@ -210,6 +210,7 @@ def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
         assert text(impatient.call_tool("sleep", {"seconds": 0.8})) == "slept 0.8 s"
         assert not other.done()
         assert patient.status().sessions == 1
+        patient.close()
     assert isinstance(other.exception(timeout=LIMIT), MCPOutcomeUnknownError)
 
 

@@ -305,7 +305,6 @@ def test_the_readme_installs_the_package_and_its_first_examples_work(tmp_path: P
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert_printed([line for example in examples for line in example.printed], ran.stdout)
-    assert '"structuredContent":{"result":8}' in ran.stdout
 
 
 def test_the_first_example_is_on_the_first_screen() -> None:

@@ -56,6 +56,25 @@ def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
         assert (result.text, result.structured, result.content) == ("", {"a": 1}, [])
 
 
+@pytest.mark.parametrize(
+    ("structured", "value"),
+    [
+        ({"result": 8}, 8),
+        ({"result": [1, 2]}, [1, 2]),
+        ({"result": None}, None),
+        ({"result": 8, "unit": "kg"}, {"result": 8, "unit": "kg"}),
+        ({}, {}),
+        (None, "eight"),
+    ],
+)
+def test_a_typed_result_has_the_bare_value(structured, value):
+    server = ForeignServer(definition("look"))
+    text = types.TextContent(type="text", text="eight")
+    server.answer = types.CallToolResult(content=[text], structured_content=structured)
+    with MCPTool("look", server.info) as tool:
+        assert tool.call().value == value
+
+
 def test_a_call_that_fails_raises_as_invoke_does():
     server = ForeignServer(definition("look"))
     server.answer = text_result("no access", is_error=True)

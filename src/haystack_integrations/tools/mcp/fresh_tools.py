@@ -32,6 +32,7 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.watching import (
     Delivery,
     Unsubscribe,
@@ -70,7 +71,7 @@ class MCPToolsChange:
     changed: tuple[str, ...] = ()
 
 
-class RefreshedToolset(Toolset):
+class RefreshedToolset(ContextManaged, Toolset):
     """
     What the keeper of fresh tools needs of a toolset.
     """
@@ -319,6 +320,7 @@ class FreshTools:
             self._start_of_run()
         runs, key = self._runs, id(run)
         began = self._runs[key] = (weakref.ref(run, lambda _: runs.pop(key, None)), self._toolset._own_tools())
+        self._toolset._hold_for(run)
         if was_asked:
             self._start_of_run()
         return began
@@ -339,9 +341,8 @@ class FreshTools:
         :param names: Names of the tools that it may use; all by default.
         :returns: A toolset for the run.
         """
-        if self._updates_between_steps and names is None:
-            return self._toolset
         tools = ToolsOfRun(self._toolset, names, live=self._updates_between_steps)
+        self._toolset._hold_for(tools)
         with self._toolset._lock():
             self._spawned = [*(each for each in self._spawned if each() is not None), weakref.ref(tools)]
         return tools

@@ -617,10 +617,11 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
 
     def close(self) -> None:
         """
-        Release the connection to the server. It is closed when the last tool or toolset has released it.
+        Release the connection, for all who use this toolset: open `with` blocks do not prevent it, and calls fail.
 
-        Safe to call before warm-up and repeatedly; the next `warm_up` or call connects again. Closing a tool of a
-        toolset closes the toolset. A server that is not required and cannot be reached is no longer tried.
+        It is closed when the last tool or toolset that shares it has released it. Safe to call before warm-up and
+        repeatedly; the next `warm_up` or call connects again. Closing a tool of a toolset closes the toolset. A server
+        that is not required and cannot be reached is no longer tried.
         """
         self._stop_trying()
         super().close()

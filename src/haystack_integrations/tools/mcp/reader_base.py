@@ -11,7 +11,7 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -142,6 +142,10 @@ class ReaderBase(ContextManaged):
         Release the connection like `close`, without blocking the event loop.
         """
         await self._connection.close_async()
+
+    @property
+    def _holds(self) -> Holds:
+        return self._connection._holds
 
     def _enter(self) -> None:
         self.warm_up()

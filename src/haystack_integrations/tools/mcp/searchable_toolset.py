@@ -17,7 +17,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import admit_call
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
     MCPConfigurationError,
@@ -137,6 +137,9 @@ class MCPSearchableToolset(ContextManaged, Toolset):
             "text_embedder": text_embedder,
             "document_embedder": document_embedder,
         }
+        self._users = Holds()
+        for item in connected_items(self._catalog):
+            item._holds.count_those_of(self._users)
         self._index = ToolIndex(owner, **self._components)
         self._parameters = _search_parameters(owner, search_tool_parameters_description or {}, top_k)
         # Names that more than one tool has.
@@ -215,7 +218,7 @@ class MCPSearchableToolset(ContextManaged, Toolset):
 
     def close(self) -> None:
         """
-        Close the tools, forget what was found, and take the tools out of the document store.
+        Close the tools for all who use them, forget what was found, and take the tools out of the document store.
 
         The next warm-up or search connects again.
         """
@@ -234,15 +237,29 @@ class MCPSearchableToolset(ContextManaged, Toolset):
         self.clear()
         self._index.close()
 
+    @property
+    def _holds(self) -> Holds:
+        return self._users
+
     def _enter(self) -> None:
         self.warm_up()
 
     async def _enter_async(self) -> None:
         await self.warm_up_async()
 
+    def _close_unused(self) -> None:
+        for item in connected_items(self._catalog):
+            item._close_if_free()
+        self._forget()
+
+    async def _close_unused_async(self) -> None:
+        for item in connected_items(self._catalog):
+            await item._close_if_free_async()
+        await asyncio.to_thread(self._forget)
+
     def _leave(self) -> None:
         for item in connected_items(self._catalog):
-            item._leave()
+            item._leave_if_free()
 
     def clear(self) -> None:
         """
@@ -306,7 +323,9 @@ class MCPSearchableToolset(ContextManaged, Toolset):
         if self._is_small is None:
             self.warm_up()
         self._is_small = len(self._tools_now(strictly=False)) < self.search_threshold
-        return ToolsFound(self, selected_tool_names, is_small=self._is_small)
+        tools = ToolsFound(self, selected_tool_names, is_small=self._is_small)
+        self._hold_for(tools)
+        return tools
 
     def _found(self) -> ToolsFound:
         run = current_run()

@@ -11,7 +11,7 @@ from haystack.dataclasses import FileContent, ImageContent
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.convert.skills import MCPSkill, file_uri, readable_file, skills_by_name
 from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -151,6 +151,10 @@ class MCPSkillStore(ContextManaged):
             msg = f"Unknown skill '{name}'. Available skills: {', '.join(skills) or 'none'}."
             raise KeyError(msg)
         return skills[name]
+
+    @property
+    def _holds(self) -> Holds:
+        return self._connection._holds
 
     def _enter(self) -> None:
         self.warm_up()

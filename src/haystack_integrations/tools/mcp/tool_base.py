@@ -14,7 +14,7 @@ from haystack.core.serialization import generate_qualified_class_name
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.connection.interceptors import check_interceptors, load_interceptors
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.convert.results import result_handler
@@ -289,6 +289,10 @@ class ToolBase(ContextManaged):
         """
         return self._connection
 
+    @property
+    def _holds(self) -> Holds:
+        return self._connection._holds
+
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
 
@@ -328,7 +332,7 @@ class ToolBase(ContextManaged):
             self._load_listing(listing)
         except (MCPDriftError, MCPToolNotFoundError, ValueError):
             # A server whose definitions could never be used need not keep running.
-            if not self._generation and not self._connection.status().in_flight:
+            if not self._generation and not self._holds.is_held:
                 self._leave()
             raise
 
@@ -357,10 +361,10 @@ class ToolBase(ContextManaged):
 
     def close(self) -> None:
         """
-        Release the connection to the server. It is closed when the last tool or toolset has released it.
+        Release the connection, for all who use this object: open `with` blocks do not prevent it, and calls fail.
 
-        Safe to call before warm-up and repeatedly; the next `warm_up` or call connects again. Closing a tool of a
-        toolset closes the toolset.
+        It is closed when the last tool or toolset that shares it has released it. Safe to call before warm-up and
+        repeatedly; the next `warm_up` or call connects again. Closing a tool of a toolset closes the toolset.
         """
         self._connection.close()
 

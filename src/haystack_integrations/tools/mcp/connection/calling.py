@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from haystack.tracing.tracer import is_tracing_enabled
 
+from haystack_integrations.tools.mcp.connection.context_managed import Holds
 from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors
 from haystack_integrations.tools.mcp.connection.limits import CallLimits
@@ -108,7 +109,12 @@ class Calling:
     _limits: CallLimits
     _interceptors: Interceptors
     _supervisor: Supervisor | None
+    _users: Holds
     _admission: Admission | None = None
+
+    @abstractmethod
+    def _leave(self) -> object:
+        """Have what has the sessions closed in the background, unless other connections share it."""
 
     @abstractmethod
     def _acquire(self) -> Supervisor:
@@ -192,20 +198,31 @@ class Calling:
         return await self._deliver_async(request)
 
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
-        if not is_tracing_enabled():
-            return self._intercepted(request).run() if self._interceptors else self._send(request)
-        with self._traced(request):
-            return self._intercepted(request).run() if self._interceptors else self._send(request)
+        self._users.enter()
+        try:
+            if not is_tracing_enabled():
+                return self._intercepted(request).run() if self._interceptors else self._send(request)
+            with self._traced(request):
+                return self._intercepted(request).run() if self._interceptors else self._send(request)
+        finally:
+            self._end_use()
 
-    def _deliver_async(self, request: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
-        sending = self._send_intercepted(request) if self._interceptors else self._send_async(request)
-        return self._deliver_traced(request, sending) if is_tracing_enabled() else sending
+    async def _deliver_async(self, request: CallRequest) -> types.CallToolResult:
+        self._users.enter()
+        try:
+            if not is_tracing_enabled():
+                return await (self._send_intercepted(request) if self._interceptors else self._send_async(request))
+            with self._traced(request):
+                return await (self._send_intercepted(request) if self._interceptors else self._send_async(request))
+        finally:
+            self._end_use()
 
-    async def _deliver_traced(
-        self, request: CallRequest, sending: Coroutine[Any, Any, types.CallToolResult]
-    ) -> types.CallToolResult:
-        with self._traced(request):
-            return await sending
+    def _end_use(self) -> None:
+        """
+        Count one user less. If a block has ended meanwhile, and nobody else uses the connection, it is closed.
+        """
+        if self._users.leave():
+            self._leave()
 
     def _traced(self, request: CallRequest) -> AbstractContextManager[None]:
         return traced_call(request.tool_name, self.server_info, self._describe_server(), self._details)

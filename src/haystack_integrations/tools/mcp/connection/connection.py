@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haystack import logging
 
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.connection.continuing import Continuing
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import (
@@ -146,10 +146,15 @@ class MCPConnection(Continuing, Watching, ContextManaged):
         self.share = share
         self.handlers: MCPHandlers = check_handlers(handlers)
         self._interceptors: Interceptors = check_interceptors(interceptors)
+        self._users = Holds()
         self._supervisor: Supervisor | None = None
         self._watchers: set[Watcher] = set()
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
+
+    @property
+    def _holds(self) -> Holds:
+        return self._users
 
     @property
     def invocation_timeout(self) -> float | None:
@@ -267,19 +272,25 @@ class MCPConnection(Continuing, Watching, ContextManaged):
             raise MCPConnectionError(msg, self.server_info, "connect") from error
 
     def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        executor, supervisor = self._start()
+        self._users.enter()
         try:
+            executor, supervisor = self._start()
             return executor.run(operation(supervisor), timeout + self._grace)
         except MCPConnectionError as error:
             # The frames of the executor's tasks help nobody.
             raise error.with_traceback(None)  # noqa: B904
+        finally:
+            self._end_use()
 
     async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        executor, supervisor = await self._start_async()
+        self._users.enter()
         try:
+            executor, supervisor = await self._start_async()
             return await executor.run_async(operation(supervisor), timeout + self._grace)
         except MCPConnectionError as error:
             raise error.with_traceback(None)  # noqa: B904
+        finally:
+            self._end_use()
 
     def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
         return supervisor.identities.open(self.connection_timeout)
@@ -496,11 +507,13 @@ class MCPConnection(Continuing, Watching, ContextManaged):
 
     def close(self) -> None:
         """
-        Stop using the session; it is closed with its last user.
+        Stop using the session, for all who use this connection; it is closed with the last connection that shares it.
 
-        Idempotent, and callable from any thread. On the executor's own thread it only schedules the close and returns.
-        A later use opens a session again.
+        Open `with` blocks do not prevent it, and calls under way fail: to leave a connection that others may use, use
+        `with` instead. Idempotent, and callable from any thread. On the executor's own thread it only schedules the
+        close and returns. A later use opens a session again.
         """
+        self._note_close()
         supervisor = self._leave()
         if supervisor is None:
             return
@@ -511,6 +524,13 @@ class MCPConnection(Continuing, Watching, ContextManaged):
             executor.run(_closed(supervisor), _CLOSE_TIMEOUT)
         except (TimeoutError, RuntimeError) as error:
             _warn_of_close(supervisor, error)
+
+    def _note_close(self) -> None:
+        if self._users.is_held and self._supervisor is not None:
+            logger.info(
+                "The connection to {server} is closed for all who use it, open `with` blocks and calls included",
+                server=self._describe_server(),
+            )
 
     def _leave(self) -> Supervisor | None:
         """
@@ -525,6 +545,7 @@ class MCPConnection(Continuing, Watching, ContextManaged):
         """
         Do the same as `close` without blocking the event loop.
         """
+        self._note_close()
         supervisor = self._leave()  # it is closed even if the caller is cancelled
         if supervisor is None:
             return

@@ -4,15 +4,104 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import weakref
 from abc import abstractmethod
 from types import TracebackType
 from typing import Self
 
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
+
+_lock = threading.Lock()  # held for a few instructions, and never while another lock is taken
+
+
+class Holds:
+    """
+    Counts who uses an object: `with` blocks, calls, and runs of Agents.
+
+    Once a block has ended, whoever leaves last closes the object: the block itself, or a call or a run of somebody else
+    that goes on. From any thread. A forked child counts anew: whoever leaves there closes what the child has opened.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the Holds. Nobody uses the object yet.
+        """
+        self._count = 0
+        self._pid = os.getpid()
+        self._is_to_be_closed = False
+        # Those of objects that this one is part of, e.g. a registry. Their users use this one, too.
+        self._outer: list[Holds] = []
+
+    def count_those_of(self, outer: Holds) -> None:
+        """
+        Count the users of an object that this one is part of.
+
+        :param outer: The holds of that object.
+        """
+        with _lock:
+            self._outer.append(outer)
+
+    def enter(self) -> None:
+        """
+        Count one more user.
+        """
+        with _lock:
+            if self._pid != os.getpid():
+                self._pid, self._count, self._is_to_be_closed = os.getpid(), 0, False
+            self._count += 1
+
+    def leave(self, *, ends_block: bool = False) -> bool:
+        """
+        Count one user less.
+
+        :param ends_block: Whether it was a `with` block.
+        :returns: Whether the object is to be closed now.
+        """
+        with _lock:
+            if self._pid == os.getpid():  # otherwise it entered in the parent
+                self._count -= 1
+                self._is_to_be_closed |= ends_block
+                return self._is_free()
+            return ends_block
+
+    def ask_to_close(self) -> bool:
+        """
+        Have the object closed as soon as nobody uses it.
+
+        :returns: Whether it is to be closed now.
+        """
+        with _lock:
+            self._is_to_be_closed = True
+            return self._is_free()
+
+    @property
+    def is_held(self) -> bool:
+        """
+        Whether somebody uses the object now.
+        """
+        return (self._count > 0 and self._pid == os.getpid()) or any(outer.is_held for outer in self._outer)
+
+    def _is_free(self) -> bool:
+        if not self._is_to_be_closed or self.is_held:
+            return False
+        self._is_to_be_closed = False
+        return True
+
 
 class ContextManaged:
     """
-    Opened by `with` and `async with`, and closed at the end of the block. What fails to open leaves nothing open.
+    Opened by `with` and `async with`, and closed when the last user leaves. What fails to open leaves nothing open.
+
+    Any number of blocks may be open at a time, in threads, tasks and event loops. Each counts as a user, as calls and
+    runs of Agents do. `close` closes for all of them.
     """
+
+    @property
+    @abstractmethod
+    def _holds(self) -> Holds:
+        """The users."""
 
     @abstractmethod
     def _enter(self) -> object:
@@ -34,11 +123,43 @@ class ContextManaged:
     async def close_async(self) -> None:
         """Close it without blocking the event loop."""
 
+    def _close_unused(self) -> None:
+        """
+        Close it after its last user has left; of what it consists of, only what nobody uses by itself.
+        """
+        self.close()
+
+    async def _close_unused_async(self) -> None:
+        """
+        Do the same without blocking the event loop.
+        """
+        await self.close_async()
+
+    def _close_if_free(self) -> None:
+        if self._holds.ask_to_close():
+            self._close_unused()
+
+    async def _close_if_free_async(self) -> None:
+        if self._holds.ask_to_close():
+            await self._close_unused_async()
+
+    def _leave_if_free(self) -> None:
+        if self._holds.ask_to_close():
+            self._leave()
+
+    def _hold_for(self, run: object) -> None:
+        """
+        Count a run of an Agent as a user, until the object that stands for it is garbage-collected.
+        """
+        self._holds.enter()
+        finalizer = weakref.finalize(run, _release, self)
+        finalizer.atexit = False
+
     def _enter_or_leave(self) -> None:
         try:
             self._enter()
         except BaseException:
-            self._leave()
+            self._leave_if_free()
             raise
 
     def __enter__(self) -> Self:
@@ -47,16 +168,23 @@ class ContextManaged:
 
         :returns: The object itself.
         """
-        self._enter_or_leave()
+        self._holds.enter()
+        try:
+            self._enter()
+        except BaseException:
+            if self._holds.leave(ends_block=True):
+                self._leave()
+            raise
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """
-        Close it.
+        Close it, unless somebody else uses it.
         """
-        self.close()
+        if self._holds.leave(ends_block=True):
+            self._close_unused()
 
     async def __aenter__(self) -> Self:
         """
@@ -64,10 +192,12 @@ class ContextManaged:
 
         :returns: The object itself.
         """
+        self._holds.enter()
         try:
             await self._enter_async()
         except BaseException:
-            self._leave()
+            if self._holds.leave(ends_block=True):
+                self._leave()
             raise
         return self
 
@@ -75,6 +205,28 @@ class ContextManaged:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """
-        Close it without blocking the event loop.
+        Close it without blocking the event loop, unless somebody else uses it.
         """
-        await self.close_async()
+        if self._holds.leave(ends_block=True):
+            await self._close_unused_async()
+
+
+def _release(used: ContextManaged) -> None:
+    # Garbage collection may strike in any thread, with any lock held.
+    def release() -> None:
+        if used._holds.leave():
+            used._leave()
+
+    executor = AsyncExecutor._singleton
+    if executor is not None:
+        executor.post(release)
+
+
+def _replace_lock_after_fork() -> None:
+    # Another thread of the parent may have held it.
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_replace_lock_after_fork)

@@ -32,6 +32,20 @@ class MCPToolResult:
     meta: dict[str, Any] | None
     raw: types.CallToolResult
 
+    @property
+    def value(self) -> Any:
+        """
+        The result as one value: the structured content if there is any, else the text.
+
+        A server whose tool gives a number, a text or a list has to wrap it, as in `{"result": 8}`. Then this is the
+        bare value, 8; so it is of an object whose only member is called `result`.
+        """
+        if self.structured is None:
+            return self.text
+        if isinstance(self.structured, dict) and self.structured.keys() == {"result"}:
+            return self.structured["result"]
+        return self.structured
+
     @classmethod
     def from_result(cls, result: types.CallToolResult) -> MCPToolResult:
         """

@@ -14,7 +14,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import is_in_budget
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
 from haystack_integrations.tools.mcp.convert.schemas import permissive_schema
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
@@ -59,7 +59,9 @@ class MCPAliasToolset(ContextManaged, Toolset):
         self._members: dict[str, MCPToolset] = {
             name: self._member(name) for name in tool_config.providers if tool_config.allow_tools != []
         }
+        self._users = Holds()
         for name, member in self._members.items():
+            member._holds.count_those_of(self._users)
             member._provider_name = name
             member._tool_alias = tool_config.tool_alias
             member._on_call = self._note_call
@@ -300,7 +302,9 @@ class MCPAliasToolset(ContextManaged, Toolset):
 
     def close(self) -> None:
         """
-        Release the connections. The next `warm_up` or call connects again.
+        Release the connections, for all who use this toolset, open `with` blocks included.
+
+        The next `warm_up` or call connects again.
         """
         for member in self._members.values():
             member.close()
@@ -312,15 +316,27 @@ class MCPAliasToolset(ContextManaged, Toolset):
         for member in self._members.values():
             await member.close_async()
 
+    @property
+    def _holds(self) -> Holds:
+        return self._users
+
     def _enter(self) -> None:
         self.warm_up()
 
     async def _enter_async(self) -> None:
         await self.warm_up_async()
 
+    def _close_unused(self) -> None:
+        for member in self._members.values():
+            member._close_if_free()
+
+    async def _close_unused_async(self) -> None:
+        for member in self._members.values():
+            await member._close_if_free_async()
+
     def _leave(self) -> None:
         for member in self._members.values():
-            member._leave()
+            member._leave_if_free()
 
     def __iter__(self) -> Iterator[Tool]:
         """

@@ -15,7 +15,7 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
@@ -81,6 +81,7 @@ class MCPRegistry(ContextManaged):
             check_providers_exist(config, self._providers)
             self._configs[config.tool_alias] = config
         self._toolsets: dict[str, MCPAliasToolset] = {}
+        self._users = Holds()
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         # Some mistakes, such as an option that does not go with another, show only here.
@@ -194,7 +195,8 @@ class MCPRegistry(ContextManaged):
         config = self.tool_config(tool_alias)
         with self._locks.setdefault(os.getpid(), threading.Lock()):
             if tool_alias not in self._toolsets:
-                self._toolsets[tool_alias] = MCPAliasToolset(config, self._providers)
+                self._toolsets[tool_alias] = toolset = MCPAliasToolset(config, self._providers)
+                toolset._holds.count_those_of(self._holds)
             return self._toolsets[tool_alias]
 
     def tool_schemas(self, tool_alias: str) -> list[dict[str, Any]]:
@@ -386,7 +388,9 @@ class MCPRegistry(ContextManaged):
 
     def close(self) -> None:
         """
-        Release the connections of all aliases. What uses them next connects again.
+        Release the connections of all aliases, for all who use them, open `with` blocks included.
+
+        What uses them next connects again.
         """
         for toolset in self._toolsets.values():
             toolset.close()
@@ -398,6 +402,10 @@ class MCPRegistry(ContextManaged):
         for toolset in self._toolsets.values():
             await toolset.close_async()
 
+    @property
+    def _holds(self) -> Holds:
+        return self._users
+
     def _enter(self) -> None:
         # The first use of an alias connects to its servers; others are left alone.
         pass
@@ -405,9 +413,17 @@ class MCPRegistry(ContextManaged):
     async def _enter_async(self) -> None:
         pass
 
+    def _close_unused(self) -> None:
+        for toolset in list(self._toolsets.values()):
+            toolset._close_if_free()
+
+    async def _close_unused_async(self) -> None:
+        for toolset in list(self._toolsets.values()):
+            await toolset._close_if_free_async()
+
     def _leave(self) -> None:
-        for toolset in self._toolsets.values():
-            toolset._leave()
+        for toolset in list(self._toolsets.values()):
+            toolset._leave_if_free()
 
     def to_dict(self) -> dict[str, Any]:
         """

@@ -1,0 +1,237 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`with` blocks, calls and runs of Agents each use a connection; the last to leave closes it.
+"""
+
+import asyncio
+import gc
+import os
+import threading
+from contextlib import ExitStack
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from mcp.server import MCPServer
+
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnection,
+    MCPInvocationError,
+    MCPRegistry,
+    MCPSearchableToolset,
+    MCPTool,
+    MCPToolNotFoundError,
+    MCPToolset,
+    ToolConfig,
+)
+from tests.support.background import in_loop_of_its_own, in_thread, text
+from tests.support.kinds import LONG
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+from tests.support.waiting import LIMIT, wait_until
+
+
+class Held:
+    """
+    A server in process whose tool `wait` runs until it is released.
+    """
+
+    def __init__(self) -> None:
+        self.started = threading.Semaphore(0)
+        self._release = threading.Event()
+        server = MCPServer("held")
+
+        async def wait() -> str:
+            self.started.release()
+            while not self._release.is_set():
+                await asyncio.sleep(0.01)
+            return "done"
+
+        server.add_tool(wait)
+        server.add_tool(lambda: "pong", name="ping", description="Answer.")
+        self.info = InProcessServerInfo(server)
+
+    def wait_until_started(self) -> None:
+        assert self.started.acquire(timeout=LIMIT)
+
+    def release(self) -> None:
+        self._release.set()
+
+
+@pytest.fixture
+def held():
+    held = Held()
+    yield held
+    held.release()
+
+
+def registry_of(info) -> MCPRegistry:
+    return MCPRegistry(providers={"held": info}, tool_configs=[ToolConfig("all", ["held"], timeout_sec=LONG)])
+
+
+# What is entered, what calls, and the connection in question.
+USERS = {
+    "toolset": lambda toolset: toolset,
+    "connection": lambda toolset: toolset.connection,
+    "tool": lambda toolset: toolset["wait"],
+    "search": lambda toolset: MCPSearchableToolset([toolset]),
+}
+
+
+def state_of(toolset: MCPToolset) -> str:
+    return toolset.connection.status().state
+
+
+@pytest.mark.parametrize("user", USERS)
+async def test_the_last_of_several_blocks_closes(held, user):
+    toolset = MCPToolset(held.info, tool_names=["wait", "ping"], invocation_timeout=LONG)
+    entered = USERS[user](toolset)
+
+    async def work() -> str:
+        async with entered:
+            return text(await toolset.connection.call_tool_async("wait"))
+
+    async with entered:
+        with entered:
+            pass
+        assert state_of(toolset) == "ready"
+        # One in this loop, one in another, and one in a thread without one.
+        mine = asyncio.create_task(work())
+        others = [in_loop_of_its_own(work), in_thread(lambda: asyncio.run(work()))]
+        for _ in range(3):
+            await asyncio.to_thread(held.wait_until_started)
+    assert state_of(toolset) == "ready"
+    held.release()
+    assert await mine == "done"
+    assert [await asyncio.wrap_future(other) for other in others] == ["done", "done"]
+    assert toolset.connection.status().sessions == 0
+    wait_until(lambda: state_of(toolset) == "closed", "the end of the session")
+
+
+def test_a_call_without_a_block_outlives_the_block_of_somebody_else(held):
+    toolset = MCPToolset(held.info, invocation_timeout=LONG)
+    with toolset:
+        calling = in_thread(toolset["wait"].call)
+        held.wait_until_started()
+    assert state_of(toolset) == "ready"
+    held.release()
+    assert calling.result(LIMIT).text == "done"
+    wait_until(lambda: state_of(toolset) == "closed", "the end of the session")
+    # What is used without a block stays open.
+    assert toolset["ping"].call().text == "pong"
+    assert state_of(toolset) == "ready"
+    toolset.close()
+
+
+def test_blocks_of_a_registry_and_of_its_aliases_hold_each_others_connections(held):
+    registry = registry_of(held.info)
+    alias = registry.toolset("all")
+    with registry:
+        with registry, alias:
+            assert len(alias) == 2
+        (member,) = alias.toolsets.values()
+        assert state_of(member) == "ready"
+    assert state_of(member) == "closed"
+    with alias:
+        with registry:
+            pass
+        assert state_of(member) == "ready"
+        calling = in_thread(member["wait"].call)
+        held.wait_until_started()
+    assert state_of(member) == "ready"
+    held.release()
+    assert calling.result(LIMIT).text == "done"
+    wait_until(lambda: state_of(member) == "closed", "the end of the session")
+
+
+@pytest.mark.parametrize("kind", ["toolset", "alias", "search"])
+def test_a_run_of_an_agent_holds_its_connection_between_its_steps(held, kind):
+    toolset = registry_of(held.info).toolset("all") if kind == "alias" else MCPToolset(held.info)
+    (member,) = toolset.toolsets.values() if kind == "alias" else [toolset]
+    between, left, generations = threading.Event(), threading.Event(), []
+
+    class Thinking(ScriptedChatGenerator):
+        def _next(self, *args):
+            generations.append(member.connection.generation)
+            if len(self.turns) == 1:
+                between.set()
+                assert left.wait(LIMIT)
+            return super()._next(*args)
+
+    generator = Thinking([call("ping"), call("ping"), say("done")])
+    agent = Agent(chat_generator=generator, tools=MCPSearchableToolset([toolset]) if kind == "search" else toolset)
+    with toolset:
+        running = in_thread(agent.run, messages=[ChatMessage.from_user("go")])
+        assert between.wait(LIMIT)
+    assert state_of(member) == "ready"
+    left.set()
+    assert running.result(LIMIT)["last_message"].text == "done"
+    assert len(set(generations)) == 1
+    del running, agent
+    gc.collect()
+    wait_until(lambda: state_of(member) == "closed", "the end of the session")
+
+
+def test_a_close_by_hand_closes_for_all(held):
+    toolset = MCPToolset(held.info, invocation_timeout=LONG)
+    with toolset, toolset:
+        calling = in_thread(toolset["wait"].call)
+        held.wait_until_started()
+        toolset.close()
+        with pytest.raises(MCPInvocationError, match="closed while the tool was running"):
+            calling.result(LIMIT)
+        assert state_of(toolset) == "closed"
+        # What is used after that in a block is closed at its end.
+        assert toolset["ping"].call().text == "pong"
+    assert state_of(toolset) == "closed"
+
+
+def test_a_block_that_fails_to_open_leaves_the_blocks_of_others_open(held):
+    with MCPConnection(held.info) as connection:
+        tool = MCPTool("absent", held.info)
+        with pytest.raises(MCPToolNotFoundError), tool:
+            pass
+        assert connection.is_ready
+        assert connection.status().users == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+def test_a_forked_child_that_leaves_a_block_closes_what_it_opened(script):
+    child, parent = script.run(
+        """
+        tool = MCPTool("pid", server_info)
+        with tool, tool:
+            before = pid_of(tool)
+            child = os.fork()
+            if not child:
+                pid_of(tool)
+            else:
+                wait_for_end_of(child)
+                undisturbed = before == pid_of(tool)
+            if not child:
+                with tool:
+                    pass
+                report(state=tool.connection.status().state)
+                os._exit(0)
+        report(undisturbed=undisturbed, state=tool.connection.status().state)
+        """
+    )
+    assert child["state"] == parent["state"] == "closed"
+    assert parent["undisturbed"]
+
+
+def test_entering_and_leaving_counts_blocks_of_many_threads(held):
+    toolset = MCPToolset(held.info)
+
+    def enter_often() -> None:
+        with ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(toolset)
+                assert toolset["ping"].call().text == "pong"
+
+    for each in [in_thread(enter_often) for _ in range(8)]:
+        each.result(LIMIT)
+    assert state_of(toolset) == "closed"
