@@ -140,7 +140,9 @@ class Flow:
             self._proofs = Proofs.of(self.record)
         self._client = known_client(self.config, self.record)
         has_refresh_token = bool((self.record.get("tokens") or {}).get("refresh_token"))
-        if may_refresh and has_refresh_token and self._client is not None and not self.challenge.is_step_up:
+        # The company vouches for each token of an ID-JAG.
+        may_refresh &= has_refresh_token and not self.challenge.is_step_up and self.config.grant_type != "id_jag"
+        if may_refresh and self._client is not None:
             refreshed = await self._refresh(self._client.client_id)
             if refreshed is not None:
                 return refreshed

@@ -26,14 +26,16 @@ import socket
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from haystack_integrations.tools.mcp.auth.dpop import Proofs
 from haystack_integrations.tools.mcp.auth.records import json_object
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.redaction import redact_url
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.auth.dpop import Proofs
 
 # Metadata, registrations and tokens take a few kilobytes.
 _BODY_LIMIT = 1024 * 1024
@@ -68,9 +70,18 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
     """
     Connects to the addresses that were checked, where a request has some, without looking up its host again.
 
-    Its pool would share a connection between two hosts at one address, whose certificate is that of the first one; so
-    it is for requests whose connections are not kept (`PINNED_LIMITS`).
+    A proxy looks up hosts itself.
     """
+
+    def __init__(self, *, proxy: httpx2.Proxy | None = None, **options: Any) -> None:
+        """
+        Initialize the PinnedTransport.
+
+        :param proxy: As for `httpx2.AsyncHTTPTransport`.
+        :param options: Likewise.
+        """
+        super().__init__(proxy=proxy, **options)
+        self._has_proxy = proxy is not None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """
@@ -81,25 +92,24 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
         :raises httpx2.ConnectError: If no address can be connected to.
         """
         addresses = request.extensions.get(_CHECKED)
-        if addresses is None:
+        if addresses is None or self._has_proxy:
             return await super().handle_async_request(request)
-        failure = httpx2.ConnectError("the name of its host is not known", request=request)
+        failure: httpx2.TransportError = httpx2.ConnectError("the name of its host is not known", request=request)
+        # The pool knows connections by address: another host there must not get one with this host's certificate.
+        headers = {**request.headers, "Connection": "close"}
         for address in addresses:
             pinned = httpx2.Request(
                 request.method,
                 request.url.copy_with(host=str(address)),
-                headers=request.headers,
+                headers=headers,
                 stream=request.stream,
                 extensions={**request.extensions, "sni_hostname": request.url.host},
             )
             try:
                 return await super().handle_async_request(pinned)
-            except httpx2.ConnectError as error:
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
         raise failure
-
-
-PINNED_LIMITS = httpx2.Limits(max_keepalive_connections=0)
 
 
 # The schemes for which httpx2 looks up proxies in the environment.
@@ -122,7 +132,7 @@ async def plain_client() -> AsyncIterator[httpx2.AsyncClient]:
 
     :returns: A context manager.
     """
-    transport = None if uses_environment_proxies() else PinnedTransport(limits=PINNED_LIMITS)
+    transport = None if uses_environment_proxies() else PinnedTransport()
     async with httpx2.AsyncClient(transport=transport, follow_redirects=False) as client:
         yield client
 
@@ -270,14 +280,16 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 async def _addresses(host: str) -> list[Address]:
     try:
-        return [ipaddress.ip_address(host)]
+        return [ipaddress.ip_address(host.rstrip("."))]
     except ValueError:
         pass
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):  # a proxy may know the name; if nobody does, the request says so
         return []
-    return list(dict.fromkeys(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
+    addresses = {ipaddress.ip_address(str(entry[4][0]).partition("%")[0]): None for entry in found}
+    # One after the other is tried, and a network without IPv6 may let attempts wait.
+    return sorted(addresses, key=lambda address: address.version)
 
 
 def _places(address: Address) -> Iterator[Address]:
