@@ -89,9 +89,10 @@ class Registration:
         if known is not None and self._goes_on(known, demanded):
             return known
         if server.registration_endpoint is None:
+            document = "" if url is None else ", and it takes no `client_metadata_url`"
             msg = (
                 f"the authorization server {redact_url(server.issuer)} registers no clients (its metadata have no "
-                "`registration_endpoint`). Register one there by hand, and pass its `client_id`"
+                f"`registration_endpoint`{document}). Register one there by hand, and pass its `client_id`"
             )
             raise MCPAuthorizationError(msg)
         client = await self._register(server.registration_endpoint, scope)
