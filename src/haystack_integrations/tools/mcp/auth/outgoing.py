@@ -45,16 +45,8 @@ REQUEST_TIMEOUT = 20.0
 
 # What is secret in forms.
 _SECRET_FIELDS = frozenset(
-    {
-        "assertion",
-        "client_assertion",
-        "client_secret",
-        "code",
-        "code_verifier",
-        "refresh_token",
-        "subject_token",
-        "token",
-    }
+    {"assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token", "subject_token"}
+    | {"token"}
 )
 
 # What is secret in answers.
