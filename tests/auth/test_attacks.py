@@ -7,10 +7,13 @@ Servers, pages and people on the network that want tokens which are not theirs, 
 """
 
 import asyncio
+import ipaddress
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
@@ -28,7 +31,9 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.auth import outgoing
+from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
 from tests.support.background import AT_ONCE
+from tests.support.certificates import Authority
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.token_network import TokenNetwork
 
@@ -186,6 +191,117 @@ def test_metadata_of_a_server_outside_may_not_point_inside_the_network(server: O
     assert METADATA not in server.paths
 
 
+# The metadata service of a cloud, and loopback, in the ways in which they can be written.
+CLOUD = ("169.254.169.254", "169.254.169.254.", "2852039166", "0xA9FEA9FE", "169.254.43518", "[fe80::1]")
+CLOUD_IN_6 = ("[::ffff:169.254.169.254]", "[::a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]", "[64:ff9b:1::a9fe:a9fe]")
+CLOUD_IN_6 = (*CLOUD_IN_6, "[2002:a9fe:a9fe::1]", "[fe80::5efe:a9fe:a9fe]", "[2001:db8::5efe:a9fe:a9fe]")
+INSIDE = ("127.1", "0177.1", "2130706433", "localhost", "0.0.0.0", "10.0.0.1", "[::1]", "[::]", "[fd00::1]")
+INSIDE = (*INSIDE, "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:7f00:1::]")
+OUTSIDE = ("8.8.8.8", "[2001:4860:4860::8888]", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::]")
+
+
+@pytest.mark.parametrize("host", [*CLOUD, *CLOUD_IN_6, *INSIDE, *OUTSIDE])
+async def test_addresses_are_recognized_however_they_are_written(host: str) -> None:
+    async def is_refused(server_url: str) -> bool:
+        async with outgoing.plain_client() as client:
+            try:
+                await Outgoing(client, server_url, [], None).check(httpx2.URL(f"https://{host}/"))
+            except MCPAuthorizationError as error:
+                assert "is refused, because it leads into the network of this process" in str(error)
+                return True
+        return False
+
+    assert await is_refused("https://203.0.114.7/mcp") is (host not in OUTSIDE)
+    assert await is_refused("http://127.0.0.1/mcp") is (host in (*CLOUD, *CLOUD_IN_6))
+
+
+@pytest.mark.parametrize("host", ["[::ffff:169.254.169.254]", "0251.0376.0251.0376", "[fe80::1%25eth0]"])
+async def test_a_challenge_that_leads_to_the_metadata_service_of_a_cloud_is_refused(host: str) -> None:
+    network = TokenNetwork()
+    challenge = {"WWW-Authenticate": f'Bearer resource_metadata="http://{host}/latest"'}
+    network.answers["/mcp"] = [httpx2.Response(401, headers=challenge)]
+    with pytest.raises(MCPAuthorizationError, match=r"is refused|is no URL"):
+        await network.use(network.auth(client_id="me", client_secret=Secret.from_token("s")))
+    assert {request.url.path for request in network.requests} == {"/mcp"}
+
+
+class Names:
+    """
+    A name server that gives each name one address, and says which names were asked for.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **addresses: str) -> None:
+        self.asked: list[str] = []
+        look_up = outgoing._addresses
+
+        async def asked(host: str) -> list[outgoing.Address]:
+            name = host.removesuffix(".test")
+            self.asked.append(name)
+            return [ipaddress.ip_address(addresses[name])] if name in addresses else await look_up(host)
+
+        monkeypatch.setattr(outgoing, "_addresses", asked)
+
+
+@pytest.mark.parametrize("is_of_transport", [True, False], ids=["connection", "any client"])
+def test_a_connection_goes_to_the_address_that_was_checked(
+    server: OAuthServer, is_of_transport: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody else knows the name, so a second look for it fails.
+    names, port = Names(monkeypatch, authorization="127.0.0.1"), urlsplit(server.origin).port
+    issuer = f"http://authorization.test:{port}"
+    metadata = httpx2.get(f"{server.origin}{METADATA}").json()
+    members = {name: f"{issuer}{path}" for name, path in (("token_endpoint", "/token"), ("issuer", ""))}
+    moved = {"resource": server.url, "authorization_servers": [issuer]}
+    answers = {RESOURCE: moved, METADATA: {**metadata, **members}}
+    server.tamper = lambda path, body: JSONResponse(answers[path]) if path in answers else None
+    server.answer = {"iss": issuer}
+    used = info(server.url)
+    if is_of_transport:
+        with MCPConnection(used) as connection:
+            assert connection.call_tool("whoami").content[0].text == "alice"
+    else:
+        auth = used.oauth_config.create_auth(server.url)
+        asyncio.run(auth.log_in(httpx2.Response(401), None))
+    assert "/token" in server.paths
+    assert names.asked.count("authorization") == 2  # for its metadata, and for a token
+
+
+async def test_the_certificate_of_a_checked_address_must_be_that_of_the_name(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority = Authority(tmp_path)
+    context.load_cert_chain(*authority.sign("the address, and not the name"))
+    listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    url = f"https://as.test:{listener.sockets[0].getsockname()[1]}/"
+    request = httpx2.Request("GET", url, extensions={outgoing._CHECKED: ["127.0.0.1"]})
+    transport = outgoing.PinnedTransport(verify=ssl.create_default_context(cafile=str(authority.bundle)))
+    async with listener, transport:
+        with pytest.raises(httpx2.ConnectError, match=r"Hostname mismatch.*'as\.test'"):
+            await transport.handle_async_request(request)
+
+
+async def test_a_proxy_looks_up_names_itself() -> None:
+    lines: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append(await reader.readline())
+        writer.close()
+
+    listener = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    place = httpx2.Proxy(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+    request = httpx2.Request("GET", "http://as.test/x", extensions={outgoing._CHECKED: ["203.0.114.7"]})
+    async with listener, outgoing.PinnedTransport(proxy=place) as transport:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await transport.handle_async_request(request)
+    assert lines == [b"GET http://as.test/x HTTP/1.1\r\n"]
+
+
+async def test_a_name_without_an_address_is_not_looked_up_again() -> None:
+    request = httpx2.Request("GET", "http://localhost/", extensions={outgoing._CHECKED: []})
+    async with outgoing.PinnedTransport() as transport:
+        with pytest.raises(httpx2.ConnectError, match="the name of its host is not known"):
+            await transport.handle_async_request(request)
+
+
 def test_metadata_may_not_lead_to_the_metadata_service_of_a_cloud_even_from_inside(server: OAuthServer) -> None:
     moved = {"resource": server.url, "authorization_servers": ["http://169.254.169.254/latest"]}
     server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
@@ -245,7 +361,7 @@ def test_a_server_that_refuses_the_token_it_asked_for_is_told(server: OAuthServe
     refusal = {"WWW-Authenticate": f'Bearer resource_metadata="{server.metadata_url}"'}
     server.tamper = lambda path, body: Response(status_code=401, headers=refusal) if path == "/mcp" else None
     assert "the server refuses the token that was just issued for it" in failure(info(server.url))
-    assert server.count["authorizations"] <= 3
+    assert server.count["authorizations"] <= 2  # the requests that open a session
 
 
 def test_a_page_of_another_host_name_cannot_reach_the_listener(server: OAuthServer) -> None:

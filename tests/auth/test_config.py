@@ -8,11 +8,13 @@ What an `OAuthConfig` takes, refuses, shows and stores; and what files of mcp-ha
 
 import subprocess
 import sys
+import traceback
 from typing import Any
 
 import httpx2
 import pytest
 import yaml
+from haystack.core.errors import DeserializationError
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
@@ -25,6 +27,7 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.auth.own_auth import load_auth
 from haystack_integrations.tools.mcp.connection.pool import _identity
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage as StoredStorage
 from haystack_integrations.tools.mcp.oauth import OAuthConfig as StoredConfig
@@ -108,7 +111,7 @@ CONFIGS = [
         idp_client_id="me there",
         idp_client_secret=SECRET,
     ),
-    OAuthConfig(token_storage=FileTokenStorage("~/tokens")),
+    OAuthConfig(token_storage=FileTokenStorage("~/tokens"), resource=False, scopes=[]),
     OAuthConfig(token_storage=KeyValueTokenStorage("tests.auth.test_config:make_store", collection="mine")),
     OAuthConfig(token_storage=KeyValueTokenStorage(make_store)),
 ]
@@ -179,6 +182,10 @@ def test_a_configuration_shows_no_secret() -> None:
         ({"token_storage": {}}, "`token_storage` must be an MCPTokenStorage"),
         ({"token_endpoint_auth_method": "private_key_jwt"}, "is for the grant 'client_credentials'"),
         ({"token_endpoint_auth_method": "client_secret_basic"}, "needs a `client_secret`"),
+        ({"resource": True}, "`resource` must be a URI without a fragment, False to leave it out, or None"),
+        ({"resource": ""}, "`resource` must be a URI"),
+        ({"resource": "mcp.example.com"}, "`resource` must be a URI"),
+        ({"resource": "https://mcp.example.com/#here"}, "`resource` must be a URI"),
         ({"idp_client_id": "me"}, "`idp_client_id` is for the grant 'id_jag'"),
         ({"client_id": ""}, "`client_id` must be a string that is not empty, or None, got str"),
         ({"issuer": "https://auth.example.com:x"}, "`issuer` must be a URL like https://host/path"),
@@ -242,6 +249,28 @@ def test_two_ways_to_authenticate_exclude_each_other(kind: type, options: dict[s
     with pytest.raises(ValueError) as caught:
         kind(url=URL, **options)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "bearer_token",
+    ["sk-s3cret", "Bearer s3cret", "sk:s3cret", "user_s3cret:word", "s3cret.a:s3cret", "token:s3cret", "", b"s3cret"],
+)
+@pytest.mark.parametrize("kind", [StreamableHttpServerInfo, SSEServerInfo])
+def test_a_bearer_token_in_place_of_an_auth_is_not_repeated(kind: type, bearer_token: Any) -> None:
+    with pytest.raises(ValueError, match="bearer token as `token=`") as caught:
+        info = kind(URL, auth=bearer_token)
+        assert "s3cret" not in repr(info) + str(info._to_trace_dict())
+        load_auth(info.auth)  # as a connection does
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value, limit=0))
+    with pytest.raises((ValueError, DeserializationError)) as refused:
+        load_auth(MCPServerInfo.from_dict({**kind(URL).to_dict(), "auth": bearer_token}).auth)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_bearer_token_in_place_of_a_function_is_not_repeated() -> None:
+    with pytest.raises(ValueError, match="`token_provider` must be a function, its import path") as caught:
+        StreamableHttpServerInfo(URL, token_provider="sk-s3cret")
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("auth", ["oauth", "tests.auth.test_config:bearer"])

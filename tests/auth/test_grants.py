@@ -261,6 +261,50 @@ async def test_an_identity_provider_that_gives_no_id_jag_is_quoted(
     assert network.forms() == []
 
 
+def grants(network: TokenNetwork) -> dict[str, dict[str, Any]]:
+    return {
+        "authorization_code": {
+            "grant_type": "authorization_code",
+            "client_id": "me",
+            "redirect_uri": "https://me.example.com/back",
+            "redirect_handler": lambda _: None,
+            "callback_handler": lambda request: {"code": "the-code", "state": request.state},
+        },
+        "client_credentials": {"client_id": "me", "client_secret": SECRET},
+        "private_key_jwt": {"client_id": "me", "private_key": pem_of(P256)},
+        "jwt_bearer": {"grant_type": "jwt_bearer", "client_id": "me", "assertion_provider": Secret.from_token("proof")},
+        "id_jag": exchange(network),
+    }
+
+
+@pytest.mark.parametrize("resource", [None, False, "api://the-server", "https://mcp.example.com/"])
+@pytest.mark.parametrize("grant", grants(TokenNetwork()))
+async def test_every_grant_and_refresh_says_what_its_tokens_are_for(
+    network: TokenNetwork, grant: str, resource: Any
+) -> None:
+    network.token["refresh_token"] = "again"
+    auth = network.auth(**grants(network)[grant], resource=resource)
+    for _ in range(2):
+        assert (await network.use(auth)).text == "welcome"
+        network.token = {**network.token, "access_token": "another"}
+    expected = network.url if resource is None else (resource or None)
+    forms = network.forms() + network.forms("/idp")
+    assert {form.get("resource") for form in forms} == {expected}
+    assert [form["grant_type"] for form in network.forms()][1:] == [
+        JWT_BEARER if grant == "id_jag" else "refresh_token"
+    ]
+    assert all(("client_assertion" in form) is (grant == "private_key_jwt") for form in network.forms())
+
+
+async def test_the_metadata_of_a_server_may_be_those_of_the_configured_resource(network: TokenNetwork) -> None:
+    metadata = {"resource": "api://the-server", "authorization_servers": [network.origin]}
+    network.answers["/.well-known/oauth-protected-resource/mcp"] = [httpx2.Response(200, json=metadata)]
+    text = await failure(network, client_id="me", client_secret=SECRET)
+    assert text.endswith(f"which does not match {network.url}. If it is the same, set `resource`")
+    auth = network.auth(client_id="me", client_secret=SECRET, resource="api://the-server")
+    assert (await network.use(auth)).text == "welcome"
+
+
 class TestProofsOfPossession:
     def options(self) -> dict[str, Any]:
         return {"client_id": "me", "client_secret": SECRET, "dpop": True}

@@ -73,6 +73,10 @@ def log_in(settings: Path) -> LogIn:
 def test_a_login_is_found_by_other_commands_until_the_logout(
     server: OAuthServer, log_in: LogIn, settings: Path, run: Run
 ) -> None:
+    for token in ("sk-s3cret", "ghp_0123456789abcdefghijABCDEFGHIJ", "Bearer s3cret"):
+        misplaced = run("call", server.url, "whoami", "--token-env", token)
+        assert (misplaced.code, token in misplaced.errors) == (2, False)
+        assert "--token-env takes the name of an environment variable" in misplaced.errors
     refused = run("call", server.url, "whoami")
     assert refused.code == 4
     assert "log in with 'mcp-haystack login'" in refused.errors
@@ -117,7 +121,9 @@ def test_a_name_from_a_configuration_file_can_be_logged_in(
 ) -> None:
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"mine": {"url": server.url, "auth": "oauth"}}}))
-    assert log_in(server, "login", f"{file}:mine", "--scope", "use").code == 0
+    words = ("--scope", "use", "--resource", server.url)
+    assert log_in(server, "login", f"{file}:mine", *words).code == 0
+    assert {token.resource for token in server.provider.access.values()} == {server.url}
     assert run("call", "mine", "whoami", "--config", str(file)).screen == "alice\n"
 
 
@@ -152,9 +158,12 @@ def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, t
         ([str(tmp_path / "missing.yaml")], 2, "There is no file"),
         ([server.url, "--client-secret-env", "A"], 2, "needs its `client_id`"),
         (["http://127.0.0.1:9/mcp"], 4, "could not be reached"),
+        ([server.url, "--resource", "x", "--no-resource"], 2, "--resource and --no-resource exclude each other"),
+        ([server.url, "--client-id", "me", "--client-secret-env", "sk-s3cret"], 2, "takes the name of an environment"),
     ):
         ran = run("login", *words)
         assert (ran.code, told in ran.errors) == (code, True), ran.errors
+        assert "s3cret" not in ran.errors
     settings.mkdir(parents=True)
     (settings / "logins.json").write_text("{")
     ran = run("list", server.url)

@@ -431,6 +431,17 @@ def test_a_server_may_want_a_login(tmp_path: Path, url: str) -> None:
     assert toolset.server_info.auth == "oauth"
 
 
+@pytest.mark.parametrize("auth", ["sk-s3cret", "Bearer s3cret", "sk:s3cret"])
+def test_a_bearer_token_in_place_of_a_login_says_where_it_goes_and_is_not_repeated(tmp_path: Path, auth: str) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"notes": {"url": "https://mcp.example.com/mcp", "auth": auth}}}))
+    with pytest.raises(
+        ValueError, match=r'`auth` must be "oauth"\. Pass a bearer token in `headers`.*`token=`'
+    ) as caught:
+        load_mcp_toolsets(file)
+    assert "s3cret" not in str(caught.value)
+
+
 def test_an_entry_may_have_a_snapshot_beside_the_file(tmp_path: Path) -> None:
     calculator = StdioServerInfo("python", ["calculator.py"])
     tool = types.Tool(name="add", description="Add two numbers.", input_schema={"type": "object"})

@@ -9,8 +9,10 @@ Functions of the user that are stored by their import path.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +30,20 @@ def is_import_path(value: object) -> bool:
     :returns: True for such a string.
     """
     return isinstance(value, str) and _IMPORT_PATH.fullmatch(value) is not None
+
+
+def leads_to_a_module(path: str) -> bool:
+    """
+    Tell whether the first package in an import path is there, without importing it.
+
+    :param path: `"package.module:attribute"`.
+    :returns: True if it is.
+    """
+    name = path.partition(":")[0].partition(".")[0]
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def import_object(path: str) -> Any:

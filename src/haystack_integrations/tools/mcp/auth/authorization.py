@@ -5,50 +5,50 @@
 """
 Tokens on requests.
 
-The providers of the MCP SDK get the tokens. They are not used as the `httpx2.Auth` of the HTTP client, because each
-holds a lock until its request is answered, so that one slow call would delay all others; and they know neither when a
-stored token expires nor where it is refreshed. `OAuth` puts tokens on requests, and has a provider get new ones, in a
-task that all who need them share.
-
 .. code-block:: text
 
     the request has an `Authorization` of its own        it is sent as it is
-    there is a token that has not expired                it is sent with it
-    it has expired                                       it is refreshed first
-    there is none, and the server was never asked        it is sent without, to learn what the server wants
+    there is no token, and the server was never asked    it is sent without, to learn what the server wants
     there is none, and the server has refused before     one is got first
-    answer 401                                           refresh, or a new token, then once more
-    answer 403 `insufficient_scope`                      a token with that scope, too, then once more
+    there is one that has not expired                    it is sent with it
+    it has expired, and no person is needed for another  another one is got first
+    it has expired, and a person would have to log in    it is sent with it: only the server knows whether it is over
+
+    answer 401                                           a refresh, or else a login, then once more
+    answer 401 once more, after a refresh                a login, then once more
+    answer 403 `insufficient_scope`                      a login for that scope, too, then once more
+    any other refusal                                    is reported
+
+So one request refreshes once at most, and logs in once, and once more for scopes that it lacks. New tokens are used at
+least once, whatever their `expires_in` says. All requests that want tokens at the same time share one renewal: a task
+of its own, which ends when nobody waits for it any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth
 
-from haystack_integrations.tools.mcp.auth.flows.dpop import Proofs
-from haystack_integrations.tools.mcp.auth.flows.revocation import Revocation
-from haystack_integrations.tools.mcp.auth.flows.run import Flow
+from haystack_integrations.tools.mcp.auth.config import OAuthConfig
+from haystack_integrations.tools.mcp.auth.discovery import Challenge
+from haystack_integrations.tools.mcp.auth.dpop import Proofs
+from haystack_integrations.tools.mcp.auth.flow import Flow
 from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, plain_client
 from haystack_integrations.tools.mcp.auth.records import has_expired, has_token, is_same
 from haystack_integrations.tools.mcp.auth.token_store import MCPTokenStorage, Record, TokenKey
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
+from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_identity
-
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 
 T = TypeVar("T")
 
 _VERSION_HEADER = "mcp-protocol-version"
-
-# A request is refused at most so often: for an expired token, for one that is no good any more, and for its scope.
-_MOST_REFUSALS = 3
 
 
 class _Renewal:
@@ -56,7 +56,8 @@ class _Renewal:
     A task that gets new tokens, and how many wait for it. It is cancelled when the last one gives up.
     """
 
-    def __init__(self, task: asyncio.Task[None]) -> None:
+    def __init__(self, task: asyncio.Task[bool]) -> None:
+        # Its result is whether somebody had to log in for them.
         self.task = task
         self.waiters = 0
         # Not `task.cancelling()`, which timeouts and cancel scopes within the task count up, too.
@@ -69,24 +70,50 @@ class _Renewal:
         is_over = self.task.done() or self.is_given_up
         return not is_over and self.task.get_loop() is asyncio.get_running_loop()
 
+    async def wait(self) -> bool:
+        """
+        Wait for it.
+        """
+        self.waiters += 1
+        try:
+            return await asyncio.shield(self.task)
+        finally:
+            self.waiters -= 1
+            if not self.waiters:
+                self.is_given_up = True
+                self.task.cancel()  # does nothing if it is done
 
+
+@dataclass(eq=False)
 class _Holder:
     """
     The tokens of one key, for all sessions of the process that use them.
     """
 
-    def __init__(self, key: TokenKey, storage: MCPTokenStorage) -> None:
-        self.key = key
-        self.storage = storage
-        self.record: Record | None = None
-        self.renewal: _Renewal | None = None
-        self.proofs: Proofs | None = None
+    key: TokenKey
+    storage: MCPTokenStorage
+    record: Record | None = None
+    renewal: _Renewal | None = None
+    proofs: Proofs | None = None
 
 
 _holders: WeakValueDictionary[Any, _Holder] = WeakValueDictionary()
 
-# The last challenge of each server (the header `WWW-Authenticate`): it wants tokens.
-_challenges: dict[str, str] = {}
+# The last challenge of each server: it wants tokens.
+_challenges: dict[str, Challenge] = {}
+
+
+@dataclass
+class _Tries:
+    """
+    What one request has done for its token.
+    """
+
+    holder: _Holder
+    version: str | None = None
+    has_renewed: bool = False
+    has_logged_in: bool = False
+    has_stepped_up: bool = False
 
 
 class OAuth(httpx2.Auth):
@@ -147,26 +174,20 @@ class OAuth(httpx2.Auth):
         if "authorization" in request.headers:  # of the caller's own identity
             yield request
             return
-        holder = self._holder()
-        record = await _told(self._current(holder, request))
-        response = yield self._with_token(request, holder, record)
-        if holder.proofs is not None and holder.proofs.wants_another(response):
-            await _drop_body(response)
-            response = yield self._with_token(request, holder, record)
-        for attempt in range(_MOST_REFUSALS):
-            challenge = await self._challenge(record, response)
+        tries = _Tries(self._holder(), request.headers.get(_VERSION_HEADER))
+        record = await _told(self._current(tries))
+        while True:
+            response = yield self._with_token(request, tries.holder, record)
+            proofs = tries.holder.proofs
+            if proofs is not None and proofs.wants_another(response):
+                await _drop_body(response)
+                response = yield self._with_token(request, tries.holder, record)
+            challenge = Challenge.of(response)
             if challenge is None:
                 return
-            # A refreshed token that is refused, too, is no reason to refresh it once more.
-            renewing = self._renew(holder, record, challenge, request, may_refresh=not attempt)
-            record = await _told(renewing)
-            response = yield self._with_token(request, holder, record)
-            if holder.proofs is not None and holder.proofs.wants_another(response):
-                await _drop_body(response)
-                response = yield self._with_token(request, holder, record)
-        if await self._challenge(record, response) is not None:
-            msg = "the server refuses the token that was just issued for it"
-            raise self._error(msg, "")
+            self._check_refusal(tries, record, challenge, response)
+            await _drop_body(response)
+            record = await _told(self._renew(tries, record, challenge))
 
     async def log_in(self, challenge: httpx2.Response, user: str | None) -> None:
         """
@@ -178,8 +199,7 @@ class OAuth(httpx2.Auth):
         """
         holder = self.holder_of(user)
         holder.record = await holder.storage.load(holder.key)
-        request = httpx2.Request("POST", self.server_url)
-        await self._renew(holder, holder.record, challenge, request, may_refresh=False)
+        await self._renew(_Tries(holder, has_renewed=True), holder.record, Challenge.of(challenge))
 
     async def log_out(self, user: str | None) -> bool:
         """
@@ -196,11 +216,8 @@ class OAuth(httpx2.Auth):
             holder.record = None
         if not has_token(record):
             return False
-        await Revocation(self, record).run()
+        await self._flow(holder, record).revoke()
         return True
-
-    def _error(self, text: str, step: str) -> MCPAuthorizationError:
-        return MCPAuthorizationError(f"authorization failed{f' while {step}' if step else ''}: {text}")
 
     def _holder(self) -> _Holder:
         identity = current_identity.get()
@@ -222,19 +239,19 @@ class OAuth(httpx2.Auth):
         self._used[user] = holder
         return holder
 
-    async def _current(self, holder: _Holder, request: httpx2.Request) -> Record | None:
+    async def _current(self, tries: _Tries) -> Record | None:
+        """
+        Give what a request is sent with at first.
+        """
+        holder = tries.holder
         if holder.record is None:
             loaded = await holder.storage.load(holder.key)
             holder.record = holder.record or loaded  # somebody may have got tokens meanwhile
-        record = holder.record
-        if record is not None and record.get("tokens") and not has_expired(record):
-            return record
-        challenge = _challenges.get(self.server_url)
-        if has_token(record) and (challenge is not None or record["tokens"].get("refresh_token")):
-            return await self._renew(holder, record, None, request)
-        if not has_token(record) and challenge is not None:
-            return await self._renew(holder, record, None, request)
-        return record
+        record, challenge = holder.record, _challenges.get(self.server_url)
+        if not has_token(record):
+            return record if challenge is None else await self._renew(tries, record, None)
+        needs_person = self.config.grant_type == "authorization_code" and not record["tokens"].get("refresh_token")
+        return record if needs_person or not has_expired(record) else await self._renew(tries, record, None)
 
     def _with_token(self, request: httpx2.Request, holder: _Holder, record: Record | None) -> httpx2.Request:
         if not has_token(record):
@@ -251,81 +268,102 @@ class OAuth(httpx2.Auth):
             holder.proofs.prove(request, token)
         return request
 
-    async def _challenge(self, record: Record | None, response: httpx2.Response) -> httpx2.Response | None:
+    def _check_refusal(
+        self, tries: _Tries, record: Record | None, challenge: Challenge, response: httpx2.Response
+    ) -> None:
         """
-        Tell whether a response wants another token.
+        Report a refusal that other tokens would not change.
         """
-        is_step_up = (
-            response.status_code == httpx2.codes.FORBIDDEN
-            and extract_field_from_www_auth(response, "error") == "insufficient_scope"
-        )
-        if response.status_code != httpx2.codes.UNAUTHORIZED and not is_step_up:
-            return None
-        header = response.headers.get("www-authenticate", "")
-        if is_step_up:
-            wanted = extract_field_from_www_auth(response, "scope")
-            asked = set((record or {}).get("asked_for", ()))
-            if has_token(record) and set((wanted or "").split()) <= asked:
-                msg = (
-                    f"the server wants the scope '{wanted}', for which the token was asked already"
-                    if wanted
-                    else "the token has too few scopes for the server, which does not say what it wants; set `scopes`"
-                )
-                raise self._error(msg, "stepping up")
+        if not challenge.is_step_up:
+            _challenges[self.server_url] = challenge
+        if challenge.is_step_up and has_token(record) and (tries.has_stepped_up or _covers(record, challenge)):
+            msg = (
+                f"the server wants the scope '{challenge.scope}', for which the token was asked already"
+                if challenge.scope
+                else "the token has too few scopes for the server, which does not say what it wants; set `scopes`"
+            )
+        elif not challenge.is_step_up and tries.has_logged_in:
+            msg = "the server refuses the token that was just issued for it"
+            told = extract_field_from_www_auth(response, "error_description")
+            tokens = (record or {}).get("tokens", {})
+            secrets = [tokens[name] for name in ("access_token", "refresh_token") if name in tokens]
+            msg += f" ({Redactor(secrets).text(told)})" if told else ""
         else:
-            _challenges[self.server_url] = header
-        await _drop_body(response)
-        return httpx2.Response(response.status_code, headers={"WWW-Authenticate": header})
+            return
+        msg = f"authorization failed: {msg}"
+        raise MCPAuthorizationError(msg)
 
-    async def _renew(
-        self,
-        holder: _Holder,
-        used: Record | None,
-        challenge: httpx2.Response | None,
-        request: httpx2.Request,
-        *,
-        may_refresh: bool = True,
-    ) -> Record:
+    async def _renew(self, tries: _Tries, used: Record | None, challenge: Challenge | None) -> Record:
         """
         Get other tokens than those that were used; whoever wants them meanwhile gets the same.
         """
-        while True:
-            if has_token(holder.record) and not is_same(holder.record, used) and not has_expired(holder.record):
-                return holder.record
+        holder = tries.holder
+        is_step_up = challenge is not None and challenge.is_step_up
+        may_refresh = not tries.has_renewed
+        tries.has_stepped_up |= is_step_up
+
+        def serves(record: Record | None, *, is_new: bool = False) -> bool:
+            is_other = has_token(record) and not is_same(record, used) and (is_new or not has_expired(record))
+            return is_other and (not is_step_up or _covers(record, challenge))
+
+        is_new = False
+        while not serves(holder.record, is_new=is_new):
             renewal = holder.renewal
-            if renewal is None or not renewal.can_be_joined():
-                task = asyncio.create_task(self._get(holder, used, challenge, request, may_refresh=may_refresh))
+            is_own = renewal is None or not renewal.can_be_joined()
+            if renewal is None or is_own:
+                getting = self._get(holder, challenge, tries.version, serves, may_refresh=may_refresh)
+                task = asyncio.create_task(getting)
                 task.add_done_callback(_retrieve)
                 renewal = holder.renewal = _Renewal(task)
-            renewal.waiters += 1
-            try:
-                await asyncio.shield(renewal.task)
-            finally:
-                renewal.waiters -= 1
-                if not renewal.waiters:
-                    renewal.is_given_up = True
-                    renewal.task.cancel()  # does nothing if it is done
+            has_logged_in = await renewal.wait()
+            # Another process may have got the tokens of a second renewal. That was the last one in any case.
+            tries.has_logged_in |= has_logged_in or not may_refresh
+            tries.has_renewed = True
+            is_new = True
+            if is_own:
+                break
+        return holder.record or {}
 
     async def _get(
         self,
         holder: _Holder,
-        used: Record | None,
-        challenge: httpx2.Response | None,
-        request: httpx2.Request,
+        challenge: Challenge | None,
+        version: str | None,
+        serves: Callable[[Record | None], bool],
         *,
         may_refresh: bool,
-    ) -> None:
-        if challenge is None and _challenges.get(self.server_url) is not None:
-            header = _challenges[self.server_url]
-            challenge = httpx2.Response(httpx2.codes.UNAUTHORIZED, headers={"WWW-Authenticate": header})
+    ) -> bool:
         async with holder.storage.lock(holder.key):
             stored = await holder.storage.load(holder.key)
-            if has_token(stored) and not is_same(stored, used) and not has_expired(stored):
+            if serves(stored):
                 holder.record = stored  # another process was faster
-                return
-            version = request.headers.get(_VERSION_HEADER)
-            flow = Flow(self, holder.key, stored or {}, challenge, version)
-            holder.record = await flow.run(may_refresh=may_refresh)
+                return False
+            flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url), version)
+            try:
+                holder.record = await flow.run(may_refresh=may_refresh)
+            finally:
+                if self.learn is not None:
+                    self.learn(flow.secrets)
+            return flow.has_logged_in
+
+    def _flow(
+        self, holder: _Holder, record: Record, challenge: Challenge | None = None, version: str | None = None
+    ) -> Flow:
+        return Flow(
+            config=self.config,
+            key=holder.key,
+            storage=holder.storage,
+            record=record,
+            clients=self.clients,
+            check=self.check,
+            challenge=challenge or Challenge(),
+            version=version,
+        )
+
+
+def _covers(record: Record | None, challenge: Challenge | None) -> bool:
+    wanted = challenge.scope if challenge is not None else None
+    return set((wanted or "").split()) <= set((record or {}).get("asked_for", ()))
 
 
 async def _told(coro: Coroutine[Any, Any, T]) -> T:

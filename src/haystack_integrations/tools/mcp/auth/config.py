@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_object,
     serialize_object,
 )
-from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path
+from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path
 from haystack_integrations.tools.mcp.redaction import redact_secrets, redact_url
 from haystack_integrations.tools.mcp.secret_template import stored_template
 
@@ -44,6 +45,9 @@ CallbackHandler: TypeAlias = Callable[
 ]
 AssertionProvider: TypeAlias = Callable[[MCPAssertionRequest], str | Awaitable[str]]
 
+# RFC 8707, 2: absolute, and without a fragment.
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s#]+")
+
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _FUNCTIONS = ("redirect_handler", "callback_handler", "assertion_provider", "id_token")
 _SECRETS = ("client_secret", "private_key", "idp_client_secret")
@@ -55,21 +59,14 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "jwt_bearer": ("assertion_provider",),
     "id_jag": ("client_id", "client_secret", "issuer"),
 }
+_PERSONS, _SERVICES, _EMPLOYEES = ("authorization_code",), ("client_credentials",), ("id_jag",)
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
-    "client_name": ("authorization_code",),
-    "client_metadata_url": ("authorization_code",),
-    "redirect_uri": ("authorization_code",),
-    "redirect_handler": ("authorization_code",),
-    "callback_handler": ("authorization_code",),
-    "private_key": ("client_credentials",),
-    "signing_algorithm": ("client_credentials",),
-    "key_id": ("client_credentials",),
-    "assertion_provider": ("client_credentials", "jwt_bearer", "id_jag"),
-    "id_token": ("id_jag",),
-    "idp_token_endpoint": ("id_jag",),
-    "idp_client_id": ("id_jag",),
-    "idp_client_secret": ("id_jag",),
-    "dpop": ("authorization_code", "client_credentials", "jwt_bearer"),
+    **dict.fromkeys(("client_name", "client_metadata_url"), _PERSONS),
+    **dict.fromkeys(("redirect_uri", "redirect_handler", "callback_handler"), _PERSONS),
+    **dict.fromkeys(("private_key", "signing_algorithm", "key_id"), _SERVICES),
+    **dict.fromkeys(("id_token", "idp_token_endpoint", "idp_client_id", "idp_client_secret"), _EMPLOYEES),
+    "assertion_provider": (*_SERVICES, "jwt_bearer", *_EMPLOYEES),
+    "dpop": (*_PERSONS, *_SERVICES, "jwt_bearer"),
 }
 
 # What does not make another client: how people log in, and how the client proves who it is.
@@ -113,8 +110,8 @@ class OAuthConfig:
     :param client_secret: Secret of this client.
     :param issuer: Issuer identifier of the authorization server at which the client is registered. Credentials are sent
         to this one only. Without it, the MCP server decides who gets them.
-    :param scopes: Scopes to ask for. By default, those that the server wants. What the server demands for a request
-        (`insufficient_scope`) is asked for in addition.
+    :param scopes: Scopes to ask for, exactly these; `[]` for none. By default, those that the server wants, and none
+        if it does not say. What the server demands for a request (`insufficient_scope`) is asked for in addition.
     :param token_endpoint_auth_method: How the client authenticates at the token endpoint: `"client_secret_basic"` (the
         default with a `client_secret`), `"client_secret_post"`, `"private_key_jwt"` (the default with a `private_key`),
         or `"none"`. A client that registers itself leaves it to the authorization server.
@@ -148,6 +145,8 @@ class OAuthConfig:
     :param idp_token_endpoint: Token endpoint of the identity provider.
     :param idp_client_id: Identifier of this client at the identity provider.
     :param idp_client_secret: Secret of this client at the identity provider, if it has one.
+    :param resource: What tokens are for (the parameter `resource`, RFC 8707). By default the MCP server, as its
+        metadata name it. A URI, or `False` to leave the parameter out: Microsoft Entra ID refuses it.
     :param dpop: Whether tokens are bound to a key of this client (DPoP, RFC 9449). A token that is not is refused.
     :raises ValueError: If a parameter is invalid, or does not go with the grant.
     """
@@ -174,6 +173,7 @@ class OAuthConfig:
     idp_client_id: str | None = field(default=None, kw_only=True)
     idp_client_secret: Secret | None = field(default=None, kw_only=True)
     dpop: bool = field(default=False, kw_only=True)
+    resource: str | Literal[False] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """
@@ -224,6 +224,9 @@ class OAuthConfig:
             self._refuse(f"`login_timeout` must be a number of seconds up to 86400, got {self.login_timeout!r}")
         if not isinstance(self.dpop, bool):
             self._refuse(f"`dpop` must be True or False, got {self.dpop!r}")
+        is_uri = isinstance(self.resource, str) and _URI.fullmatch(self.resource) is not None
+        if self.resource is not None and self.resource is not False and not is_uri:
+            self._refuse("`resource` must be a URI without a fragment, False to leave it out, or None")
         methods = ("get_tokens", "set_tokens", "get_client_info", "set_client_info")
         storage = self.token_storage
         is_storage = isinstance(storage, MCPTokenStorage) or all(hasattr(storage, method) for method in methods)
@@ -299,9 +302,10 @@ class OAuthConfig:
         :param server_url: URL of the MCP server.
         :returns: An `httpx2.Auth` for an `httpx2.AsyncClient`.
         """
-        from haystack_integrations.tools.mcp.auth.authorization import OAuth  # noqa: PLC0415 - loads the MCP SDK
-
-        return OAuth(self, server_url)
+        # By its path, because it loads the MCP SDK, and knows this class.
+        make = import_object("haystack_integrations.tools.mcp.auth.authorization:OAuth")
+        auth: httpx2.Auth = make(self, server_url)
+        return auth
 
     def _storage(self) -> MCPTokenStorage:
         storage = self.token_storage

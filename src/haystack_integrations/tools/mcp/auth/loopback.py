@@ -38,17 +38,18 @@ class Listener:
     Waits for one answer of an authorization server. It is listening within `async with`.
     """
 
-    def __init__(self, redirect_uri: str) -> None:
+    def __init__(self, redirect_uri: str, state: str) -> None:
         """
         Initialize the Listener, in the event loop in which it waits.
 
         :param redirect_uri: Where to listen: `http://` with a loopback host. Without a port, any free one.
+        :param state: The `state` of the login that the answer must be for.
         """
         self._parts = urlsplit(redirect_uri)
         self.redirect_uri: str = redirect_uri
         self._server: asyncio.Server | None = None
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-        self._state: str | None = None
+        self._state = state
 
     async def __aenter__(self) -> Self:
         host = "127.0.0.1" if self._parts.hostname == "localhost" else self._parts.hostname
@@ -68,14 +69,6 @@ class Listener:
             self._server.close()
             await self._server.wait_closed()
         self._answer.cancel()
-
-    def expect(self, state: str) -> None:
-        """
-        Say which login the answer must be for.
-
-        :param state: The `state` of its URL.
-        """
-        self._state = state
 
     async def answer(self) -> dict[str, str]:
         """
@@ -112,7 +105,7 @@ class Listener:
         pairs = parse_qsl(parts.query)
         parameters = dict(pairs)
         state = parameters.get("state", "")
-        if len(pairs) != len(parameters) or not secrets.compare_digest(state.encode(), (self._state or "").encode()):
+        if len(pairs) != len(parameters) or not secrets.compare_digest(state.encode(), self._state.encode()):
             msg = "the answer has another `state` than the login under way"
             self._answer.set_exception(MCPAuthorizationError(msg))
             return _response("400 Bad Request", "Login failed", "This answer is not for the login under way.")

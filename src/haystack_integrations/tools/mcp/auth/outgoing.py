@@ -14,27 +14,28 @@ requests, and could choose ones that only this process can reach. What is refuse
     link-local addresses, such as the metadata service of a cloud    always
     loopback and private addresses                                   unless the MCP server itself is at such an address
 
-The origins of the MCP server and of the configured issuer are not questioned.
+An IPv6 address counts as the IPv4 addresses that are embedded in it, too. Names are looked up once: the connection goes
+to the address that was checked. The origins of the MCP server and of the configured issuer are not questioned.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from haystack_integrations.tools.mcp.auth.records import json_object
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.redaction import redact_url
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.auth.flows.dpop import Proofs
+    from haystack_integrations.tools.mcp.auth.dpop import Proofs
 
 # Metadata, registrations and tokens take a few kilobytes.
 _BODY_LIMIT = 1024 * 1024
@@ -42,23 +43,89 @@ _BODY_LIMIT = 1024 * 1024
 # Seconds that one request may take, from connecting to the end of its answer.
 REQUEST_TIMEOUT = 20.0
 
-# What is secret in requests and in answers.
-_SENT = frozenset(
+# What is secret in forms.
+_SECRET_FIELDS = frozenset(
     {"assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token", "subject_token"}
+    | {"token"}
 )
-_RECEIVED = frozenset({"access_token", "client_secret", "id_token", "refresh_token", "registration_access_token"})
+
+# What is secret in answers.
+_SECRET_MEMBERS = frozenset({"access_token", "client_secret", "id_token", "refresh_token", "registration_access_token"})
+
+# The addresses of a request's host that were checked.
+_CHECKED = "haystack_mcp_checked_addresses"
 
 HttpClients = Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]
+
+
+class PinnedTransport(httpx2.AsyncHTTPTransport):
+    """
+    Connects to the addresses that were checked, where a request has some, without looking up its host again.
+
+    A proxy looks up hosts itself.
+    """
+
+    def __init__(self, *, proxy: httpx2.Proxy | None = None, **options: Any) -> None:
+        """
+        Initialize the PinnedTransport.
+
+        :param proxy: As for `httpx2.AsyncHTTPTransport`.
+        :param options: Likewise.
+        """
+        super().__init__(proxy=proxy, **options)
+        self._has_proxy = proxy is not None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """
+        Send a request.
+
+        :param request: The request.
+        :returns: The response.
+        :raises httpx2.ConnectError: If no address can be connected to.
+        """
+        addresses = request.extensions.get(_CHECKED)
+        if addresses is None or self._has_proxy:
+            return await super().handle_async_request(request)
+        failure: httpx2.TransportError = httpx2.ConnectError("the name of its host is not known", request=request)
+        # The pool knows connections by address: another host there must not get one with this host's certificate.
+        headers = {**request.headers, "Connection": "close"}
+        for address in addresses:
+            pinned = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=str(address)),
+                headers=headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": request.url.host},
+            )
+            try:
+                return await super().handle_async_request(pinned)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+
+# The schemes for which httpx2 looks up proxies in the environment.
+_PROXY_SCHEMES = {"http", "https", "all"}
+
+
+def uses_environment_proxies() -> bool:
+    """
+    Tell whether the environment names proxies for HTTP.
+
+    :returns: Whether it does. `NO_PROXY` may still exempt a host.
+    """
+    return not _PROXY_SCHEMES.isdisjoint(urllib.request.getproxies())
 
 
 @asynccontextmanager
 async def plain_client() -> AsyncIterator[httpx2.AsyncClient]:
     """
-    Make an HTTP client without options.
+    Make an HTTP client without options. It uses the proxies of the environment, if there are any.
 
     :returns: A context manager.
     """
-    async with httpx2.AsyncClient(follow_redirects=False) as client:
+    transport = None if uses_environment_proxies() else PinnedTransport()
+    async with httpx2.AsyncClient(transport=transport, follow_redirects=False) as client:
         yield client
 
 
@@ -88,168 +155,152 @@ class Outgoing:
         self._trusted = {_origin(httpx2.URL(url)) for url in (server_url, *trusted) if url}
         self.step: str = "preparing to ask for a token"
         self.secrets: set[str] = set()
-        # Proves requests, if tokens are bound to a key.
-        self.proofs: Proofs | None = None
-        # The answer to the last request.
-        self.status: int = 0
 
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
+    async def post(
+        self,
+        url: str,
+        form: Mapping[str, str],
+        step: str,
+        headers: Mapping[str, str] | None = None,
+        proofs: Proofs | None = None,
+    ) -> httpx2.Response:
+        """
+        Send a form.
+
+        :param url: The endpoint.
+        :param form: The form.
+        :param step: What it is for.
+        :param headers: Headers.
+        :param proofs: Prove the possession of their key.
+        :returns: The response, with its body read.
+        :raises MCPAuthorizationError: As in `send`.
+        """
+        self.secrets.update(value for name, value in form.items() if name in _SECRET_FIELDS)
+        if headers and "Authorization" in headers:
+            self.secrets.add(headers["Authorization"].partition(" ")[2])
+        return await self.send(httpx2.Request("POST", url, data=form, headers=headers), step, proofs)
+
+    async def send(self, request: httpx2.Request, step: str, proofs: Proofs | None = None) -> httpx2.Response:
         """
         Send a request.
 
         :param request: The request.
+        :param step: What it is for.
+        :param proofs: Prove the possession of their key.
         :returns: The response, with its body read.
         :raises MCPAuthorizationError: If there is none, or the URL must not be requested.
         """
-        self.step = _step(request)
+        self.step = f"{step} at {request.url.netloc.decode().rpartition('@')[2]}"
         # Without it, GitHub answers with a form.
         request.headers.setdefault("Accept", "application/json")
-        self._note_sent(request)
-        await self.check(request.url)
-        proofs = self.proofs if dict(_form(request)).get("grant_type") else None
-        if proofs is not None:
-            proofs.prove(request)
+        shown = redact_url(str(request.url))
+        addresses = await self.check(request.url)
+        if addresses is not None:
+            request.extensions = {**request.extensions, _CHECKED: addresses}
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
-                response = await self._send(request)
+                if proofs is not None:
+                    proofs.prove(request)
+                response = await self._send(request, shown)
                 if proofs is not None and proofs.wants_another(response):
                     proofs.prove(request)
-                    response = await self._send(request)
+                    response = await self._send(request, shown)
         except TimeoutError:
-            msg = f"{_shown(request)} has not answered within {REQUEST_TIMEOUT:g} seconds"
+            msg = f"{shown} has not answered within {REQUEST_TIMEOUT:g} seconds"
             raise MCPAuthorizationError(msg) from None
         except (httpx2.RequestError, httpx2.InvalidURL) as error:
-            msg = f"{_shown(request)} could not be reached ({type(error).__name__}: {error})"
+            msg = f"{shown} could not be reached ({type(error).__name__}: {error})"
             raise MCPAuthorizationError(msg) from error
-        response = _with_own_status(request, response)
-        self.status = response.status_code
-        self._note_received(response)
-        return response if proofs is None else proofs.checked(response)
+        answer = json_object(response)
+        self.secrets.update(str(answer[name]) for name in _SECRET_MEMBERS & answer.keys() if answer[name])
+        return response
 
-    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+    async def _send(self, request: httpx2.Request, shown: str) -> httpx2.Response:
         response = await self._client.send(request, stream=True, auth=None, follow_redirects=False)
         body = bytearray()
         try:
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > _BODY_LIMIT:
-                    msg = f"the answer of {_shown(request)} has more than {_BODY_LIMIT:,} bytes"
+                    msg = f"the answer of {shown} has more than {_BODY_LIMIT:,} bytes"
                     raise MCPAuthorizationError(msg)
         finally:
             await response.aclose()
         dropped = (b"content-encoding", b"content-length", b"transfer-encoding")
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in dropped]
-        copy = httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=response.request)
-        copy.next_request = response.next_request
-        return copy
+        return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=request)
 
-    def _note_sent(self, request: httpx2.Request) -> None:
-        self.secrets.update(value for name, value in _form(request) if name in _SENT)
-        if "authorization" in request.headers:
-            self.secrets.add(request.headers["authorization"].partition(" ")[2])
-
-    def _note_received(self, response: httpx2.Response) -> None:
-        try:
-            body = json.loads(response.content)
-        except (ValueError, RecursionError):
-            return
-        if isinstance(body, dict):
-            self.secrets.update(str(body[name]) for name in _RECEIVED & body.keys() if body[name])
-
-    async def check(self, url: httpx2.URL) -> None:
+    async def check(self, url: httpx2.URL) -> list[Any] | None:
         """
         Refuse a URL that an authorization server has no reason to be at.
 
         :param url: The URL.
+        :returns: The addresses of its host, if they had to be looked up.
         :raises MCPAuthorizationError: If it is one.
         """
         if self._check is not None:
             self._check(str(url))
         if _origin(url) in self._trusted:
-            return
+            return None
         if url.scheme != "https" and (url.scheme != "http" or self._server.scheme == "https"):
             msg = f"{redact_url(str(url))} is refused, because it is not https://"
             raise MCPAuthorizationError(msg)
         addresses = await _addresses(url.host)
-        if not addresses:
-            return
-        is_inside = any(map(_is_inside, await _addresses(self._server.host)))
-        for address in addresses:
-            if address.is_link_local or (_is_inside(address) and not is_inside):
-                msg = (
-                    f"{redact_url(str(url))} is refused, because it leads into the network of this process, and the "
-                    "MCP server is outside of it. If it is right, set `issuer`"
-                )
-                raise MCPAuthorizationError(msg)
+        places = [place for address in addresses for place in _places(address)]
+        is_inside = not all(place.is_global for place in places)
+        if any(place.is_link_local for place in places) or (is_inside and not await self._is_server_inside()):
+            msg = (
+                f"{redact_url(str(url))} is refused, because it leads into the network of this process, and the "
+                "MCP server is outside of it. If it is right, set `issuer`"
+            )
+            raise MCPAuthorizationError(msg)
+        return addresses
+
+    async def _is_server_inside(self) -> bool:
+        addresses = await _addresses(self._server.host)
+        return any(not place.is_global for address in addresses for place in _places(address))
 
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+# Only the last 32 bits of these count: IPv4-mapped addresses, NAT64, and NAT64 within a network.
+_TRANSLATED = [ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")]
+# These may be tunnels to the last 32 bits: IPv4-compatible addresses and, by their third quarter, ISATAP.
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_ISATAP = (0x00005EFE, 0x02005EFE)
+
 
 async def _addresses(host: str) -> list[Address]:
     try:
-        return [ipaddress.ip_address(host)]
+        return [ipaddress.ip_address(host.rstrip("."))]
     except ValueError:
         pass
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):  # a proxy may know the name; if nobody does, the request says so
         return []
-    return [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    addresses = {ipaddress.ip_address(str(entry[4][0]).partition("%")[0]): None for entry in found}
+    # One after the other is tried, and a network without IPv6 may let attempts wait.
+    return sorted(addresses, key=lambda address: address.version)
 
 
-def _is_inside(address: Address) -> bool:
-    mapped = getattr(address, "ipv4_mapped", None)
-    return not (mapped or address).is_global
+def _places(address: Address) -> Iterator[Address]:
+    """
+    Give where an address may lead: to itself, or to IPv4 addresses that are embedded in it.
+    """
+    if address.version == 4:  # noqa: PLR2004
+        yield address
+        return
+    value = int(address)
+    last = ipaddress.IPv4Address(value & 0xFFFFFFFF)
+    if any(address in network for network in _TRANSLATED):
+        yield last
+        return
+    yield address
+    yield from filter(None, (address.sixtofour, *(address.teredo or ())))
+    if address in _COMPATIBLE or value >> 32 & 0xFFFFFFFF in _ISATAP:
+        yield last
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int]:
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
-
-
-def _with_own_status(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """
-    Give an error of a token endpoint the status of one: some answer with 200.
-    """
-    if response.status_code != httpx2.codes.OK or "grant_type" not in dict(_form(request)):
-        return response
-    try:
-        body = json.loads(response.content)
-    except (ValueError, RecursionError):
-        return response
-    if not isinstance(body, dict) or "error" not in body or "access_token" in body:
-        return response
-    return httpx2.Response(httpx2.codes.BAD_REQUEST, json=body, request=request)
-
-
-def _form(request: httpx2.Request) -> list[tuple[str, str]]:
-    is_form = request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
-    return parse_qsl(request.content.decode()) if is_form else []
-
-
-_STEPS = {
-    "authorization_code": "exchanging the code for a token",
-    "refresh_token": "refreshing the token",
-    "client_credentials": "asking for a token with the client's credentials",
-    "urn:ietf:params:oauth:grant-type:jwt-bearer": "exchanging the assertion for a token",
-    "urn:ietf:params:oauth:grant-type:token-exchange": "asking the identity provider for an ID-JAG",
-}
-
-
-def _step(request: httpx2.Request) -> str:
-    grant = dict(_form(request)).get("grant_type")
-    if grant is not None:
-        return f"{_STEPS.get(grant, 'asking for a token')} at {_host(request)}"
-    if request.method == "POST":
-        return f"registering the client at {_host(request)}"
-    if "oauth-protected-resource" in request.url.path:
-        return "reading the metadata of the MCP server"
-    return f"reading the metadata at {_host(request)}"
-
-
-def _host(request: httpx2.Request) -> str:
-    return request.url.netloc.decode().rpartition("@")[2]
-
-
-def _shown(request: httpx2.Request) -> str:
-    return redact_url(str(request.url))

@@ -9,6 +9,7 @@ Authentication that the user brings: any `httpx2.Auth`, or a token source of Hay
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
@@ -30,13 +31,26 @@ def load_auth(value: Any) -> httpx2.Auth:
     :returns: The object.
     :raises ValueError: If it is something else.
     """
-    found = import_object(value) if isinstance(value, str) else value
+    found = _imported(value) if isinstance(value, str) else value
     if not isinstance(found, httpx2.Auth) and callable(found):
         found = found()
     if not isinstance(found, httpx2.Auth):
         msg = f"`auth` must give an httpx2.Auth, it gave {type(found).__name__}"
         raise ValueError(msg)
     return found
+
+
+def _imported(path: str) -> Any:
+    try:
+        return import_object(path)
+    except ImportError as error:
+        module = path.partition(":")[0]
+        if "." in module and module in sys.modules:
+            raise
+        # Without the path: it may be a bearer token that looks like one.
+        told = f" ({error})" if error.name and error.name not in path else ""
+        msg = f"`auth` cannot be imported{told}. Pass a bearer token as `token=`"
+        raise ValueError(msg) from None
 
 
 def _has_own_authorization() -> bool:

@@ -173,7 +173,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
 
         :returns: It, or None.
         """
-        return _client_of(self._last())
+        return client_of(self._last())
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """
@@ -220,7 +220,7 @@ class SDKTokenStorage(MCPTokenStorage):
         :raises MCPAuthorizationError: If the key is that of a user.
         """
         _refuse_users(key)
-        client, tokens = _client_of(record), _tokens_of(record)
+        client, tokens = client_of(record), _tokens_of(record)
         if client is not None:
             await self.storage.set_client_info(client)
         if tokens is not None:
@@ -253,7 +253,13 @@ def _tokens_of(record: Record) -> OAuthToken | None:
     return OAuthToken.model_validate(record["tokens"]) if record.get("tokens") else None
 
 
-def _client_of(record: Record) -> OAuthClientInformationFull | None:
+def client_of(record: Record) -> OAuthClientInformationFull | None:
+    """
+    Give the client of a record.
+
+    :param record: The record.
+    :returns: The registration, or None if there is none.
+    """
     from mcp.shared.auth import OAuthClientInformationFull  # noqa: PLC0415 - likewise
 
     return OAuthClientInformationFull.model_validate(record["client"]) if record.get("client") else None

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
-from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.file_store import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from haystack_integrations.tools.mcp.cli.logins import asked_in_terminal, forget, remember, token_folder, with_login
-from haystack_integrations.tools.mcp.cli.options import Json, Reach, Target, Verbose
+from haystack_integrations.tools.mcp.cli.options import Json, Reach, Target, Verbose, secret_of
 from haystack_integrations.tools.mcp.cli.output import Output
 from haystack_integrations.tools.mcp.cli.targets import Server, servers_of
 from haystack_integrations.tools.mcp.errors import MCPError
@@ -39,6 +38,8 @@ class Client:
     :param client_secret_env: The environment variable with the secret of the client.
     :param issuer: The authorization server at which the client is registered.
     :param scope: A scope to ask for. Repeatable. Default: those that the server wants.
+    :param resource: What the tokens are for. Default: the server, as it names itself.
+    :param no_resource: Do not say what the tokens are for: Microsoft Entra ID refuses it.
     :param redirect_uri: Where the authorization server sends the browser. Default: any free port of this machine.
     :param tokens: The folder for the tokens, such as that of a service. Default: one of your own.
     """
@@ -47,6 +48,8 @@ class Client:
     client_secret_env: Annotated[str | None, Parameter(metavar="NAME")] = None
     issuer: Annotated[str | None, Parameter(metavar="URL")] = None
     scope: Annotated[list[str] | None, Parameter(metavar="SCOPE", negative="")] = None
+    resource: Annotated[str | None, Parameter(metavar="URI")] = None
+    no_resource: Annotated[bool, Parameter(negative="", show_default=False)] = False
     redirect_uri: Annotated[str | None, Parameter(metavar="URL")] = None
     tokens: Annotated[Path | None, Parameter(metavar="FOLDER", show_default=False)] = None
 
@@ -58,12 +61,16 @@ class Client:
         :raises ValueError: If the options do not go together.
         """
         secret = self.client_secret_env
+        if self.resource and self.no_resource:
+            msg = "--resource and --no-resource exclude each other"
+            raise ValueError(msg)
         return OAuthConfig(
             grant_type="authorization_code",
             client_id=self.client_id,
-            client_secret=Secret.from_env_var(secret) if secret else None,
+            client_secret=secret_of("--client-secret-env", secret) if secret else None,
             issuer=self.issuer,
             scopes=self.scope,
+            resource=False if self.no_resource else self.resource,
             redirect_uri=self.redirect_uri,
             token_storage=FileTokenStorage(str(self.tokens or token_folder())),
         )

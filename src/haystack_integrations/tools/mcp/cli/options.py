@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,9 +21,12 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.logins import with_login
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.redaction import redact_text
 from haystack_integrations.tools.mcp.secret_template import from_template
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 REACHING: Group = Group("How to reach the server", sort_key=1)
 OUTPUT: Group = Group("Output", sort_key=2)
@@ -95,7 +99,7 @@ class Reach:
             if self.header:
                 changes["headers"] = {**(info.headers or {}), **dict(map(_header, self.header))}
             if self.token_env:
-                changes["token"] = Secret.from_env_var(self.token_env)
+                changes["token"] = secret_of("--token-env", self.token_env)
         if self.env or self.cwd:
             if not isinstance(info, StdioServerInfo):
                 msg = f"--env and --cwd are for servers that are started, not for the {info.describe()}"
@@ -106,6 +110,21 @@ class Reach:
                 changes["cwd"] = str(self.cwd)
         changed = dataclasses.replace(info, **changes) if changes else info  # type: ignore[type-var]
         return with_login(changed, wants_oauth=self.oauth)
+
+
+def secret_of(option: str, variable: str) -> Secret:
+    """
+    Make the Secret of an option that names an environment variable.
+
+    :param option: The option.
+    :param variable: Its value.
+    :returns: The Secret.
+    :raises CommandError: If that is no name. Then it may be the secret itself, and is not quoted.
+    """
+    if not _VARIABLE.fullmatch(variable) or redact_text(variable) != variable:
+        msg = f"{option} takes the name of an environment variable that has the value, e.g. {option} API_TOKEN"
+        raise CommandError(msg)
+    return Secret.from_env_var(variable)
 
 
 def _header(text: str) -> tuple[str, str | Secret]:

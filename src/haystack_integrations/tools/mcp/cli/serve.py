@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from haystack.core.errors import ComponentError, DeserializationError, PipelineError
-from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
+from haystack_integrations.tools.mcp.cli.options import secret_of
 from haystack_integrations.tools.mcp.cli.output import stdout_for_protocol
 from haystack_integrations.tools.mcp.cli.served import Order, for_workers
 from haystack_integrations.tools.mcp.errors import MCPError
@@ -130,7 +130,7 @@ def serve(
         shows_errors=show_errors,
     )
     logging.getLogger("haystack_integrations.tools.mcp").setLevel(log_level.upper())
-    auth = Secret.from_env_var(token_env) if token_env else None
+    auth = secret_of("--token-env", token_env) if token_env else None
     try:
         # Workers make theirs; this one only finds out whether they can.
         server = order.server()

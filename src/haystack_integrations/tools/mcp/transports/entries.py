@@ -216,7 +216,14 @@ def _http(entry: Mapping[str, Any], kind: str, where: str) -> SSEServerInfo | St
     key = next(key for key in _URL_KEYS if entry.get(key) is not None)
     url = _value(_expect(entry, key, (str, Secret), "a string", where), key, where)
     headers = _values(entry, "headers", where)
-    auth = "oauth" if entry.get("auth") == "oauth" else None
+    auth = entry.get("auth")
+    if isinstance(auth, str) and auth.lower() not in ("", "none", "oauth"):
+        msg = (
+            f'{where}: `auth` must be "oauth". Pass a bearer token in `headers`, as '
+            '{"Authorization": "Bearer ${API_TOKEN}"}, which is `token=` in Python'
+        )
+        raise ValueError(msg)
+    auth = "oauth" if isinstance(auth, str) and auth.lower() == "oauth" else None
     if kind == "sse":
         return SSEServerInfo(url=url, headers=headers, auth=auth)
     named = any(entry.get(name) is not None for name in _KIND_KEYS) or key == "httpUrl"

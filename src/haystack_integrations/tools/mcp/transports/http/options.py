@@ -15,7 +15,6 @@ import logging
 import os
 import socket
 import ssl
-import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ import httpx2
 from anyio.lowlevel import RunVar
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport, uses_environment_proxies
 from haystack_integrations.tools.mcp.client.sdk_workarounds import RedactedRecords
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.redaction import redact_url
@@ -47,9 +47,6 @@ _MAX_IDLE_CONNECTIONS = 20
 # for the next ones.
 _MOST_READING = 3
 _reading: RunVar[anyio.CapacityLimiter] = RunVar("haystack_mcp_reading")
-
-# The schemes for which httpx2 looks up proxies in the environment.
-_PROXY_SCHEMES = {"http", "https", "all"}
 
 _redact_logged_urls: ContextVar[bool] = ContextVar("haystack_mcp_redact_logged_urls", default=False)
 
@@ -252,18 +249,9 @@ def client_options(headers: Mapping[str, str], timeout: httpx2.Timeout, route: R
     )
 
 
-def uses_environment_proxies() -> bool:
+class _Transport(PinnedTransport):
     """
-    Tell whether the environment names proxies for HTTP.
-
-    :returns: Whether it does. `NO_PROXY` may still exempt a host.
-    """
-    return not _PROXY_SCHEMES.isdisjoint(urllib.request.getproxies())
-
-
-class _Transport(httpx2.AsyncHTTPTransport):
-    """
-    The transport of httpx2, without an `AttributeError` that httpcore2 leaks.
+    The transport, without an `AttributeError` that httpcore2 leaks.
     """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

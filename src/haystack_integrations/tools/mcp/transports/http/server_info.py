@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_object,
     serialize_object,
 )
-from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, provide
+from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
 from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
@@ -180,10 +180,12 @@ class HttpServerInfo(MCPServerInfo):
         auth = self.auth
         if isinstance(auth, OAuthConfig):
             self._refuse("pass an OAuthConfig as `oauth_config`, not as `auth`")
-        if auth is not None and auth != "oauth" and not is_import_path(auth) and not hasattr(auth, "async_auth_flow"):
+        is_path = is_import_path(auth) and leads_to_a_module(str(auth))
+        if auth is not None and auth != "oauth" and not is_path and not hasattr(auth, "async_auth_flow"):
+            # Without the value: in other packages, `auth` takes a bearer token.
             self._refuse(
                 "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
-                f"that makes one, or None, got {auth if isinstance(auth, str) else type(auth).__name__!r}"
+                f"that makes one, or None, got another {type(auth).__name__}. Pass a bearer token as `token=`"
             )
         if auth is not None and self.oauth_config is not None:
             self._refuse("`auth` and `oauth_config` exclude each other")
@@ -299,8 +301,8 @@ class HttpServerInfo(MCPServerInfo):
         value = getattr(self, parameter)
         if value is not None and not callable(value) and not is_import_path(value):
             self._refuse(
-                f"`{parameter}` must be a function, its import path 'package.module:name', or None, got "
-                f"{value if isinstance(value, str) else type(value).__name__!r}"
+                f"`{parameter}` must be a function, its import path 'package.module:name', or None, got another "
+                f"{type(value).__name__}"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -381,6 +383,8 @@ class HttpServerInfo(MCPServerInfo):
         for parameter in _OBJECTS & fields.keys():
             if not isinstance(fields[parameter], (bool, str)):
                 fields[parameter] = f"<{getattr(fields[parameter], '__qualname__', type(fields[parameter]).__name__)}>"
+        if isinstance(self.auth, str) and self.auth != "oauth" and "." not in self.auth.partition(":")[0]:
+            fields["auth"] = REDACTED  # it may be a bearer token that looks like an import path
         if self.oauth_config is not None:
             fields["oauth_config"] = self.oauth_config._shown()
         return fields

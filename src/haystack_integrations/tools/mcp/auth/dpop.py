@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import time
 import uuid
 from typing import Any
@@ -26,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from jwt.algorithms import ECAlgorithm
 
-from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
+from haystack_integrations.tools.mcp.auth.records import json_object
 
 _ALGORITHM = "ES256"
 _NONCE_ERROR = "use_dpop_nonce"
@@ -100,32 +99,7 @@ class Proofs:
         self._nonces[_origin(response.request.url)] = nonce
         if response.status_code == httpx2.codes.UNAUTHORIZED:
             return _NONCE_ERROR in response.headers.get("www-authenticate", "")
-        return response.status_code == httpx2.codes.BAD_REQUEST and _json(response).get("error") == _NONCE_ERROR
-
-    def checked(self, response: httpx2.Response) -> httpx2.Response:
-        """
-        Check that a token is bound to the key, and name its type as the SDK expects it.
-
-        :param response: The response to a token request.
-        :returns: The response that the SDK gets.
-        :raises MCPAuthorizationError: If the token is not bound.
-        """
-        body = _json(response)
-        if response.status_code != httpx2.codes.OK or "access_token" not in body:
-            return response
-        if str(body.get("token_type", "")).lower() != "dpop":
-            msg = "the authorization server gave a token that is not bound to the client's key, although `dpop` is set"
-            raise MCPAuthorizationError(msg)
-        # The SDK knows no other type.
-        return httpx2.Response(response.status_code, json={**body, "token_type": "Bearer"}, request=response.request)
-
-
-def _json(response: httpx2.Response) -> dict[str, Any]:
-    try:
-        body = json.loads(response.content)
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}
+        return response.status_code == httpx2.codes.BAD_REQUEST and json_object(response).get("error") == _NONCE_ERROR
 
 
 def _origin(url: httpx2.URL) -> str:

@@ -1,0 +1,308 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Finds the authorization server of an MCP server: RFC 9728 leads to it, and RFC 8414 or OpenID Connect to its endpoints.
+
+.. code-block:: text
+
+    the resource's metadata          where the challenge says, at the well-known paths, or nowhere
+    the authorization server         the configured issuer; else the first one in the resource's metadata; else the
+                                     origin of the MCP server (2025-03-26)
+    its metadata                     at the well-known paths. They must be of the issuer that was asked
+    its endpoints, without metadata  `/authorize`, `/token` and `/register`, only if the origin of the MCP server is the
+                                     authorization server and has no metadata (2025-03-26)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn, Self, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    build_protected_resource_metadata_discovery_urls,
+    create_oauth_metadata_request,
+    extract_field_from_www_auth,
+    extract_resource_metadata_from_www_auth,
+    extract_scope_from_www_auth,
+)
+from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
+
+from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
+from haystack_integrations.tools.mcp.redaction import redact_url
+
+ModelT = TypeVar("ModelT", bound="_Metadata")
+
+_PORTS = {"http": ":80", "https": ":443"}
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """
+    What a server said when it refused a request.
+
+    :param is_step_up: Whether it wants more scopes than the token has.
+    :param scope: The scopes that it wants, with blanks between them.
+    :param metadata_url: Where its metadata are.
+    """
+
+    is_step_up: bool = False
+    scope: str | None = None
+    metadata_url: str | None = None
+
+    @classmethod
+    def of(cls, response: httpx2.Response) -> Challenge | None:
+        """
+        Read a response.
+
+        :param response: The response.
+        :returns: The challenge, or None if it does not refuse the request for its token.
+        """
+        is_step_up = (
+            response.status_code == httpx2.codes.FORBIDDEN
+            and extract_field_from_www_auth(response, "error") == "insufficient_scope"
+        )
+        if response.status_code != httpx2.codes.UNAUTHORIZED and not is_step_up:
+            return None
+        scope, url = extract_scope_from_www_auth(response), extract_resource_metadata_from_www_auth(response)
+        return cls(is_step_up, scope, url)
+
+
+def same_issuer(one: str, other: str) -> bool:
+    """
+    Compare two issuers: those of an origin are the same with and without a slash at the end, and paths are strict.
+
+    :param one: An issuer.
+    :param other: Another.
+    :returns: Whether they are the same.
+    """
+    return _comparable(one) == _comparable(other)
+
+
+def _comparable(issuer: str) -> tuple[str, str, str]:
+    parts = urlsplit(issuer)
+    path = parts._replace(scheme="", netloc="").geturl()
+    return parts.scheme, parts.netloc.lower().removesuffix(_PORTS.get(parts.scheme, "")), "" if path == "/" else path
+
+
+def _check_url(url: str) -> str:
+    try:
+        is_valid = httpx2.URL(url).scheme in ("http", "https") and bool(httpx2.URL(url).host)
+    except httpx2.InvalidURL:
+        is_valid = False
+    if not is_valid:
+        msg = "should be a URL"
+        raise ValueError(msg)
+    return url
+
+
+Url = Annotated[str, AfterValidator(_check_url)]
+
+
+class _Metadata(BaseModel):
+    """
+    The members that are used here; what is wrong with others does no harm.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_absent(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        return {name: value for name, value in data.items() if value is not None and value != ""}
+
+
+class ResourceMetadata(_Metadata):
+    """
+    RFC 9728, 2.
+    """
+
+    resource: str
+    authorization_servers: list[Url] = []
+    scopes_supported: list[str] | None = None
+
+
+class ServerMetadata(_Metadata):
+    """
+    RFC 8414, 2.
+    """
+
+    issuer: Url
+    token_endpoint: Url
+    authorization_endpoint: Url | None = None
+    registration_endpoint: Url | None = None
+    revocation_endpoint: Url | None = None
+    scopes_supported: list[str] = []
+    token_endpoint_auth_methods_supported: list[str] | None = None
+    client_id_metadata_document_supported: bool = False
+    authorization_response_iss_parameter_supported: bool = False
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """
+    Where tokens come from.
+
+    :param server: The authorization server.
+    :param resource: The metadata of the MCP server, if it has any.
+    :param is_guessed: Whether the authorization server has no metadata.
+    """
+
+    server: ServerMetadata
+    resource: ResourceMetadata | None = None
+    is_guessed: bool = False
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self | None:
+        """
+        Restore what was discovered before.
+
+        :param record: A stored record.
+        :returns: It, or None if nothing usable was stored.
+        """
+        try:
+            resource = ResourceMetadata.model_validate(record["resource"]) if record.get("resource") else None
+            return cls(ServerMetadata.model_validate(record["authorization_server"]), resource)
+        except (KeyError, ValidationError):
+            return None
+
+
+@dataclass
+class Discovery:
+    """
+    One search for the authorization server of an MCP server.
+
+    :param outgoing: Sends its requests.
+    :param server_url: The MCP server.
+    :param issuer: The configured issuer.
+    :param resource: The configured resource.
+    """
+
+    outgoing: Outgoing
+    server_url: str
+    issuer: str | None
+    resource: str | None
+
+    def __post_init__(self) -> None:
+        """
+        Begin with nothing.
+        """
+        # What is wrong at which URL; whether something is there that is wrong; and whether that may be so for a while.
+        self._problems: dict[str, str] = {}
+        self._is_broken = self._is_down = False
+
+    async def run(self, challenge: Challenge) -> Discovered:
+        """
+        Find the authorization server, as the MCP server says.
+
+        :param challenge: What the MCP server said.
+        :returns: What was found.
+        :raises MCPAuthorizationError: If nothing was found, or something that must not be used.
+        """
+        resource = await self._find_resource(challenge.metadata_url)
+        advertised = resource.authorization_servers if resource is not None else []
+        if self.issuer is not None:
+            if advertised and not any(same_issuer(server, self.issuer) for server in advertised):
+                shown = ", ".join(map(redact_url, advertised))
+                msg = f"the MCP server leads to {shown}, which is not the configured issuer {redact_url(self.issuer)}"
+                raise MCPAuthorizationError(msg)
+            advertised = [self.issuer]
+        return await self.find_server(advertised[0] if advertised else None, resource)
+
+    async def find_server(self, issuer: str | None, resource: ResourceMetadata | None = None) -> Discovered:
+        """
+        Find the endpoints of an authorization server.
+
+        :param issuer: Its issuer; None for the origin of the MCP server.
+        :param resource: The metadata of the MCP server.
+        :returns: What was found.
+        :raises MCPAuthorizationError: If it has no metadata and must have some, or none that can be used.
+        """
+        origin = urljoin(self.server_url, "/").rstrip("/")
+        expected = issuer or origin
+        urls = build_oauth_authorization_server_metadata_discovery_urls(expected, self.server_url)
+        for url in urls:
+            server = await self._read(url, ServerMetadata, "reading the metadata of the authorization server")
+            if server is None:
+                continue
+            if same_issuer(server.issuer, expected):
+                return Discovered(server, resource)
+            self._note(url, f"issuer mismatch: they are those of {redact_url(server.issuer)}")
+        if not self._is_broken and resource is None and same_issuer(expected, origin):
+            guessed = ServerMetadata(
+                issuer=origin,
+                authorization_endpoint=f"{origin}/authorize",
+                token_endpoint=f"{origin}/token",
+                registration_endpoint=f"{origin}/register",
+            )
+            return Discovered(guessed, is_guessed=True)
+        self._give_up(f"the authorization server {redact_url(expected)}")
+
+    async def _find_resource(self, advertised: str | None) -> ResourceMetadata | None:
+        own = resource_url_from_server_url(self.server_url)
+        advertised = urljoin(self.server_url, advertised) if advertised else None
+        for url in dict.fromkeys(build_protected_resource_metadata_discovery_urls(advertised, self.server_url)):
+            try:
+                found = await self._read(url, ResourceMetadata, "reading the metadata of the MCP server")
+            except MCPAuthorizationError as error:
+                if self.issuer is None:
+                    raise
+                self._note(url, str(error))
+                continue
+            if found is None:
+                continue
+            if found.resource != self.resource and not check_resource_allowed(own, _normalized(found.resource)):
+                msg = (
+                    f"the metadata at {redact_url(url)} are those of {redact_url(found.resource)}, which does not "
+                    f"match {redact_url(own)}. If it is the same, set `resource`"
+                )
+                raise MCPAuthorizationError(msg)
+            return found
+        if self._is_down and self.issuer is None:  # which says nothing about whether there are metadata
+            self._give_up("the MCP server")
+        return None
+
+    async def _read(self, url: str, model: type[ModelT], step: str) -> ModelT | None:
+        try:
+            request = create_oauth_metadata_request(url)
+        except httpx2.InvalidURL as error:
+            msg = f"{redact_url(url)} is no URL ({error})"
+            raise MCPAuthorizationError(msg) from None
+        response = await self.outgoing.send(request, step)
+        if response.status_code != httpx2.codes.OK:
+            is_down = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
+            self._is_down |= is_down
+            self._note(url, f"HTTP {response.status_code}", is_broken=is_down)
+            return None
+        try:
+            return model.model_validate_json(response.content)
+        except ValidationError as error:
+            problems = (
+                " ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"])))
+                for each in error.errors(include_url=False, include_context=False, include_input=False)
+            )
+            self._note(url, f"they are invalid: {', '.join(problems)}")
+            return None
+
+    def _note(self, url: str, problem: str, *, is_broken: bool = True) -> None:
+        self._problems[redact_url(url)] = problem
+        self._is_broken |= is_broken
+
+    def _give_up(self, whose: str) -> NoReturn:
+        shown = "; ".join(f"{url}: {problem}" for url, problem in self._problems.items())
+        msg = f"there are no usable metadata of {whose} ({shown})"
+        raise MCPAuthorizationError(msg)
+
+
+def _normalized(url: str) -> str:
+    try:
+        return str(httpx2.URL(url))
+    except httpx2.InvalidURL:
+        return url

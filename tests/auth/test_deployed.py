@@ -1,0 +1,376 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Authorization servers as they are deployed, which the specifications do not describe in everything.
+"""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp import InMemoryTokenStorage, MCPAuthorizationError
+from haystack_integrations.tools.mcp.auth import outgoing, records
+from haystack_integrations.tools.mcp.auth.discovery import same_issuer
+from tests.support.deployed_servers import BACK, DeployedServer, Vendor
+from tests.support.token_network import TokenNetwork
+
+
+@pytest.fixture(autouse=True)
+def no_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Nobody asks the network of the machine for these hosts.
+    """
+
+    async def unknown(host: str) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(outgoing, "_addresses", unknown)
+
+
+SECRET = Secret.from_token("the-client-secret")
+PERSON = {"grant_type": "authorization_code", "client_id": "me", "client_secret": SECRET}
+SERVICE = {"client_id": "me", "client_secret": SECRET}
+REGISTERED = frozenset({"client_name", "redirect_uris", "grant_types", "response_types", "application_type"})
+
+# No slash in the issuer, and one where the MCP server names it; a host of its own for tokens; no registration.
+GOOGLE = Vendor(
+    issuer="https://accounts.google.test",
+    advertised="https://accounts.google.test/",
+    scopes=["https://www.googleapis.test/auth/calendar"],
+    metadata={"scopes_supported": ["openid", "email"], "op_policy_uri": ""},
+    token={"expires_in": 3599, "id_token": "an-id-token", "refresh_token": "absent"},
+)
+# Metadata of OpenID Connect only, within a tenant; the resource is in the scopes, and nowhere else.
+ENTRA = Vendor(
+    issuer="https://login.microsoft.test/7/v2.0",
+    advertised="https://login.microsoft.test/7/v2.0",
+    at="/7/v2.0/.well-known/openid-configuration",
+    scopes=["api://mcp/tools.read"],
+    metadata={"scopes_supported": ["openid", "profile", "email", "offline_access"]},
+    token={"ext_expires_in": 3600, "expires_in": "3599"},
+    refused=frozenset({"resource"}),
+)
+# No scopes are named, and those of the authorization server are for administrators, too.
+GITLAB = Vendor(
+    issuer="https://gitlab.test",
+    advertised="https://gitlab.test",
+    metadata={"scopes_supported": ["api", "sudo", "admin_mode", "mcp"]},
+    token={"expires_in": 7200, "created_at": 1_700_000_000, "token_type": "bearer"},
+    refused=frozenset({"api", "sudo", "admin_mode"}),
+    registration=REGISTERED,
+)
+# A realm; registrations with anything unusual are refused.
+KEYCLOAK = Vendor(
+    issuer="https://keycloak.test/realms/mcp",
+    advertised="https://keycloak.test/realms/mcp",
+    at="/realms/mcp/.well-known/openid-configuration",
+    metadata={"scopes_supported": ["openid", "offline_access", "roles"]},
+    token={"refresh_expires_in": 0, "not-before-policy": 0, "scope": ""},
+    refused=frozenset({"openid", "roles"}),
+    registration=REGISTERED,
+)
+# The slash is in the issuer, and not where the MCP server names it.
+AUTH0 = Vendor(
+    issuer="https://tenant.auth0.test/",
+    advertised="https://tenant.auth0.test",
+    scopes=["tools:read"],
+    metadata={"authorization_response_iss_parameter_supported": True},
+    registration=REGISTERED | {"scope"},
+)
+# A gateway that issues tokens to services: numbers are texts, and the type is its own.
+APIGEE = Vendor(
+    issuer="https://api.apigee.test/oauth",
+    advertised=None,
+    at="/.well-known/oauth-authorization-server/oauth",
+    lacks=frozenset({"authorization_endpoint", "response_types_supported"}),
+    token={"token_type": "BearerToken", "expires_in": "0", "status": "approved", "refresh_token": "", "scope": ""},
+    refused=frozenset({"scope"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "options", "scope", "again"),
+    [
+        (GOOGLE, PERSON, "https://www.googleapis.test/auth/calendar", "authorization_code"),
+        (ENTRA, {**PERSON, "resource": False}, "api://mcp/tools.read offline_access", "refresh_token"),
+        (
+            ENTRA,
+            {**SERVICE, "resource": False, "scopes": ["api://mcp/.default"]},
+            "api://mcp/.default",
+            "refresh_token",
+        ),
+        (GITLAB, {}, None, "refresh_token"),
+        (KEYCLOAK, {}, None, "refresh_token"),
+        (AUTH0, {}, "tools:read", "refresh_token"),
+        (AUTH0, {"issuer": "https://tenant.auth0.test"}, "tools:read", "refresh_token"),
+        (APIGEE, {**SERVICE, "issuer": "https://api.apigee.test/oauth"}, None, "client_credentials"),
+    ],
+    ids=["google", "entra", "entra-service", "gitlab", "keycloak", "auth0", "auth0-issuer", "apigee"],
+)
+async def test_tokens_are_had_and_renewed_once_each(
+    vendor: Vendor, options: dict[str, Any], scope: str | None, again: str
+) -> None:
+    server = DeployedServer(vendor)
+    auth = server.auth(**options)
+    for _ in range(3):
+        assert (await server.use(auth)).text == "welcome"
+    first = (
+        ["client_credentials"]
+        if "grant_type" not in options and "client_id" in options
+        else ["login", "authorization_code"]
+    )
+    assert server.kinds() == first
+    assert server.asked_for[0].get("scope") == scope
+    server.valid.clear()
+    for _ in range(2):
+        assert (await server.use(auth)).text == "welcome"
+    renewed = server.kinds()[len(first) :]
+    assert renewed == (["login", again] if again == "authorization_code" else [again])
+
+
+async def test_a_resource_that_is_refused_is_told_in_the_words_of_the_server() -> None:
+    server = DeployedServer(ENTRA)
+    with pytest.raises(MCPAuthorizationError, match="refused: invalid_request: resource is not supported"):
+        await server.use(server.auth(**PERSON))
+    with pytest.raises(MCPAuthorizationError, match=r"HTTP 400.*resource is not supported"):
+        await server.use(server.auth(**SERVICE))
+
+
+@pytest.mark.parametrize("vendor", [GOOGLE, ENTRA], ids=["google", "entra"])
+async def test_a_server_that_registers_no_clients_is_named_and_nothing_is_guessed(vendor: Vendor) -> None:
+    server = DeployedServer(vendor)
+    with pytest.raises(MCPAuthorizationError) as caught:
+        await server.use(server.auth())
+    assert f"the authorization server {vendor.issuer} registers no clients" in str(caught.value)
+    assert "pass its `client_id`" in str(caught.value)
+    assert [request.method for request in server.requests if request.url.path != "/mcp"] == ["GET"] * (
+        len(server.requests) - 1
+    )
+
+
+OWN = Vendor(issuer="https://as.test", advertised="https://as.test")
+
+
+@pytest.mark.parametrize(
+    "lifetime", [0, -1, "0", "", None, "absent", "soon", [], True, 1e300, 10**400, "3600", 3600.5, "3600.0"]
+)
+@pytest.mark.parametrize("options", [PERSON, SERVICE], ids=["person", "service"])
+async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_its_lifetime(
+    lifetime: Any, options: dict[str, Any]
+) -> None:
+    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token={"expires_in": lifetime}))
+    storage = InMemoryTokenStorage()
+    for _ in range(2):  # the second one has the tokens of the storage
+        auth = server.auth(**options, token_storage=storage)
+        answers = await asyncio.gather(*(server.use(auth) for _ in range(5)))
+        assert {answer.text for answer in answers} == {"welcome"}
+    assert len(server.kinds()) == (2 if options is PERSON else 1)
+
+
+@pytest.mark.parametrize("refresh", ["refresh-me", "absent"])
+@pytest.mark.parametrize("options", [PERSON, SERVICE], ids=["person", "service"])
+async def test_a_token_that_is_over_at_once_is_used_once_at_least(
+    options: dict[str, Any], refresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = {"expires_in": 1, "refresh_token": refresh}
+    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token=token))
+    auth = server.auth(**options)
+    monkeypatch.setattr(records, "time", SimpleNamespace(time=lambda: time.time() + 60))
+    for _ in range(2):
+        answers = await asyncio.gather(*(server.use(auth) for _ in range(20)))
+        assert {answer.text for answer in answers} == {"welcome"}
+    again = ["refresh_token"] if refresh != "absent" else ["client_credentials"] if options is SERVICE else []
+    first = ["login", "authorization_code"] if options is PERSON else ["client_credentials"]
+    # Nobody logs in again for a token that may be good still.
+    assert server.kinds() == first + again
+
+
+@pytest.mark.parametrize(
+    ("options", "stored", "expected"),
+    [
+        (PERSON, False, ["login", "authorization_code"]),
+        (PERSON, True, ["refresh_token", "login", "authorization_code"]),
+        (SERVICE, False, ["client_credentials"]),
+        (SERVICE, True, ["refresh_token", "client_credentials"]),
+    ],
+)
+async def test_a_server_that_refuses_new_tokens_is_told_and_a_request_logs_in_and_refreshes_once(
+    options: dict[str, Any], stored: bool, expected: list[str]
+) -> None:
+    server = DeployedServer(OWN)
+    auth = server.auth(**options)
+    if stored:
+        assert (await server.use(auth)).text == "welcome"
+        server.asked_for.clear()
+    challenge = {"WWW-Authenticate": 'Bearer error="invalid_token", error_description="of another audience"'}
+    answer, serve = httpx2.Response(401, headers=challenge), server.__call__
+    network = httpx2.MockTransport(lambda request: answer if request.url.path == "/mcp" else serve(request))
+    async with httpx2.AsyncClient(transport=network, auth=auth) as client:
+        with pytest.raises(MCPAuthorizationError) as caught:
+            await client.post(server.url, json={})
+    assert str(caught.value).endswith("refuses the token that was just issued for it (of another audience)")
+    assert server.kinds() == expected
+
+
+@pytest.mark.parametrize(
+    "kind", ["BearerToken", "bearer", "BEARER", "Bearer Token", "", None, "absent", "bot", 5, "access_token"]
+)
+async def test_a_token_of_whatever_bearer_type_is_used(kind: Any) -> None:
+    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token={"token_type": kind}))
+    auth = server.auth(**PERSON)
+    assert (await server.use(auth)).text == "welcome"
+    server.valid.clear()
+    assert (await server.use(auth)).text == "welcome"
+    assert server.kinds() == ["login", "authorization_code", "refresh_token"]
+
+
+@pytest.mark.parametrize(("kind", "advice"), [("DPoP", "; set `dpop`"), ("mac", "no bearer token")])
+async def test_a_token_that_is_no_bearer_token_is_told(kind: str, advice: str) -> None:
+    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token={"token_type": kind}))
+    with pytest.raises(MCPAuthorizationError, match=f"of the type '{kind.lower()}'.*{advice}"):
+        await server.use(server.auth(**SERVICE))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("https://as.test", "https://as.test/", True),
+        ("https://AS.test", "https://as.test:443/", True),
+        ("http://as.test:80", "http://as.test", True),
+        ("https://as.test/a", "https://as.test/a/", False),
+        ("https://as.test/a", "https://as.test/A", False),
+        ("https://as.test/", "https://as.test//", False),
+        ("https://as.test", "https://as.test/?", True),
+        ("https://as.test", "https://as.test?a", False),
+        ("https://as.test", "http://as.test", False),
+        ("https://as.test", "https://as.test:8443", False),
+        ("https://as.test", "https://me@as.test", False),
+    ],
+)
+def test_only_issuers_of_an_origin_may_differ_by_a_slash(one: str, other: str, is_same: bool) -> None:
+    assert same_issuer(one, other) is same_issuer(other, one) is is_same
+
+
+@pytest.mark.parametrize("slashes", range(8))
+async def test_the_slash_of_an_issuer_may_be_anywhere_and_may_change(slashes: int) -> None:
+    spelled, advertised, configured = (f"https://as.test{'/' * bool(slashes & bit)}" for bit in (1, 2, 4))
+    server = DeployedServer(Vendor(issuer=spelled, advertised=advertised, registration=REGISTERED))
+    auth = server.auth(issuer=configured)
+    for issuer in ("https://as.test", "https://as.test/"):
+        server.metadata["issuer"] = issuer
+        await auth.log_in(httpx2.Response(401), None)
+    assert len(server.asked("/register")) == 1
+
+
+async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells_it() -> None:
+    audiences: list[str] = []
+    server = DeployedServer(Vendor(issuer="https://as.test/", advertised="https://as.test"))
+    for grant in ("jwt_bearer", "id_jag"):
+        given = {"client_id": "me", "client_secret": SECRET} if grant == "id_jag" else {}
+        config = {"grant_type": grant, "issuer": "https://as.test", **given}
+        provide = {"assertion_provider": lambda request: audiences.append(request.audience) or "proof"}
+        assert (await server.use(TokenNetwork.auth(server, **config, **provide))).text == "welcome"
+    assert audiences == ["https://as.test/"] * 2
+
+
+@pytest.mark.parametrize(
+    ("challenge", "resource", "scopes", "expected"),
+    [
+        (None, None, None, None),
+        (None, [], None, None),
+        (None, ["a", "b"], None, "a b"),
+        ("c", ["a", "b"], None, "c"),
+        ("c", ["a"], [], None),
+        ("c", ["a"], ["x"], "x"),
+        (None, None, ["x", "y"], "x y"),
+    ],
+)
+@pytest.mark.parametrize("options", [PERSON, SERVICE, {}], ids=["person", "service", "registered"])
+async def test_only_scopes_that_somebody_wants_are_asked_for(
+    challenge: str | None, resource: list[str] | None, scopes: list[str] | None, expected: str | None, options: Any
+) -> None:
+    metadata = {"scopes_supported": ["a", "b", "c", "sudo"]}
+    registration = REGISTERED | {"scope"}
+    vendor = Vendor(
+        issuer=OWN.issuer, advertised=OWN.issuer, scopes=resource, metadata=metadata, registration=registration
+    )
+    server = DeployedServer(vendor)
+    auth = server.auth(**options, scopes=scopes)
+    header = f'Bearer scope="{challenge}"' if challenge else "Bearer"
+    await auth.log_in(httpx2.Response(401, headers={"WWW-Authenticate": header}), None)
+    assert server.asked_for[0].get("scope") == expected
+    registered = [request.content.decode() for request in server.asked("/register")]
+    assert len(registered) == (not options)
+    assert all((f'"scope":"{expected}"' if expected else '"client_name"') in body for body in registered)
+    assert all(expected or "scope" not in body for body in registered)
+
+
+RESOURCE = "/.well-known/oauth-protected-resource/mcp"
+SERVER = "/.well-known/oauth-authorization-server"
+OIDC = "/.well-known/openid-configuration"
+NOT_FOUND = {"/.well-known/oauth-protected-resource": httpx2.Response(404), OIDC: httpx2.Response(404)}
+
+
+@pytest.mark.parametrize(
+    ("answers", "wrong"),
+    [
+        ({SERVER: httpx2.Response(200, text="<html>")}, [SERVER, "Invalid JSON"]),
+        ({SERVER: httpx2.Response(200, json=[])}, [SERVER, "should be an object"]),
+        ({SERVER: httpx2.Response(200, json={"issuer": "https://x.test"})}, [SERVER, "token_endpoint Field required"]),
+        ({SERVER: httpx2.Response(200, json={"issuer": 5, "token_endpoint": "/token"})}, ["issuer", "should be a URL"]),
+        ({SERVER: httpx2.Response(503)}, [f"{SERVER}: HTTP 503"]),
+        ({SERVER: httpx2.Response(404)}, [f"{SERVER}: HTTP 404", f"{OIDC}: HTTP 404"]),
+        ({RESOURCE: httpx2.Response(503)}, [f"{RESOURCE}: HTTP 503", "of the MCP server"]),
+        (
+            {RESOURCE: httpx2.Response(200, json={"resource": "x"}), SERVER: httpx2.Response(404)},
+            ["does not match", "set `resource`"],
+        ),
+        (
+            {RESOURCE: httpx2.Response(200, json={"authorization_servers": ["x"]}), SERVER: httpx2.Response(404)},
+            [RESOURCE, "resource Field required", "should be a URL"],
+        ),
+        (
+            {
+                RESOURCE: httpx2.Response(404),
+                SERVER: httpx2.Response(200, json={"issuer": "https://x.test", "token_endpoint": "https://x.test"}),
+            },
+            ["issuer mismatch", "https://x.test"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("options", [PERSON, {}], ids=["client", "no client"])
+async def test_metadata_that_cannot_be_used_are_named_with_what_is_wrong_and_nothing_is_guessed(
+    answers: dict[str, httpx2.Response], wrong: list[str], options: dict[str, Any]
+) -> None:
+    network = TokenNetwork()
+    network.answers = {path: [answer] for path, answer in {**NOT_FOUND, **answers}.items()}
+    handlers = {"redirect_uri": BACK, "redirect_handler": lambda _: None, "callback_handler": lambda _: "no"}
+    with pytest.raises(MCPAuthorizationError) as caught:
+        await network.use(network.auth(**handlers, **options))
+    assert all(text in str(caught.value) for text in wrong), str(caught.value)
+    assert {request.method for request in network.requests if request.url.path != "/mcp"} == {"GET"}
+
+
+@pytest.mark.parametrize(
+    "resource", [httpx2.Response(404), httpx2.Response(503), httpx2.Response(200, json={}), httpx2.Response(200)]
+)
+@pytest.mark.parametrize("lacks", ["authorization_endpoint", "response_types_supported", "registration_endpoint"])
+async def test_a_configured_issuer_suffices(resource: httpx2.Response, lacks: str) -> None:
+    network = TokenNetwork()
+    network.metadata[lacks] = None
+    network.answers = {RESOURCE: [resource], "/.well-known/oauth-protected-resource": [resource]}
+    assert (await network.use(network.auth(**SERVICE, issuer=network.origin))).text == "welcome"
+
+
+async def test_a_person_cannot_log_in_where_there_is_no_page_for_it() -> None:
+    network = TokenNetwork()
+    network.metadata["authorization_endpoint"] = ""
+    with pytest.raises(MCPAuthorizationError, match="has no `authorization_endpoint`, so no person can log in there"):
+        await network.use(network.auth(**PERSON, redirect_handler=lambda _: None))

@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+MCP servers behind authorization servers that behave as those of well-known vendors are reported to behave.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import httpx2
+
+from haystack_integrations.tools.mcp import MCPLoginRequest
+from haystack_integrations.tools.mcp.auth.authorization import OAuth
+from tests.support.token_network import TokenNetwork
+
+BACK = "https://me.example.com/back"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vendor:
+    """
+    :param issuer: What the metadata of the authorization server say; `at` is where they are.
+    :param advertised: What the MCP server says; None if it has no metadata.
+    :param lacks: Members that the metadata do not have; `metadata` those that they have beyond the usual ones.
+    :param scopes: Those that the MCP server names.
+    :param token: Members of the answer to a token request in place of the usual ones.
+    :param refused: Parameters that end an authorization or token request.
+    :param registration: Members that a registration may have; None if clients cannot register themselves.
+    """
+
+    issuer: str
+    advertised: str | None
+    at: str = "/.well-known/oauth-authorization-server"
+    lacks: frozenset[str] = frozenset()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    scopes: list[str] | None = None
+    token: dict[str, Any] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
+    registration: frozenset[str] | None = None
+
+
+class DeployedServer(TokenNetwork):
+    """
+    `count` has how many codes and tokens were asked for, and how.
+    """
+
+    def __init__(self, vendor: Vendor) -> None:
+        super().__init__()
+        self.vendor = vendor
+        self.asked_for: list[dict[str, str]] = []
+        self.valid: set[str] = set()
+        host = f"https://{urlsplit(vendor.issuer).netloc}"
+        self.metadata = {
+            "issuer": vendor.issuer,
+            "authorization_endpoint": f"{host}/authorize?tenant=7",
+            "token_endpoint": f"https://tokens.{urlsplit(vendor.issuer).netloc}/token",
+            "response_types_supported": ["code"],
+            **({"registration_endpoint": f"{host}/register"} if vendor.registration is not None else {}),
+            **vendor.metadata,
+        }
+        for member in vendor.lacks:
+            self.metadata.pop(member)
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        path, is_own = request.url.path, str(request.url).startswith(self.origin)
+        if is_own and path == "/mcp":
+            is_welcome = request.headers.get("authorization", "").removeprefix("Bearer ") in self.valid
+            headers = {"WWW-Authenticate": "Bearer"}
+            return httpx2.Response(200, text="welcome") if is_welcome else httpx2.Response(401, headers=headers)
+        if is_own:
+            if self.vendor.advertised is None or path != "/.well-known/oauth-protected-resource/mcp":
+                return httpx2.Response(404)
+            members = {"resource": self.url, "authorization_servers": [self.vendor.advertised]}
+            return httpx2.Response(200, json={**members, "scopes_supported": self.vendor.scopes})
+        if request.method == "GET":
+            return httpx2.Response(200, json=self.metadata) if path == self.vendor.at else httpx2.Response(404)
+        if path == "/register":
+            unknown = sorted(json.loads(request.content).keys() - (self.vendor.registration or frozenset()))
+            if unknown:
+                return httpx2.Response(400, json={"error": "invalid_client_metadata", "error_description": unknown})
+            return httpx2.Response(201, json={"client_id": "registered", "redirect_uris": [BACK], "contacts": None})
+        return self._token(dict(parse_qsl(request.content.decode())))
+
+    def _token(self, form: dict[str, str]) -> httpx2.Response:
+        self.asked_for.append(form)
+        refused = self._refused(form)
+        if refused:
+            return httpx2.Response(400, json={"error": "invalid_request", "error_description": refused})
+        token = f"token-{len(self.asked_for)}-of-{urlsplit(self.origin).netloc[:8]}"
+        self.valid = {token}
+        usual = {"access_token": token, "token_type": "Bearer", "expires_in": 3600, "refresh_token": "refresh-me"}
+        answer = {**usual, **self.vendor.token}
+        return httpx2.Response(200, json={name: value for name, value in answer.items() if value != "absent"})
+
+    def _refused(self, parameters: dict[str, str]) -> str:
+        scopes = parameters.get("scope", "").split()
+        found = [name for name in self.vendor.refused if name in parameters or name in scopes]
+        return f"{found[0]} is not supported" if found else ""
+
+    def come_back(self, request: MCPLoginRequest) -> str:
+        """
+        Be a person who allows everything.
+        """
+        asked = dict(parse_qsl(urlsplit(request.url).query))
+        assert asked["tenant"] == "7"
+        self.asked_for.append(asked)
+        refused = self._refused(asked)
+        answer = {"error": "invalid_request", "error_description": refused} if refused else {"code": "the-code"}
+        return f"{BACK}?{urlencode({**answer, 'state': asked['state'], 'iss': self.metadata['issuer']})}"
+
+    def auth(self, **options: Any) -> OAuth:
+        if "client_secret" in options and "grant_type" not in options:
+            return super().auth(**options)
+        handlers = {"redirect_uri": BACK, "redirect_handler": lambda _: None, "callback_handler": self.come_back}
+        return super().auth(**handlers, **options)
+
+    def kinds(self) -> list[str]:
+        """
+        Tell what was asked for, in order.
+        """
+        return [asked.get("grant_type", "login") for asked in self.asked_for]
