@@ -489,11 +489,15 @@ class MCPTool(ToolBase, Tool):
         self._use_definition(generation, definition, self._usable_parameters(definition))
 
     def _usable_parameters(self, definition: types.Tool) -> dict[str, Any]:
+        notes: list[str] = []
         try:
-            return normalize_parameters(definition.input_schema)
+            parameters = normalize_parameters(definition.input_schema, notes)
         except ValueError as error:
             msg = f"The schema of tool '{self.remote_name}' is unusable: {error}"
             raise ValueError(msg) from error
+        if definition != self._definition:
+            log_notes(self.remote_name, notes)
+        return parameters
 
     def _use_definition(self, generation: int, definition: types.Tool, parameters: dict[str, Any]) -> None:
         """
@@ -915,6 +919,17 @@ def _warn_of_async_callback() -> None:
         "callback, as Haystack 2 does in `run_async`. Use a function that is not asynchronous, or "
         "`MCPHandlers(progress=…)`"
     )
+
+
+def log_notes(tool_name: str, notes: list[str]) -> None:
+    """
+    Log what is missing in the schema of a tool.
+
+    :param tool_name: The server's name of the tool.
+    :param notes: Clauses of `normalize_parameters`.
+    """
+    for note in notes:
+        logger.warning("Tool '{tool}': {note}", tool=tool_name, note=note)
 
 
 def _sources(configs: Iterable[Any]) -> frozenset[str]:
