@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.connection.watching import Watcher
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schema_texts import map_texts
@@ -789,7 +790,8 @@ class MCPTool(ToolBase, Tool):
                 argument=name,
                 tool=self.name,
             )
-        return self._bound.apply(arguments, self._custom_inputs_from_state or {})
+        fitted = fit_arguments(arguments, self.parameters)
+        return self._bound.apply(fitted, self._custom_inputs_from_state or {})
 
     async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
