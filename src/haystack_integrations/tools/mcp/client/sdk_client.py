@@ -67,7 +67,8 @@ from haystack_integrations.tools.mcp.client.sdk_workarounds import (
 from haystack_integrations.tools.mcp.client.taps import tapped
 from haystack_integrations.tools.mcp.client.tasks import TaskClient
 from haystack_integrations.tools.mcp.concurrency import Turns
-from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
+from haystack_integrations.tools.mcp.convert.odd_messages import mend_result
+from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD, read_page
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -226,7 +227,7 @@ class SDKClient(TaskClient):
             self._handshake = None
             self._negotiated = self._sdk.protocol_version
             replace_validation(self._sdk.session, self._validation.validate)
-            mend_results(self._sdk.session, self._mend_page, _leave_open)
+            mend_results(self._sdk.session, self._mend, _leave_open)
             validate_in_pieces(self._sdk.session)
             await self._use_handlers(self._sdk, self._callbacks)
             tools = await self._list_all()
@@ -382,10 +383,23 @@ class SDKClient(TaskClient):
             self._validation.note(tool.name, tool.output_schema)
         return tools
 
-    async def _mend_page(self, page: dict[str, Any]) -> dict[str, Any]:
-        version = self._sdk.protocol_version if self._sdk is not None else None
+    async def _mend(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
+        version = self._sdk.protocol_version if self._sdk is not None else LATEST_HANDSHAKE_VERSION
+        if method == LIST_METHOD:
+            result = await self._mend_page(result, version)
+        mended = await mend_result(method, version, result)
+        if mended.left_out:
+            logger.warning(
+                "Left out what cannot be read of the answer of {server} to {method}: {items}",
+                server=self._describe(),
+                method=method,
+                items=", ".join(mended.left_out[:_MOST_SHOWN]),
+            )
+        return mended.result
+
+    async def _mend_page(self, page: dict[str, Any], version: str) -> dict[str, Any]:
         try:
-            read = await read_page(page, version or LATEST_HANDSHAKE_VERSION)
+            read = await read_page(page, version)
         except ValueError as error:
             msg = f"Failed to list the tools of {self._describe()}: {error}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
