@@ -202,10 +202,22 @@ PHP = {
 }
 
 
-@pytest.mark.parametrize("way", ["stdio", "events"])
-def test_empty_lists_in_place_of_objects_are_read_in_every_answer(raw_server, way, tmp_path, caplog):
+NEWEST = {
+    "initialize": {"protocolVersion": "2026-07-28"},  # which has no handshake
+    "server/discover": {
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": PHP["initialize"]["capabilities"],
+        "_meta": [],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "era"), [("stdio", {}), ("events", {}), ("stdio", NEWEST)], ids=["stdio", "events", "2026"]
+)
+def test_empty_lists_in_place_of_objects_are_read_in_every_answer(raw_server, way, era, tmp_path, caplog):
     results = tmp_path / "results.json"
-    results.write_text(json.dumps(PHP))
+    results.write_text(json.dumps({**PHP, **era}))
     listing = json.dumps([{"name": "fine", "inputSchema": [], "annotations": [], "_meta": []}])
     info = raw_server(way, "--results", str(results), "--listing", listing)
     with MCPConnection(info, connection_timeout=LIMIT) as connection:
