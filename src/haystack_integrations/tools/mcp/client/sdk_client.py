@@ -181,6 +181,9 @@ class SDKClient(TaskClient):
         """Say what went wrong with a connect and what to do about it, each thing once."""
         return f"{with_full_stop(what)} {advice}" if advice else with_full_stop(what)
 
+    def _note_error(self, error: ProtocolError) -> None:
+        """Look whether an error of the server says that the session has ended."""
+
     def _counts_calls(self) -> bool:
         """Tell whether the transport notes which calls were sent."""
         return True
@@ -503,6 +506,8 @@ class SDKClient(TaskClient):
                 if outcome.unauthorized:
                     return MCPAuthorizationError(f"{what}: {reason}", self._server_info(), operation)
                 return ReadInterruptedError(f"{what}: {reason}", self._server_info(), operation)
+            if protocol is not None:
+                self._note_error(protocol)
         code = data = None
         # What stands for an HTTP status, as of a proxy, is no answer of the server's own.
         if protocol is not None and not is_unusable_answer(protocol) and not is_http_placeholder(protocol):
@@ -697,10 +702,13 @@ class SDKClient(TaskClient):
             text = text if is_http_placeholder(error) else f"{text}: {error.message}"
         else:
             text = describe_error(error)
+            self._note_error(error)
             if says_no_answer(error):
                 if (content_type := foreign_content_type(error)) is not None:
                     text = f"the server answered with content of {_type_named(content_type)}, which is no answer of MCP"
                 return outcome_unknown(text, tool_name, tool_args)
+        if self.life.state is SessionState.DRAINING:
+            text = f"{with_full_stop(text)} The next call opens a new session."
         return _invocation_error(text, tool_name, tool_args, code=error.code, data=error.data)
 
     def details(self) -> ServerDetails:
