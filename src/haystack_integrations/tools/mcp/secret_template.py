@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,8 @@ _LINE = re.compile(
     re.MULTILINE | re.VERBOSE | re.DOTALL,
 )
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+# In characters.
+_LARGEST_ENV_FILE = 1_000_000
 
 VARIABLE_FORMS = "`${NAME}`, `${NAME:-default}` or `${env:NAME}`"
 
@@ -166,9 +169,12 @@ def read_env_file(file: Path) -> dict[str, str]:
 
     :param file: The file.
     :returns: The values by name; the last one of each. Nothing in them is expanded.
-    :raises OSError: If it cannot be read.
+    :raises OSError: If it cannot be read, or is no file.
     """
-    text = file.read_text(encoding="utf-8-sig", errors="replace").replace("\r\n", "\n")
+    if not file.is_file():  # a device may never end
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    with file.open(encoding="utf-8-sig", errors="replace") as lines:
+        text = lines.read(_LARGEST_ENV_FILE)
     values = {}
     for line in _LINE.finditer(text):
         if line["double"] is not None:
