@@ -159,7 +159,7 @@ class TestModelText:
             ({"type": "image"}, "[image: unknown type]"),
             ({"type": "image", "data": 5, "mimeType": None}, "[image: unknown type]"),
             ({"type": "image", "data": "", "mimeType": " ; "}, "[image: unknown type, 0 B]"),
-            ({"type": "image", "data": "=", "mimeType": "image/png"}, "[image: image/png]"),
+            ({"type": "image", "data": "=", "mimeType": "image/png"}, "[image: image/png, 0 B]"),
             ({"type": "audio", "data": NO_BASE64, "mimeType": 5}, "[audio: unknown type, 11 B]"),
             ({"type": "resource"}, "[malformed content of type 'resource']"),
             ({"type": "resource", "resource": "file:///a"}, "[malformed content of type 'resource']"),
