@@ -378,6 +378,8 @@ def _media_part(block: Any) -> ImageContent | FileContent | None:
         case _:
             return None
     data, given = plain_base64(data)
+    if not data:
+        return None
     mime_type = mime_type or given
     if mime_type:
         is_image = mime_type.startswith("image/")
