@@ -87,16 +87,24 @@ def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) ->
             },
             {"name": "broken", "description": "Broken.", "inputSchema": {"type": "string"}},
             {"name": 5, "inputSchema": schema},
+            {"name": "nothing", "description": "N.", "inputSchema": {**schema, "oneOf": [{"type": "null"}]}},
+            {
+                "name": "vague",
+                "description": "V.",
+                "inputSchema": {**schema, "properties": {"a": {"$ref": "#/$defs/A"}}},
+            },
         ]
     )
     found = findings(run, url)
     assert any("'broken' cannot be used" in text for text in found["problem"]), found
     assert any("'number 7' cannot be used" in text for text in found["problem"])
+    assert any("'nothing' cannot be used" in text for text in found["problem"])
     for text in (
         "no description: silent",
         "Several tools have the same name: fine",
         "'hiding' have characters that people do not see: U+200B",
         "'odd' is invalid",
+        "'vague': its schema refers to definitions that it does not have",
     ):
         assert any(text in warning for warning in found["warning"]), found
     assert run("doctor", url).code == 1

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from mcp import MCPError, types
 from mcp.types import jsonrpc_message_adapter
-from pydantic import ValidationError
 from pydantic_core import from_json
 
 from haystack_integrations.tools.mcp import StdioServerInfo
@@ -96,8 +95,7 @@ async def test_the_result_of_a_task_is_validated_in_pieces_too():
     assert [block.text for block in read.content] == [block["text"] for block in content]
     assert len(read.structured_content["rows"]) == 5000
     content[4000] = {"type": "text", "text": 5}
-    with pytest.raises(ValidationError, match=r"content\.4000\."):
-        await client.task_result("search", {"content": content})
+    assert (await client.task_result("search", {"content": content})).content[4000].text == "5"
     content[4000] = {"type": "text", "text": "5", "_meta": {"rows": [1] * 60_000}}
     with pytest.raises(RuntimeError, match="item 4001 of the server's answer has more than 10,000 values"):
         await client.task_result("search", {"content": content})

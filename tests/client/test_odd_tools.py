@@ -78,8 +78,13 @@ READABLE = {
     "type null": (with_schema({"type": None, "properties": {"a": {"type": "string"}}}), {"a": {"type": "string"}}),
     "types": (with_schema({**PERSON, "type": ["object", "null"]}), PERSON["properties"]),
     "a reference": (with_schema({"$ref": "#/$defs/P", "$defs": {"P": PERSON}}), PERSON["properties"]),
-    "allOf": (with_schema({"allOf": [PERSON]}), {}),
-    "anyOf": (with_schema({"anyOf": [PERSON, OBJECT]}), {}),
+    "allOf": (with_schema({"allOf": [PERSON]}), PERSON["properties"]),
+    "anyOf": (with_schema({"type": "object", "anyOf": [PERSON, OBJECT]}), PERSON["properties"]),
+    "a property that may be anything": (with_schema({**OBJECT, "properties": {"a": True}}), {"a": True}),
+    "definitions of a property": (
+        with_schema({**OBJECT, "properties": {"p": {"$ref": "#/$defs/P"}}, "definitions": {"P": OBJECT}}),
+        {"p": {"$ref": "#/definitions/P"}},
+    ),
     "properties as a list": (with_schema({"type": "object", "properties": []}), {}),
     "required null": (with_schema({"type": "object", "properties": None, "required": None}), {}),
 }
@@ -104,7 +109,7 @@ def test_odd_input_schemas_become_object_schemas_that_mean_the_same(start, caplo
         assert json.loads(loaded["odd 0"].invoke(anything=1))["content"][0]["text"] == "hello"
     assert loaded.keys() == {*(tool["name"] for tool in tools), "good"}
     found = {index: loaded[f"odd {index}"].parameters for index in range(len(tools))}
-    assert all(schema["type"] == "object" for schema in found.values())
+    assert all(schema["type"] == "object" and {"anyOf", "allOf"}.isdisjoint(schema) for schema in found.values())
     assert {index: schema["properties"] for index, schema in found.items()} == {
         index: properties for index, (_, properties) in enumerate(READABLE.values())
     }
@@ -143,6 +148,7 @@ def test_odd_optional_fields_are_dropped_and_nothing_else(start):
 
 UNUSABLE = [
     ({"name": "odd", "inputSchema": {"type": "string"}}, "'odd'", "#/type: must be 'object'"),
+    (with_schema({**OBJECT, "anyOf": [{"type": "string"}]}), "'odd'", "#: accepts no object"),
     ({"name": "odd", "inputSchema": [1]}, "'odd'", "must be a JSON object, not list"),
     ({"name": "odd", "inputSchema": False}, "'odd'", "must be a JSON object, not bool"),
     ({"name": "odd", "inputSchema": "none"}, "'odd'", "must be a JSON object, not str"),
@@ -159,7 +165,7 @@ def test_a_tool_that_cannot_be_used_is_left_out_with_one_warning_that_names_it(s
     with MCPToolset(start({"tools": [tool, GOOD]})) as toolset:
         toolset.connection.list_tools()
         assert [tool.name for tool in toolset] == ["good"]
-    warnings = [record.getMessage() for record in caplog.records if "Left out" in record.getMessage()]
+    warnings = [text for record in caplog.records if (text := record.getMessage()).startswith(("Left out", "Skipped"))]
     assert len(warnings) == 1
     assert label in warnings[0]
     assert reason in warnings[0]
@@ -195,3 +201,23 @@ def test_a_listing_without_a_list_is_a_clear_error(start, page, problem):
 def test_an_odd_page_is_read_nevertheless(start, page, names):
     with MCPConnection(start(page)) as connection:
         assert [tool.name for tool in connection.list_tools()] == names
+
+
+def test_definitions_that_are_missing_are_told_once(start, caplog):
+    tools = [with_schema({**OBJECT, "properties": {"a": {"$ref": "#/$defs/A"}}}), GOOD]
+    with MCPToolset(start({"tools": tools})) as toolset:
+        toolset.connection.list_tools()
+        assert next(tool for tool in toolset if tool.name == "odd").parameters["properties"] == {"a": {}}
+    assert caplog.text.count("'odd': its schema refers to definitions that it does not have") == 1
+    assert caplog.text.count("'#/$defs/A'") == 1
+
+
+def test_tools_with_the_same_name_cost_no_other_tool(start, caplog):
+    tools = [with_field("description", text) for text in ("first", "second")]
+    tools += [{"name": name, "inputSchema": OBJECT} for name in ("天气查询", "股票查询")]
+    with MCPToolset(start({"tools": tools})) as toolset:
+        loaded = {tool.remote_name: tool for tool in toolset}
+        assert json.loads(loaded["天气查询"].invoke())["content"][0]["text"] == "hello"
+    assert loaded["odd"].description == "first"
+    assert len({tool.name for tool in loaded.values()}) == 3
+    assert "The server lists tool 'odd' twice" in caplog.text

@@ -130,7 +130,7 @@ def test_arguments_come_from_inputs_a_dictionary_and_defaults_in_this_order(make
     assert adder.arguments == [
         {"numbers": [0], "note": "default"},
         {"numbers": [1], "note": "default"},
-        {"numbers": [2], "note": None},
+        {"numbers": [2]},
     ]
 
 

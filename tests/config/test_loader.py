@@ -85,7 +85,13 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
             "cursor.mcp.json",
             {
                 "local-server": StdioServerInfo(
-                    "python", [f"{FILES}/tools/mcp_server.py"], {"API_KEY": Secret.from_env_var("API_KEY")}
+                    "python",
+                    [f"{FILES}/tools/mcp_server.py"],
+                    {
+                        "NOTES_FOLDER": SecretTemplate(f"${{envFile:{FILES}/../variables.env:NOTES_FOLDER}}"),
+                        "API_KEY": Secret.from_env_var("API_KEY"),
+                        "GREETING": SecretTemplate(f"${{envFile:{FILES}/../variables.env:GREETING}}"),
+                    },
                 ),
                 "remote-server": StreamableHttpServerInfo(
                     "https://api.example.com/mcp",
@@ -156,12 +162,112 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
                     cwd="/srv/database-server",
                 ),
                 "search": StreamableHttpServerInfo(
-                    "https://search.example.com/mcp", headers={"X-API-Key": Secret.from_env_var("SEARCH_KEY")}
+                    "https://search.example.com/mcp", headers={"X-API-Key": SecretTemplate("Key ${SEARCH_KEY}")}
                 ),
                 "events": SSEServerInfo("https://events.example.com/sse"),
             },
         ),
+        (
+            "antigravity_mcp_config.json",
+            {
+                "weather": StreamableHttpServerInfo(
+                    "https://weather.example.com/mcp",
+                    headers={"X-Key": Secret.from_env_var("SEARCH_KEY")},
+                    sse_fallback=True,
+                )
+            },
+        ),
+        (
+            "roo.mcp.json",
+            {
+                "notes": StdioServerInfo(
+                    "npx", ["-y", "notes-server", str(FILES)], {"NOTES_KEY": Secret.from_env_var("NOTES_KEY")}
+                ),
+                "remote": StreamableHttpServerInfo("https://roo.example.com/mcp", headers={"X-Key": "plain"}),
+            },
+        ),
+        (
+            "amazonq.mcp.json",
+            {
+                "tickets": StdioServerInfo(
+                    "uvx", ["tickets-server@latest"], {"TICKETS_KEY": Secret.from_env_var("API_KEY")}
+                ),
+                "domains": StreamableHttpServerInfo("https://domains.example.com/mcp"),
+            },
+        ),
+        (
+            "cherry_studio.json",
+            {
+                "fetcher": StdioServerInfo("uvx", ["mcp-server-fetch"]),
+                "maps": StreamableHttpServerInfo(
+                    "https://maps.example.com/mcp", headers={"Authorization": SecretTemplate("Bearer ${API_KEY}")}
+                ),
+            },
+        ),
+        (
+            "warp.mcp.json",
+            {
+                "Files": StdioServerInfo(
+                    "npx",
+                    ["-y", "files-server", "."],
+                    {"FILES_KEY": Secret.from_env_var("API_KEY")},
+                    cwd="/srv/files",
+                ),
+                "Metrics": SSEServerInfo(
+                    "https://metrics.example.com/sse", headers={"X-Key": Secret.from_env_var("AUTH_TOKEN")}
+                ),
+            },
+        ),
+        (
+            "lm_studio.mcp.json",
+            {
+                "models": StreamableHttpServerInfo(
+                    "https://models.example.com/mcp", headers={"Authorization": "Bearer hf_token"}, sse_fallback=True
+                )
+            },
+        ),
+        (
+            "librechat.yaml",
+            {
+                "files": StdioServerInfo(
+                    "npx", ["-y", "files-server", "/srv/files"], {"DEBUG": "true", "PORT": "8080"}
+                ),
+                "sheets": StreamableHttpServerInfo(
+                    "https://sheets.example.com/mcp",
+                    headers={
+                        "X-Key": Secret.from_env_var("SEARCH_KEY"),
+                        "X-User": Secret.from_env_var("MY_SERVICE_TOKEN"),
+                    },
+                ),
+            },
+        ),
+        (
+            "goose.yaml",
+            {
+                "files": StdioServerInfo(
+                    "npx",
+                    ["-y", "files-server"],
+                    {"FILES_LEVEL": "info", "API_KEY": Secret.from_env_var("API_KEY")},
+                ),
+                "remote": StreamableHttpServerInfo("https://goose.example.com/mcp"),
+            },
+        ),
+        (
+            "continue.yaml",
+            {
+                "Database": StdioServerInfo(
+                    "npx",
+                    ["-y", "database-server", "--access-token", Secret.from_env_var("DATABASE_URL")],
+                    {"DATABASE_URL": Secret.from_env_var("DATABASE_URL")},
+                ),
+                "Search": StreamableHttpServerInfo(
+                    "https://search.example.com/mcp",
+                    headers={"Authorization": SecretTemplate("Bearer ${SEARCH_KEY}")},
+                ),
+            },
+        ),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_files_of_other_clients_load_and_can_be_stored(name: str, infos: dict[str, Any]) -> None:
     inputs = {"perplexity-key": Secret.from_env_var("PERPLEXITY_KEY")} if "vscode" in name else None
@@ -207,12 +313,141 @@ def test_tools_that_an_entry_disables_are_never_loaded() -> None:
     assert load({"command": "x", "disabledTools": ["b"]}).to_dict()["data"]["exclude_tools"] == ["b"]
 
 
-def test_keys_that_only_other_clients_have_a_use_for_are_passed_over_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+@pytest.mark.parametrize(
+    "key",
+    "autoApprove icon $typeName alwaysLoad chatMenu comment _comment // tags dev auth startup version name 5".split(),
+)
+def test_keys_that_mean_nothing_here_are_passed_over_with_a_warning(key: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        assert load({"command": "x", "autoApprove": ["a"], "icon": "i.png"}).server_info == StdioServerInfo("x")
-    assert "server 'one': passed over autoApprove, icon" in caplog.text
+        assert load({"command": "x", key: ["s3ntinel"]}).server_info == StdioServerInfo("x")
+    assert f"server 'one': passed over {key}" in caplog.text
+    assert "s3ntinel" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        *(("comand", "command"), ("Command", "command"), ("agrs", "args"), ("evn", "env"), ("header", "headers")),
+        *(
+            ("URL", "url"),
+            ("typ", "type"),
+            ("isDisabled", "disabled"),
+            ("timout", "timeout"),
+            ("disabled-tools", "disabledTools"),
+        ),
+    ],
+)
+def test_a_key_that_looks_like_a_typo_is_refused_unless_the_entry_is_disabled(typo: str, meant: str) -> None:
+    entry = {"command": "x", typo: "s3ntinel"}
+    with pytest.raises(ValueError, match=f"server 'one': unknown key '{typo}'. Did you mean `{meant}`") as error:
+        load(entry)
+    assert "s3ntinel" not in str(error.value)
+    assert load_mcp_toolsets({"mcpServers": {"one": {**entry, "disabled": True}}}) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"disabled": True},
+        {"enabled": False, "command": 5, "args": "x", "type": "tcp", "timeout": "never"},
+        {"isActive": False, "url": "", "env": {"A": "${not closed"}},
+        {"disabled": True, "enabled": True, "command": "x", "url": "http://h/", "args": ["${input:unknown}"]},
+        {"type": "builtin", "name": "developer", "enabled": True},
+        {"type": "inMemory", "isActive": True},
+    ],
+)
+def test_what_is_disabled_or_part_of_its_client_never_fails_the_file(entry: dict[str, Any]) -> None:
+    content = {"mcpServers": {"off": entry, "on": {"command": "x"}}}
+    assert [toolset.tool_name_prefix for toolset in load_mcp_toolsets(content)] == ["on"]
+
+
+URL = "https://h.example.com/x"
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind"),
+    [
+        *(({"type": name, "url": URL}, "http") for name in ("http", "HTTP", "streamablehttp", "streamable-http")),
+        *(
+            ({"type": name, "url": URL}, "http")
+            for name in ("streamable_http", "streamableHttp", "http-stream", "remote")
+        ),
+        *(({"transport": name, "url": URL}, "sse") for name in ("sse", "SSE", "http-sse")),
+        ({"transportType": "Streamable HTTP", "url": URL, "command": ""}, "http"),
+        *(({key: URL}, "guessed") for key in ("url", "serverUrl", "baseUrl", "endpoint", "uri")),
+        ({"httpUrl": URL}, "http"),
+        ({"type": "http", "url": URL, "command": "x"}, "http"),
+        ({"type": "STDIO", "url": "", "command": "x"}, "stdio"),
+        ({"type": "stdio", "url": URL, "command": "x"}, "stdio"),
+        ({"type": "local", "command": ["x"], "environment": {}}, "stdio"),
+    ],
+)
+def test_the_kind_of_a_server_has_many_names(entry: dict[str, Any], kind: str) -> None:
+    infos = {
+        "http": StreamableHttpServerInfo(URL),
+        "guessed": StreamableHttpServerInfo(URL, sse_fallback=True),
+        "sse": SSEServerInfo(URL),
+        "stdio": StdioServerInfo("x", [] if isinstance(entry.get("command"), list) else None),
+    }
+    assert load(entry).server_info == infos[kind]
+
+
+def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_they_are_needed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [
+        "\ufeff# comment",
+        "PLAIN = a b # comment",
+        "export QUOTED='s3ntinel #1'",
+        'DOUBLE="line\\nnext \\"x\\""',
+        "EMPTY=",
+        "URL=http://h/#part",
+        "no variable",
+        "PLAIN=last",
+    ]
+    file = tmp_path / "project" / ".vscode" / "mcp.json"
+    file.parent.mkdir(parents=True)
+    (tmp_path / "project" / "own.env").write_text("\r\n".join(lines), encoding="utf-8")
+    servers = {
+        "one": {"command": "x", "envFile": "own.env", "env": {"URL": "mine"}},
+        "two": {"command": "x", "envFile": "no.env"},
+    }
+    file.write_text(json.dumps({"servers": servers}))
+    one, two = load_mcp_toolsets(file)
+    values = {
+        name: value.resolve_value() if isinstance(value, Secret) else value
+        for name, value in one.server_info.env.items()
+    }
+    assert values == {"PLAIN": "last", "QUOTED": "s3ntinel #1", "DOUBLE": 'line\nnext "x"', "EMPTY": "", "URL": "mine"}
+    assert two.server_info.env is None
+    assert "server 'two': `envFile` cannot be read: No such file or directory" in caplog.text
+    stored = json.dumps(one.to_dict())
+    assert "s3ntinel" not in stored + repr(one) + repr(one.server_info.env["QUOTED"])
+    loaded = MCPToolset.from_dict(json.loads(stored))
+    assert loaded.server_info == one.server_info
+    (tmp_path / "project" / "own.env").unlink()
+    with pytest.raises(ValueError, match="not set: QUOTED"):
+        loaded.server_info.env["QUOTED"].resolve_value()
+
+
+@pytest.mark.parametrize(
+    ("entry", "argument"),
+    [
+        ({"args": ["$API_KEY"]}, KEY),
+        ({"args": ["${{ secrets.API_KEY }}"]}, KEY),
+        ({"args": ["a ${{env.API_KEY}} b"]}, f"a {KEY} b"),
+        ({"args": ["{{API_KEY}}"]}, KEY),
+        ({"args": ["{{ user }} {{title}}"]}, "{{ user }} {{title}}"),
+        ({"args": ["$NOT_SET_1"]}, "$NOT_SET_1"),
+        ({"args": ["a $API_KEY"]}, "a $API_KEY"),
+        ({"args": ["$5 or $(x)"]}, "$5 or $(x)"),
+        ({"args": ["a $API_KEY"], "trust": False}, f"a {KEY}"),
+    ],
+)
+@pytest.mark.usefixtures("variables")
+def test_variables_are_expanded_as_the_clients_do_it(entry: dict[str, Any], argument: str) -> None:
+    [value] = load({"command": "x", **entry}).server_info.args
+    assert (value.resolve_value() if isinstance(value, Secret) else value) == argument
 
 
 @pytest.mark.parametrize(
@@ -241,16 +476,23 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
     [
         (
             {"mcpServer": {}},
-            "no `mcpServers` or `servers` or `context_servers`, but mcpServer. Did you mean `mcpServers`?",
+            "`context_servers` or `extensions`, but mcpServer. Did you mean `mcpServers`?",
         ),
-        ({"mcpServers": []}, "`mcpServers` must be an object with an entry for each server"),
+        ({"mcpServers": 5}, "`mcpServers` must be an object with an entry for each server"),
+        (
+            {"mcpServers": [{"name": "a"}, {"name": "a"}]},
+            "`mcpServers`: entry 2 must be an object with a `name` of its own",
+        ),
         ([], "must be an object with `mcpServers`"),
-        ({"mcpServers": {"one": {"comand": "x"}}}, "server 'one': unknown key 'comand'. Did you mean `command`?"),
+        ({"mcpServers": {"one": {"chatMenu": True}}}, "server 'one': an entry has either `command` with"),
         ({"mcpServers": {"one": "x"}}, "server 'one': an entry is an object with `command`"),
         ({"mcpServers": {"one": {}}}, "server 'one': an entry has either `command` with"),
         ({"mcpServers": {"one": {"command": "x", "url": "http://h/"}}}, "it has `command` and `url`"),
         ({"mcpServers": {"one": {"command": "x", "type": "sse"}}}, "type 'sse' does not go with `command`"),
-        ({"mcpServers": {"one": {"command": "x", "type": "tcp"}}}, "must be one of stdio, local, http"),
+        (
+            {"mcpServers": {"one": {"command": "x", "type": "tcp"}}},
+            "must be one of stdio, http (streamable-http) and sse",
+        ),
         ({"mcpServers": {"one": {"command": "x", "args": "y"}}}, "`args` must be a list of strings, got str"),
         ({"mcpServers": {"one": {"command": "x", "args": [["y"]]}}}, "`args[0]` must be a string, got list"),
         ({"mcpServers": {"one": {"command": "x", "env": {"A": "${1}"}}}}, "in `env.A`, `${1}` is no variable"),
@@ -371,6 +613,12 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: P
     file.write_text('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
     with pytest.raises(ValueError, match="the key 'a' stands twice"):
         load_mcp_toolsets(file)
+    yaml = tmp_path / "mcp.yaml"
+    for text in ("mcpServers:\n  a: {env: 's3ntinel", "a: &a [*a]", "a: !!python/object:x.y {}"):
+        yaml.write_text(text)
+        with pytest.raises(ValueError, match=r"mcp\.yaml (is not valid YAML|has more than|must be|has no)") as error:
+            load_mcp_toolsets(yaml)
+        assert "s3ntinel" not in str(error.value)
     with pytest.raises(ValueError, match="has no server 'b'; it has a"):
         load_mcp_toolsets({"mcpServers": {"a": {"command": "x"}}}, servers=["b"])
 

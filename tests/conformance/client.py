@@ -54,7 +54,9 @@ def make_the_calls_of_the_context(toolset: MCPToolset) -> None:
 
 
 def echo_a_schema(toolset: MCPToolset) -> None:
-    toolset["json_schema_echo"].invoke(schema=toolset["json_schema_2020_12_tool"].parameters)
+    # A model sees it folded into one object, which is what providers accept.
+    definitions = {definition.name: definition for definition in toolset.connection.list_tools()}
+    toolset["json_schema_echo"].invoke(schema=definitions["json_schema_2020_12_tool"].input_schema)
 
 
 def list_skills(toolset: MCPToolset) -> None:

@@ -29,7 +29,7 @@ class PagedServer:
     A server with ten of everything, in pages of three; it notes the `_meta` of each request.
     """
 
-    def __init__(self, *, repeats: bool = False) -> None:
+    def __init__(self, *, repeats: str = "none") -> None:
         self.repeats = repeats
         self.metas: list[Any] = []
         server = Server(
@@ -45,8 +45,11 @@ class PagedServer:
     def _page(self, params: Any) -> tuple[range, str | None]:
         self.metas.append(dict(params.meta or {}) if params else {})
         start = int((params.cursor if params else None) or 0)
-        end = start if self.repeats else start + 3
-        return range(start, min(start + 3, 10)), str(end) if end < 10 else None
+        if self.repeats == "new cursors":
+            return range(3), str(start + 3)
+        end = start if self.repeats == "cursor" else start + 3
+        following = str(end) if end < 10 else "3" if self.repeats == "circle" else None
+        return range(start, min(start + 3, 10)), following
 
     async def _resources(self, _context: Any, params: Any) -> types.ListResourcesResult:
         page, following = self._page(params)
@@ -77,22 +80,22 @@ def test_a_listing_in_pages_is_complete_and_all_its_requests_carry_the_meta(list
 
 
 @every_listing
-def test_a_listing_without_an_end_is_an_error(listing):
-    with (
-        MCPConnection(PagedServer(repeats=True).info) as connection,
-        pytest.raises(MCPConnectionError, match=r"repeats a page of its (resources|resource templates|prompts)"),
-    ):
-        getattr(connection, listing)()
-
-
-@every_listing
-def test_a_listing_with_too_many_entries_is_an_error(monkeypatch, listing):
-    monkeypatch.setattr(reading, "MAX_ITEMS", 9)
-    with (
-        MCPConnection(PagedServer().info) as connection,
-        pytest.raises(MCPConnectionError, match=r"has more than 9 (resources|resource templates|prompts)"),
-    ):
-        getattr(connection, listing)()
+@pytest.mark.parametrize(
+    ("way", "limits", "count", "reason"),
+    [
+        ("cursor", {}, 3, "it repeats a page"),
+        ("new cursors", {}, 3, "it repeats a page"),
+        ("circle", {}, 10, "it repeats a cursor"),
+        ("none", {"MAX_ITEMS": 9}, 9, "it has more than 9"),
+        ("none", {"_MAX_PAGES": 2}, 6, "it has more than 2 pages"),
+    ],
+)
+def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, listing, way, limits, count, reason):
+    for name, limit in limits.items():
+        monkeypatch.setattr(reading, name, limit)
+    with MCPConnection(PagedServer(repeats=way).info) as connection:
+        assert [thing.name for thing in getattr(connection, listing)()] == [str(number) for number in range(count)]
+    assert f"does not end as it should: {reason}" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [MCPConnection, MCPToolset])

@@ -40,3 +40,10 @@ def test_what_is_no_base64_is_an_error_that_does_not_quote_it(convert):
     with pytest.raises(ValueError, match="no valid base64") as failed:
         convert(damaged)
     assert "s3cr3t" not in str(failed.value)
+
+
+def test_base64_may_come_in_lines_and_as_a_data_uri():
+    for blob in ("AA\r\nEC\n", "data:image/gif;base64,AAEC"):
+        [stream] = resource_streams(ReadResourceResult(contents=[BlobResourceContents(uri="memo://b", blob=blob)]))
+        assert stream.data == b"\x00\x01\x02"
+    assert stream.mime_type == "image/gif"

@@ -159,8 +159,8 @@ class TestModelText:
             ({"type": "image"}, "[image: unknown type]"),
             ({"type": "image", "data": 5, "mimeType": None}, "[image: unknown type]"),
             ({"type": "image", "data": "", "mimeType": " ; "}, "[image: unknown type, 0 B]"),
-            ({"type": "image", "data": "=", "mimeType": "image/png"}, "[image: image/png]"),
-            ({"type": "audio", "data": NO_BASE64, "mimeType": 5}, "[audio: unknown type, 13 B]"),
+            ({"type": "image", "data": "=", "mimeType": "image/png"}, "[image: image/png, 0 B]"),
+            ({"type": "audio", "data": NO_BASE64, "mimeType": 5}, "[audio: unknown type, 11 B]"),
             ({"type": "resource"}, "[malformed content of type 'resource']"),
             ({"type": "resource", "resource": "file:///a"}, "[malformed content of type 'resource']"),
             ({"type": "resource", "resource": {}}, "[resource: unknown type]"),
@@ -275,6 +275,25 @@ class TestModelContent:
 
     def test_guesses_the_mime_type_of_an_image_that_has_none(self) -> None:
         assert model_content(handwritten({"type": "image", "data": PNG})) == [ImageContent(PNG, "image/png")]
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            f"data:image/png;base64,{PNG}",
+            f" DATA:image/png;charset=utf-8;base64,{PNG.replace('+', '%2B')}",
+            f"data:;base64,{PNG}",
+            "\r\n".join(PNG[start : start + 76] for start in range(0, len(PNG), 76)),
+            f"{PNG[:10]} \n{PNG[10:]}\n",
+            PNG.replace("+", "-").replace("/", "_"),
+            PNG.rstrip("="),
+        ],
+        ids=["URI", "quoted URI", "URI without type", "lines", "line breaks", "URL alphabet", "no padding"],
+    )
+    @pytest.mark.parametrize("mime_type", ["image/png", ""])
+    def test_gives_an_image_in_any_form_of_base64(self, data: str, mime_type: str) -> None:
+        blocks = image(data, mime_type), blob(data, "image/png")
+        assert model_content(envelope(*blocks)) == [ImageContent(PNG, "image/png")] * 2
+        assert model_text(envelope(image(data))) == PNG_NOTE
 
     def test_leaves_out_images_that_are_meant_for_the_user_only(self) -> None:
         assert model_content(envelope(text("drawn"), image(annotations=USER_ONLY))) == "drawn"

@@ -61,9 +61,36 @@ class TestNames:
         assert list(assigned.items()) == [("z.b", "gh_z_b"), ("a", "gh_a"), ("z-b", "gh_z-b")]
         assert assign_tool_names([]) == {}
 
-    def test_names_that_would_merge_are_rejected_with_both_and_the_way_out(self):
-        with pytest.raises(ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'.*tool_names="):
-            assign_tool_names(["a.b", "a/b"])
+    @pytest.mark.parametrize("prefix", [None, "p", "p" * 32])
+    @pytest.mark.parametrize(
+        ("merging", "kept"),
+        [
+            (["天气查询", "股票查询"], []),
+            (["a.b", "a/b", "a b"], []),
+            (["a_b", "a.b", "a/b"], ["a_b"]),
+            (["été", "ètè", "_t_"], ["_t_"]),
+            (["名" * 64, "字" * 64], []),
+            (["\ud800", "\ud801"], []),
+        ],
+    )
+    def test_names_that_would_merge_get_a_hash_whatever_their_order(self, merging, kept, prefix):
+        names = [*merging, "other"]
+        assigned = assign_tool_names(names, prefix)
+        assert assigned == assign_tool_names(reversed(names), prefix)
+        assert list(assigned) == names
+        assert len(set(assigned.values())) == len(names)
+        for name, safe in assigned.items():
+            assert SAFE_NAME.match(safe)
+            is_short = len(provider_safe_name(name, prefix)) < 64
+            is_hashed = is_short and safe != provider_safe_name(name, prefix)
+            assert is_hashed is (is_short and name in merging and name not in kept)
+
+    def test_a_name_that_a_rename_or_another_tool_has_is_not_given_again(self):
+        assert assign_tool_names(["x", "y"], renamed={"y": "x"})["x"].startswith("x_")
+        hashed = assign_tool_names(["a.b", "a/b"])["a.b"]
+        assigned = assign_tool_names(["a.b", "a/b", hashed])
+        assert assigned[hashed] == hashed
+        assert len(set(assigned.values())) == 3
 
     def test_a_name_that_occurs_twice_is_rejected(self):
         with pytest.raises(ValueError, match="two tools named 'a'"):

@@ -8,7 +8,6 @@ Answers of megabytes and of tens of thousands of values: other sessions are serv
 
 import asyncio
 import json
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -35,7 +34,6 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.concurrency import Turns
 from haystack_integrations.tools.mcp.convert.results import model_text
-from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.faults.conftest import RawServer
 from tests.support.background import in_thread, text
 from tests.support.waiting import LIMIT, wait_until
@@ -206,26 +204,18 @@ def test_a_result_is_validated_a_piece_at_a_time(shared_raw_server, monkeypatch,
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_block_that_is_none_is_named_by_its_place(shared_raw_server, way):
+def test_odd_blocks_among_many_are_told_in_their_places(shared_raw_server, way):
     content = blocks(30_000)
-    content[20_000] = {"type": "text", "text": 5}
+    content[20_000] = {"type": "video", "data": "x" * 100_000}
     with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
-        with pytest.raises(MCPInvocationError, match=r"is no valid result: .*content\.20000\.") as caught:
-            connection.call_tool("say", {"raw": answer({"content": content})})
-        assert not isinstance(caught.value, MCPOutcomeUnknownError)  # the tool did run
-        assert text(connection.call_tool("fine")) == "fine"
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_small_answer_of_very_many_faults_is_validated_in_pieces_too(shared_raw_server, way):
-    raw = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[' + ",".join(["{}"] * 20_000) + "]}}"
-    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
-        with pytest.raises(MCPInvocationError, match=r"the first is 'content\.0\.") as caught:
-            connection.call_tool("say", {"raw": raw})
-        assert text(connection.call_tool("fine")) == "fine"
-    said = re.search(r"(\d+) fields are invalid", str(caught.value))
-    assert said is not None
-    assert int(said[1]) < 10_000  # those of the first piece
+        read = connection.call_tool("say", {"raw": answer({"content": content})}).content
+        assert [block.text for block in read[19_999:20_002:2]] == ["block 19999", "block 20001"]
+        assert read[20_000].text.startswith('[unsupported content: {"type": "video", "data": "xxx')
+        assert len(read[20_000].text) < 1_100
+        assert len(read) == 30_000
+        nothing = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[' + ",".join(["{}"] * 20_000) + "]}}"
+        read = connection.call_tool("say", {"raw": nothing}).content
+        assert {block.text for block in read} == {"[unsupported content: {}]"}
 
 
 def test_a_task_in_place_of_a_long_result_is_followed(answering):
@@ -289,17 +279,6 @@ def test_of_an_error_with_much_structured_content_only_the_text_is_told(shared_r
             assert str(caught.value).endswith(said)
 
 
-@pytest.mark.parametrize("way", ["json", "stdio"])
-def test_every_piece_of_a_raw_result_is_validated(shared_raw_server, way):
-    content = [*blocks(3000), {"type": "text"}]
-    request = {"name": "say", "arguments": {"raw": answer({"content": content})}}
-    with (
-        MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection,
-        pytest.raises(MCPConnectionError, match=r"content\.3000\."),
-    ):
-        connection.request("tools/call", request)
-
-
 @pytest.mark.parametrize("way", ["json"])
 def test_an_answer_whose_result_comes_late_is_read_in_pieces(shared_raw_server, served_meanwhile, way):
     rest = json.dumps({"content": [], "structuredContent": {"method": ROWS}})
@@ -354,26 +333,6 @@ def answering(request: pytest.FixtureRequest, raw_server: RawServer, tmp_path: P
 
 def numbered(count: int, **fields: str) -> list[dict[str, Any]]:
     return [{name: f"{value}{number}" for name, value in fields.items()} for number in range(count)]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_invalid_block_of_megabytes_is_not_quoted(shared_raw_server, monkeypatch, way):
-    quoted: list[str] = []
-    clean = Redactor._clean
-
-    def spy(redactor: Redactor, error: BaseException, known: dict[int, bool]) -> bool:
-        quoted.append(str(error))
-        return clean(redactor, error, known)
-
-    monkeypatch.setattr(Redactor, "_clean", spy)
-    raw = answer({"content": [{"type": "image", "data": "QUJD" * 500_000}]})
-    with (
-        MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection,
-        pytest.raises(MCPInvocationError, match=r"the first is 'content\.0\."),
-    ):
-        connection.call_tool("say", {"raw": raw})
-    assert quoted
-    assert not any("QUJD" in said for said in quoted)
 
 
 @pytest.mark.parametrize("way", ["stdio", "sse", "events"])

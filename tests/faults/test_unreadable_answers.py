@@ -7,6 +7,7 @@ Answers that nobody can read, or that are too large: mended, or the call fails a
 """
 
 import json
+import threading
 import tracemalloc
 
 import httpx2
@@ -15,8 +16,12 @@ import pytest
 from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPConnectionError,
+    MCPHandlers,
+    MCPInvocationError,
     MCPOutcomeUnknownError,
+    MCPTool,
 )
+from haystack_integrations.tools.mcp.convert.results import model_text
 from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT
@@ -59,7 +64,7 @@ DEEP = "[" * 300 + "]" * 300
         result('a quote " too many'),
         result("cut")[:-5],
         '{"jsonrpc":"2.0","id":$ID}',
-        '{"jsonrpc":"2.0","id":$ID,"result":[]}',
+        '{"jsonrpc":"2.0","id":$ID,"result":[1]}',
         '{"jsonrpc":"2.0","id":$ID,"error":"broken"}',
         '{"id":$ID,"result":{"content":[]}}',
     ],
@@ -106,10 +111,124 @@ def test_broken_text_in_a_definition_does_not_cost_the_connection(raw_server, wa
         assert connection.list_tools()[0].description == "\ufffd and \ufffd"
 
 
-def test_lines_that_are_no_answers_fail_no_call(shared_raw_server):
-    noise = ['{"level":"info","id":$ID,"msg":}', '{"jsonrpc":"2.0","id":$ID,"method":"x","params":}', "ready", "[1]"]
-    with MCPConnection(shared_raw_server("stdio"), invocation_timeout=LIMIT) as connection:
-        assert text(connection.call_tool("say", {"raw": "\n".join([*noise, result("fine")])})) == "fine"
+NOISE = [
+    '{"type":"heartbeat"}',
+    '{"type":"heartbeat","id":$ID}',
+    '{"error":"none"}',
+    '{"jsonrpc":"2.0"}',
+    '{"jsonrpc":"2.0","id":null}',
+    '{"jsonrpc":"2.0","method":"heartbeat"}',
+    '{"level":"info","id":$ID,"msg":}',
+    '{"jsonrpc":"2.0","id":$ID,"method":"x","params":}',
+    "ready",
+    "[DONE]",
+    "[1]",
+    "[]",
+    "null",
+    "5",
+]
+EVENTS = "".join(f"data: {line}\n\n" for line in NOISE)
+EVENTS += ": a comment\n\nevent: ping\ndata: {}\n\nevent: endpoint-of-others\ndata: x\n\nid: 7\nretry: 10\n\ndata:\n\n"
+
+
+@pytest.mark.parametrize("way", ["stdio", "sse", "events"])
+def test_what_answers_nothing_is_ignored(shared_raw_server, way):
+    noise = "\n".join([*NOISE, "", " ", ""]) if way == "stdio" else EVENTS
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+        for _ in range(2):
+            assert text(connection.call_tool("say", {"noise": noise, "raw": result("fine")})) == "fine"
+        assert connection.status().sessions == 1
+
+
+def test_what_answers_nothing_in_the_event_stream_of_a_session_is_ignored(raw_server):
+    log = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"heard","_meta":[]}}'
+    heard = threading.Event()
+    stream = EVENTS.replace("$ID", "1") + f"data: {log}\n\n"
+    info, handlers = raw_server("json", "--stream", stream), MCPHandlers(logging=lambda _message: heard.set())
+    with MCPConnection(info, invocation_timeout=LIMIT, handlers=handlers) as connection:
+        assert heard.wait(LIMIT)
+        assert text(connection.call_tool("fine")) == "fine"
+        assert connection.status().sessions == 1
+
+
+def test_an_event_stream_with_nothing_but_noise_fails_its_call(shared_raw_server):
+    with MCPConnection(shared_raw_server("events"), invocation_timeout=LONG) as connection:
+        with Stopwatch() as watch, pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+            connection.call_tool("say", {"raw": '{"type":"heartbeat"}'})
+        assert watch.seconds < AT_ONCE
+        assert text(connection.call_tool("fine")) == "fine"
+
+
+ODD_RESULTS = [
+    (
+        {"content": [{"type": "video"}, {"type": "text", "text": "a", "annotations": []}]},
+        '[unsupported content: {"type": "video"}]\na',
+    ),
+    ({"content": [{"type": "text", "text": "a"}], "isError": None, "structuredContent": [], "_meta": []}, "a"),
+    ({"content": None, "structuredContent": {"n": 1}}, '{"n": 1}'),
+    ({"structuredContent": {"n": 1}}, '{"n": 1}'),
+    ([], "[no content]"),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_odd_members_of_a_result_take_nothing_else_away(shared_raw_server, way):
+    with MCPTool("say", shared_raw_server(way), invocation_timeout=LIMIT) as tool:
+        for odd, seen in ODD_RESULTS:
+            raw = json.dumps({"jsonrpc": "2.0", "id": "$ID", "result": odd}).replace('"$ID"', "$ID")
+            assert model_text(tool.invoke(raw=raw)) == seen
+        for odd in ({"isError": True, "error": "no luck"}, {"isError": True, "structuredContent": {"why": "no luck"}}):
+            raw = json.dumps({"jsonrpc": "2.0", "id": "$ID", "result": odd}).replace('"$ID"', "$ID")
+            with pytest.raises(MCPInvocationError, match="no luck") as failure:
+                tool.invoke(raw=raw)
+            assert failure.value.is_tool_error
+
+
+PHP = {
+    "initialize": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": [], "resources": [], "prompts": [], "experimental": []},
+        "serverInfo": {"name": "php", "version": "8"},
+        "_meta": [],
+    },
+    "resources/list": {"resources": [{"uri": "a:b", "name": "r", "annotations": [], "_meta": []}], "_meta": []},
+    "resources/templates/list": {"resourceTemplates": None},
+    "resources/read": {"contents": [{"uri": "a:b", "text": "read", "_meta": []}], "_meta": []},
+    "prompts/list": {
+        "prompts": [{"name": "p", "arguments": [{"name": "a", "_meta": []}]}, {"title": "odd"}],
+        "_meta": [],
+    },
+    "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "got", "annotations": []}}]},
+}
+
+
+NEWEST = {
+    "initialize": {"protocolVersion": "2026-07-28"},  # which has no handshake
+    "server/discover": {
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": PHP["initialize"]["capabilities"],
+        "_meta": [],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "era"), [("stdio", {}), ("events", {}), ("stdio", NEWEST)], ids=["stdio", "events", "2026"]
+)
+def test_empty_lists_in_place_of_objects_are_read_in_every_answer(raw_server, way, era, tmp_path, caplog):
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps({**PHP, **era}))
+    listing = json.dumps([{"name": "fine", "inputSchema": [], "annotations": [], "_meta": []}])
+    info = raw_server(way, "--results", str(results), "--listing", listing)
+    with MCPConnection(info, connection_timeout=LIMIT) as connection:
+        assert connection.capabilities == {"tools": {}, "resources": {}, "prompts": {}, "experimental": {}}
+        assert [tool.name for tool in connection.list_tools()] == ["fine"]
+        assert [resource.name for resource in connection.list_resources()] == ["r"]
+        assert connection.list_resource_templates() == []
+        assert connection.read_resource("a:b").contents[0].text == "read"
+        assert [prompt.name for prompt in connection.list_prompts()] == ["p"]
+        assert connection.get_prompt("p").messages[0].content.text == "got"
+    assert "to prompts/list: number 2" in caplog.text
 
 
 LIMIT_SIZE = 100_000

@@ -10,8 +10,11 @@ A server that answers with the very bytes that it is given, over every transport
 
 `json` and `events` are streamable HTTP with answers as JSON bodies and as event streams. The tool `say` answers with
 its argument `raw`, in which `$ID` stands for the id of the request and `$FILL` for `fill` letters; it is compressed as
-`encoding` says, and never ends if it is `endless`. Characters stand for the bytes of the same number. `wait` is
-answered after `release` was called; `fine` at once.
+`encoding` says, and never ends if it is `endless`. Before it come the lines of `noise`: of a text if they are lines, of
+event streams if these are what the server writes. Characters stand for the bytes of the same number. `wait` is answered
+after `release` was called; `fine` at once.
+
+Over streamable HTTP, `--stream TEXT` is what comes in the event stream of the session, which stays open.
 """
 
 import argparse
@@ -47,6 +50,11 @@ def compress(data: bytes, encoding: str | None) -> bytes:
             from backports import zstd
         return zstd.compress(data)
     return gzip.compress(data) if encoding == "gzip" else zlib.compress(data)
+
+
+def noise_of(message: dict[str, Any]) -> bytes:
+    given = (message.get("params") or {}).get("arguments") or {}
+    return str(given.get("noise", "")).replace("$ID", json.dumps(message["id"])).encode("latin-1")
 
 
 def answer(message: dict[str, Any], listing: str) -> tuple[bytes, str | None, bool]:
@@ -87,7 +95,7 @@ def serve_stdio(listing: str) -> None:
     def respond(message: dict[str, Any]) -> None:
         data, _, endless = answer(message, listing)
         with lock:
-            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.write(noise_of(message) + data)
             while endless:
                 sys.stdout.buffer.write(ENDLESS)
             sys.stdout.buffer.write(b"\n")
@@ -104,7 +112,8 @@ class Handler(BaseHTTPRequestHandler):
     transport = "json"
     listing = LISTING
     endpoint: str | None = None
-    streams: "list[queue.Queue[tuple[bytes, str | None, bool]]]" = []  # noqa: RUF012
+    stream: str | None = None
+    streams: "list[queue.Queue[tuple[bytes, bytes, str | None, bool]]]" = []  # noqa: RUF012
 
     def log_message(self, *_args: Any) -> None:
         pass
@@ -116,18 +125,22 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_header(name.replace("_", "-"), value)
         self.end_headers()
 
-    def _event(self, data: bytes, encoding: str | None, endless: bool) -> None:
-        event = b"event: message\n" + b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
+    def _event(self, noise: bytes, data: bytes, encoding: str | None, endless: bool) -> None:
+        event = noise + b"event: message\n" + b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
         self.wfile.write(compress(event[:-1] if endless else event + b"\n", encoding))
         while endless:
             self.wfile.write(ENDLESS)
 
     def do_GET(self) -> None:
+        if self.stream is not None:
+            self._head(200, content_type="text/event-stream")
+            self.wfile.write(self.stream.encode())
+            threading.Event().wait()
         if self.transport != "sse":
             self._head(405, content_length="0")
             return
         self.close_connection = True
-        stream: queue.Queue[tuple[bytes, str | None, bool]] = queue.Queue()
+        stream: queue.Queue[tuple[bytes, bytes, str | None, bool]] = queue.Queue()
         self.streams.append(stream)
         self._head(200, content_type="text/event-stream")
         endpoint = self.endpoint or f"/{self.streams.index(stream)}"
@@ -142,15 +155,16 @@ class Handler(BaseHTTPRequestHandler):
         if "id" not in message or self.transport == "sse":
             self._head(202, content_length="0")
             if "id" in message:
-                self.streams[int(self.path[1:])].put(answer(message, self.listing))
+                self.streams[int(self.path[1:])].put((noise_of(message), *answer(message, self.listing)))
             return
         data, encoding, endless = answer(message, self.listing)
         self.close_connection = True
         if self.transport == "events":
             self._head(200, content_type="text/event-stream", content_encoding=encoding)
-            self._event(data, encoding, endless)
+            self._event(noise_of(message), data, encoding, endless)
             return
-        self._head(200, content_type="application/json", content_encoding=encoding)
+        session = "raw" if self.stream is not None and message["method"] == "initialize" else None
+        self._head(200, content_type="application/json", content_encoding=encoding, mcp_session_id=session)
         self.wfile.write(compress(data, encoding))
         while endless:
             self.wfile.write(ENDLESS)
@@ -171,6 +185,7 @@ def main() -> None:
     parser.add_argument("--listing", default=LISTING, help="the tools, as the server writes them")
     parser.add_argument("--results", type=Path, help="a JSON file of results by method, in place of the server's own")
     parser.add_argument("--endpoint", help="where an SSE server says that it takes messages; `none`: it does not say")
+    parser.add_argument("--stream", help="what comes in the event stream of a session over streamable HTTP")
     options = parser.parse_args()
     if options.results is not None:
         results.update(json.loads(options.results.read_text()))
@@ -178,6 +193,7 @@ def main() -> None:
         serve_stdio(options.listing)
         return
     Handler.transport, Handler.listing, Handler.endpoint = options.transport, options.listing, options.endpoint
+    Handler.stream = options.stream
     server = Server(("127.0.0.1", options.port), Handler)
     print(f"PORT {server.server_port}", flush=True)
     server.serve_forever()

@@ -218,6 +218,23 @@ class TestNames:
         assert raised.value.tool_name == "counter_fail"
 
 
+class TestArguments:
+    @pytest.mark.parametrize("call", ["invoke", "call", "invoke_async", "call_async"])
+    async def test_arguments_are_sent_as_the_schema_wants_them_and_as_text_where_that_may_be(self, call):
+        schema = {
+            "type": "object",
+            "properties": {"limit": {"type": "integer"}, "tags": {"type": "array"}, "text": {"type": "string"}},
+            "anyOf": [{"properties": {"by": {"$ref": "#/$defs/By"}}}, {"required": ["text"]}],
+            "$defs": {"By": {"type": "object"}},
+        }
+        server = ForeignServer(definition("search", schema))
+        async with MCPTool("search", server.info) as tool:
+            called = getattr(tool, call)(limit=None, tags='["a"]', text="[1]", by='{"name": null}', more=None)
+            if inspect.isawaitable(called):
+                await called
+        assert server.calls == [("search", {"tags": ["a"], "text": "[1]", "by": {"name": None}, "more": None})]
+
+
 class TestDefinition:
     def test_the_server_describes_the_tool(self):
         schema = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}

@@ -105,10 +105,6 @@ class TestConstruction:
         with pytest.raises((ValueError, TypeError), match=message):
             MCPToolset(**{"server_info": COUNTER, **parameters})
 
-    def test_tools_whose_names_become_the_same_are_refused_naming_both(self):
-        with pytest.raises(ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'"):
-            MCPToolset(COUNTER, tool_names=["a.b", "a/b"])
-
     def test_a_tool_asked_for_twice_is_there_once(self):
         with MCPToolset(COUNTER, tool_names=["add", "add"]) as toolset:
             assert names(toolset) == ["add"]
@@ -454,14 +450,18 @@ class TestOddServers:
             toolset[2].invoke()
         assert [name for name, _ in server.calls] == [long, "repo/search.code"]
 
-    def test_tools_whose_names_become_the_same_are_an_error_naming_both(self):
-        server = ForeignServer(definition("a.b"), definition("a/b"))
-        toolset = MCPToolset(server.info)
-        with pytest.raises(ValueError, match=r"'a\.b' and 'a/b' would both be called 'a_b'.*tool_names"):
+    def test_a_tool_keeps_its_name_if_the_server_gets_another_that_would_have_the_same(self):
+        server = ForeignServer(definition("a.b"))
+        with MCPToolset(server.info, tool_overrides={"c": {"name": "mine"}}) as toolset:
+            [first] = toolset
+            toolset.close()
+            server.tools += [definition("a_b"), definition("mine"), definition("c")]
             toolset.warm_up()
-        toolset.close()
-        with MCPToolset(server.info, tool_names=["a/b"]) as chosen:
-            assert [tool.remote_name for tool in chosen] == ["a/b"]
+            found = {tool.remote_name: tool.name for tool in toolset}
+            assert toolset["a_b"] is first
+        assert (found["a.b"], found["c"]) == ("a_b", "mine")
+        assert found["a_b"].startswith("a_b_")
+        assert found["mine"].startswith("mine_")
 
     def test_a_tool_that_is_gone_after_a_reconnect_is_gone_from_the_toolset(self):
         server = ForeignServer(definition("one"), definition("two"))

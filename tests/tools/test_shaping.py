@@ -268,12 +268,6 @@ class TestMistakes:
         ):
             MCPTool("search", COUNTER, inputs_from_state={"t": "tenant"}, bound_arguments={"tenant": "x"})
 
-    def test_two_tools_cannot_get_one_name(self):
-        server = ForeignServer(definition("a"), definition("b"))
-        toolset = MCPToolset(server.info, tool_overrides={"a": {"name": "b"}})
-        with pytest.raises(ValueError, match=r"'a' and 'b' would both be called 'b'.*tool_overrides"):
-            toolset.warm_up()
-
 
 class TestNamesAndDescriptions:
     def test_an_agent_sees_exactly_the_shaped_tools_and_calls_the_servers(self, api_key):

@@ -85,7 +85,8 @@ class TestStreamableHttp:
             (400, "MCP session id 1f0e is invalid!", LOST),
             (400, "Mcp-Session-Id header is required", LOST),
             (400, error("Bad Request: No valid session ID provided", id=None), LOST),
-            (400, error("Bad Request: Server not initialized", id=None), ALIVE),
+            (400, error("Bad Request: Server not initialized", id=None), LOST),
+            (400, "Server not initialized", LOST),
             (400, error("Session not found"), LOST),
             (400, {"error": "unknown session"}, LOST),
             (400, {"message": "Session expired"}, LOST),
@@ -94,20 +95,33 @@ class TestStreamableHttp:
             (400, "The cookie of your session is stale", DOUBTFUL),
             (400, "No session" + "!" * 191, DOUBTFUL),
             (400, "No session" + "!" * 190, LOST),
-            (400, error("Session not found", id=7), ALIVE),
-            (400, error("Session not found", id="7"), ALIVE),
-            # Everything else is about the request only.
-            (400, "", ALIVE),
-            (400, "Bad Request: Unsupported protocol version", ALIVE),
-            (400, "[" * 100_000, ALIVE),
+            # In any other words, it may be about the session.
+            (400, error("Session not found", id=7), DOUBTFUL),
+            (400, error("Session not found", id="7"), DOUBTFUL),
+            (400, error("Not ready", id=7, error={"code": -32600, "message": "Not ready"}), DOUBTFUL),
+            (400, "", DOUBTFUL),
+            (400, "<html>Nobody knows</html>", DOUBTFUL),
+            (400, "[" * 100_000, DOUBTFUL),
             (400, ["session"], DOUBTFUL),
-            (400, error({"not": "text"}, id=None), ALIVE),
-            (401, "Session not found", ALIVE),
-            (403, "Session not found", ALIVE),
-            (405, "", ALIVE),
-            (410, "Session not found", ALIVE),
-            (500, "Session not found", ALIVE),
-            (502, "", ALIVE),
+            (400, error({"not": "text"}, id=None), DOUBTFUL),
+            (401, "Unauthorized: Session not found", DOUBTFUL),
+            (403, "Forbidden", DOUBTFUL),
+            (405, "", DOUBTFUL),
+            (409, "Conflict", DOUBTFUL),
+            (410, "Session not found", DOUBTFUL),
+            (422, "Unexpected message, expect initialize request", DOUBTFUL),
+            (500, "Session not found", DOUBTFUL),
+            (500, error("Server was not initialised", id=7), DOUBTFUL),
+            # Unless it is from whoever processed the request.
+            (400, error("", id=7, error={"code": -32602, "message": "No such session"}), ALIVE),
+            (404, error("", id=7, error={"code": -32601, "message": "No such method"}), DOUBTFUL),
+            (422, error("", id="7", error={"code": -32603, "message": "broken"}), ALIVE),
+            # Everything else is about the request only.
+            (413, "Session too large", ALIVE),
+            (429, "Too many sessions", ALIVE),
+            (500, "oops", ALIVE),
+            (502, "Session not found", ALIVE),
+            (503, "", ALIVE),
         ],
     )
     def test_the_session_is_lost_only_if_the_response_says_so(
@@ -118,12 +132,22 @@ class TestStreamableHttp:
         assert verdict.never_ran is (session is LOST)
         assert verdict.denied is False
 
+    @pytest.mark.parametrize("status", [400, 403, 500])
+    @pytest.mark.parametrize("method", ["notifications/initialized", "ping", "logging/setLevel", "unknown/method"])
+    def test_the_refusal_of_what_servers_need_not_know_is_not_about_the_session(self, method: str, status: int) -> None:
+        response = answer(status, "the session does not want that")
+        assert judge_streamable_http(post(method=method), response).session is ALIVE
+
+    def test_a_refusal_that_asks_for_authorization_is_not_about_the_session(self) -> None:
+        response = httpx2.Response(401, headers={"WWW-Authenticate": "Bearer"})
+        assert judge_streamable_http(post(), response).session is ALIVE
+
     @pytest.mark.parametrize("status", [400, 401, 404, 500])
     def test_without_a_session_id_no_response_is_about_a_session(self, status: int) -> None:
         verdict = judge_streamable_http(post(session=False), answer(status, "Session not found"))
         assert (verdict.never_ran, verdict.session) == (False, ALIVE)
 
-    @pytest.mark.parametrize(("status", "session"), [(404, LOST), (400, ALIVE)])
+    @pytest.mark.parametrize(("status", "session"), [(404, LOST), (400, DOUBTFUL)])
     def test_an_event_stream_is_not_read(self, status: int, session: SessionFate) -> None:
         class Unread(httpx2.AsyncByteStream):
             async def __aiter__(self) -> Any:

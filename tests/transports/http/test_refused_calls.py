@@ -84,25 +84,83 @@ def test_a_refusal_that_is_not_clearly_about_the_session_does_not_make_the_call_
         assert connection.status().failed_calls == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (400, b"could not store the row: the database session was rolled back"),
-        (404, {"jsonrpc": "2.0", "id": "own", "error": {"code": -32001, "message": "Session not found"}}),
-    ],
-)
-def test_a_refusal_that_might_be_about_the_session_opens_a_new_one_for_the_next_call(
-    handshake_server: Any, status: int, body: Any
-) -> None:
-    def refusal(message: dict[str, Any]) -> Answer:
-        return status, {**body, "id": message["id"]} if isinstance(body, dict) else body, None
+def rpc_error(message: str, code: int = -32000, **members: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "error": {"code": code, "message": message}, **members}
 
-    server = handshake_server(refusing(refusal))
-    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
-        with pytest.raises(MCPInvocationError):
-            connection.call_tool("pay")
+
+# With the id of the request where it is "own".
+DOUBTFUL = [
+    (400, b"could not store the row: the database session was rolled back"),
+    (400, b""),
+    (400, b"<html>Bad Request</html>"),
+    (400, rpc_error("The server has no idea", id=None)),
+    (400, rpc_error("Not initialized yet", -32600, id="own")),
+    (401, b"Unauthorized: Session not found"),
+    (403, b"Forbidden"),
+    (404, rpc_error("Session not found", -32001, id="own")),
+    (409, b"Conflict"),
+    (410, {"detail": "Gone"}),
+    (422, b"Unexpected message, expect initialize request"),
+    (500, {"error": "no such session"}),
+    (200, rpc_error("Session not found", id="own")),
+    (200, rpc_error("Bad Request: Server not initialized", id=None)),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), DOUBTFUL)
+@pytest.mark.parametrize("recovers", [True, False])
+def test_after_a_refusal_that_might_be_about_the_session_the_next_call_opens_a_new_one(
+    handshake_server: Any, status: int, body: Any, *, recovers: bool
+) -> None:
+    def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
+        if message["method"] == "tools/list":
+            return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
+        server.runs += 1
+        if server.runs == 1 or (recovers and session != "session-1"):
+            return 200, result_of(message, {"content": [{"type": "text", "text": "paid"}]}), None
+        own = isinstance(body, dict) and body.get("id") == "own"
+        return status, {**body, "id": message["id"]} if own else body, None
+
+    server = handshake_server(answer)
+    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01), invocation_timeout=LIMIT) as connection:
         assert connection.call_tool("pay").content[0].text == "paid"
-        assert (server.sessions, server.runs) == (2, 2)
+        for attempt in range(1, 4):
+            before = server.runs
+            if recovers and attempt > 1:
+                assert connection.call_tool("pay").content[0].text == "paid"
+            else:
+                with pytest.raises(MCPInvocationError):
+                    connection.call_tool("pay")
+            assert server.runs == before + 1  # never twice
+            assert server.sessions == (min(attempt, 2) if recovers else attempt)
+
+
+def test_a_listing_that_is_refused_in_its_session_is_read_in_a_new_one(handshake_server: Any) -> None:
+    def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
+        server.runs += 1
+        if server.runs > 1 and session == "session-1":
+            return 400, b"Bad Request", None
+        return 200, result_of(message, {"tools": []}), None
+
+    server = handshake_server(answer)
+    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+        connection.open()
+        assert connection.list_tools() == []
+    assert server.sessions == 2
+
+
+def test_an_error_of_the_tool_leaves_the_session_as_it_is(handshake_server: Any) -> None:
+    def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+        if message["method"] == "tools/list":
+            return 200, result_of(message, {"tools": []}), None
+        return 400, rpc_error("no such session at the bank", -32602, id=message["id"]), None
+
+    server = handshake_server(answer)
+    with MCPConnection(StreamableHttpServerInfo(server.url)) as connection:
+        for _ in range(2):
+            with pytest.raises(MCPInvocationError, match="at the bank"):
+                connection.call_tool("pay")
+    assert server.sessions == 1
 
 
 @pytest.mark.parametrize(
@@ -115,6 +173,10 @@ def test_a_refusal_that_might_be_about_the_session_opens_a_new_one_for_the_next_
         (400, {"error": "Invalid session ID"}),
         (400, {"message": "Session 0f3a-77 is unknown"}),
         (400, {"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: Session expired"}}),
+        (
+            400,
+            {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Bad Request: Server not initialized"}},
+        ),
         (400, {"jsonrpc": "2.0", "id": "", "error": {"code": -32000, "message": "Mcp-Session-Id header required"}}),
     ],
 )

@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.connection.watching import Watcher
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schema_texts import map_texts
@@ -489,11 +490,15 @@ class MCPTool(ToolBase, Tool):
         self._use_definition(generation, definition, self._usable_parameters(definition))
 
     def _usable_parameters(self, definition: types.Tool) -> dict[str, Any]:
+        notes: list[str] = []
         try:
-            return normalize_parameters(definition.input_schema)
+            parameters = normalize_parameters(definition.input_schema, notes)
         except ValueError as error:
             msg = f"The schema of tool '{self.remote_name}' is unusable: {error}"
             raise ValueError(msg) from error
+        if definition != self._definition:
+            log_notes(self.remote_name, notes)
+        return parameters
 
     def _use_definition(self, generation: int, definition: types.Tool, parameters: dict[str, Any]) -> None:
         """
@@ -785,7 +790,8 @@ class MCPTool(ToolBase, Tool):
                 argument=name,
                 tool=self.name,
             )
-        return self._bound.apply(arguments, self._custom_inputs_from_state or {})
+        fitted = fit_arguments(arguments, self.parameters)
+        return self._bound.apply(fitted, self._custom_inputs_from_state or {})
 
     async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
@@ -915,6 +921,17 @@ def _warn_of_async_callback() -> None:
         "callback, as Haystack 2 does in `run_async`. Use a function that is not asynchronous, or "
         "`MCPHandlers(progress=…)`"
     )
+
+
+def log_notes(tool_name: str, notes: list[str]) -> None:
+    """
+    Log what is missing in the schema of a tool.
+
+    :param tool_name: The server's name of the tool.
+    :param notes: Clauses of `normalize_parameters`.
+    """
+    for note in notes:
+        logger.warning("Tool '{tool}': {note}", tool=tool_name, note=note)
 
 
 def _sources(configs: Iterable[Any]) -> frozenset[str]:

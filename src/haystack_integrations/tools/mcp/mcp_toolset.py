@@ -38,7 +38,7 @@ from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChan
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
-from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool, log_notes
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.shaping import (
     BoundArguments,
@@ -429,7 +429,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def _assign_names(self, remote_names: Iterable[str]) -> dict[str, str]:
-        renamed = {tool: override.name for tool, override in self.tool_overrides.items() if override.name is not None}
+        # A tool keeps its name if the server gets another one that would have the same.
+        renamed = {tool: child.name for tool, child in self._children.items()}
+        renamed |= {tool: override.name for tool, override in self.tool_overrides.items() if override.name is not None}
         return assign_tool_names(remote_names, self.options.tool_name_prefix, renamed)
 
     def _make_child(self, remote_name: str, name: str) -> MCPTool:
@@ -785,8 +787,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
                     )
 
     def _usable_parameters(self, definition: types.Tool) -> dict[str, Any] | None:
+        notes: list[str] = []
         try:
-            return normalize_parameters(definition.input_schema)
+            parameters = normalize_parameters(definition.input_schema, notes)
         except ValueError as error:
             if self.tool_names:
                 msg = f"The schema of tool '{definition.name}' is unusable: {error}"
@@ -795,6 +798,10 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
                 "Skipped tool '{tool}', because its schema is unusable: {error}", tool=definition.name, error=str(error)
             )
             return None
+        known = self._children.get(definition.name)
+        if known is None or known._definition != definition:
+            log_notes(definition.name, notes)
+        return parameters
 
     def __iter__(self) -> Iterator[Tool]:
         """

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from haystack.utils import Secret
 from haystack.utils.auth import SecretType
@@ -17,7 +19,19 @@ from haystack.utils.auth import SecretType
 _STORED_TYPE = "env_template"
 
 _PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
-_VARIABLE = re.compile(r"(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
+_VARIABLE = re.compile(r"(?:env:|envFile:(?P<file>.+):)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
+# A line of a file of variables. Values in quotes may have several lines.
+_LINE = re.compile(
+    r"""
+    ^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*
+    (?: '(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*)" | (?P<bare>[^\n]*?) )
+    [ \t]*(?:[ \t]\#[^\n]*)?$
+    """,
+    re.MULTILINE | re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+# In characters.
+_LARGEST_ENV_FILE = 1_000_000
 
 VARIABLE_FORMS = "`${NAME}`, `${NAME:-default}` or `${env:NAME}`"
 
@@ -41,7 +55,8 @@ class SecretTemplate(Secret):
     ```
 
     :param template: The text. `${NAME}` and `${env:NAME}` stand for an environment variable, which must be set;
-        `${NAME:-default}` has a default for one that is not set, or empty. A `$` before anything but `{` is itself.
+        `${NAME:-default}` has a default for one that is not set, or empty; `${envFile:/path/.env:NAME}` stands for a
+        variable in a file. A `$` before anything but `{` is itself.
     """
 
     _template: str
@@ -57,16 +72,17 @@ class SecretTemplate(Secret):
         if not isinstance(template, str):
             msg = f"SecretTemplate: `template` must be a string, got {type(template).__name__}"
             raise ValueError(msg)
-        names = [name for name, _ in _variables(template)]
-        if not names:
+        variables = list(_variables(template))
+        if not variables:
             msg = f"SecretTemplate: `template` must contain a variable, like {VARIABLE_FORMS}"
             raise ValueError(msg)
+        names = dict.fromkeys(variable.name for variable in variables if variable.file is None)
         object.__setattr__(self, "_template", template)
-        object.__setattr__(self, "_env_vars", tuple(dict.fromkeys(names)))
+        object.__setattr__(self, "_env_vars", tuple(names))
 
     def resolve_value(self) -> str:
         """
-        Put the values of the environment variables into the text.
+        Put the values of the variables into the text.
 
         :returns: The text.
         :raises ValueError: If a variable without a default is not set. The message names it.
@@ -74,7 +90,7 @@ class SecretTemplate(Secret):
         if missing := self.missing():
             msg = f"these environment variables are not set: {', '.join(missing)}"
             raise ValueError(msg)
-        return _substitute(self._template, lambda name, default: os.environ.get(name) or default or "")
+        return _substitute(self._template, lambda variable: variable.value() or variable.default or "")
 
     def missing(self) -> list[str]:
         """
@@ -82,7 +98,7 @@ class SecretTemplate(Secret):
 
         :returns: Those that are not set and have no default.
         """
-        lacking = (name for name, default in _variables(self._template) if default is None and name not in os.environ)
+        lacking = (each.name for each in _variables(self._template) if each.default is None and each.value() is None)
         return list(dict.fromkeys(lacking))
 
     def secrets(self) -> set[str]:
@@ -91,7 +107,7 @@ class SecretTemplate(Secret):
 
         :returns: The values.
         """
-        return {os.environ[name] for name in self._env_vars if os.environ.get(name)}
+        return {value for variable in _variables(self._template) if (value := variable.value())}
 
     @property
     def type(self) -> SecretType:
@@ -119,31 +135,76 @@ class SecretTemplate(Secret):
         """
         Show the text with the names of its variables, and without their defaults.
         """
-        return _substitute(self._template, lambda name, _: f"${{{name}}}")
+        return _substitute(self._template, lambda variable: f"${{{variable.name}}}")
 
     def __repr__(self) -> str:
-        return f"SecretTemplate(variables={list(self._env_vars)})"
+        return f"SecretTemplate(variables={[variable.name for variable in _variables(self._template)]})"
 
 
-def _substitute(template: str, value: Callable[[str, str | None], str]) -> str:
-    return _PLACEHOLDER.sub(lambda match: value(*_parsed(match)), template)
+class _Variable(NamedTuple):
+    """
+    A variable in a text.
+
+    :param name: Its name.
+    :param default: What stands for it if it is not set.
+    :param file: The file that it is in; None for one of the environment.
+    """
+
+    name: str
+    default: str | None
+    file: str | None
+
+    def value(self) -> str | None:
+        if self.file is None:
+            return os.environ.get(self.name)
+        try:
+            return read_env_file(Path(self.file)).get(self.name)
+        except OSError:  # what is missing is named where it is needed
+            return None
 
 
-def _variables(template: str) -> Iterator[tuple[str, str | None]]:
+def read_env_file(file: Path) -> dict[str, str]:
+    """
+    Read a file of variables: lines like `NAME=value`, with quotes, comments and `export` as in a shell.
+
+    :param file: The file.
+    :returns: The values by name; the last one of each. Nothing in them is expanded.
+    :raises OSError: If it cannot be read, or is no file.
+    """
+    if not file.is_file():  # a device may never end
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    with file.open(encoding="utf-8-sig", errors="replace") as lines:
+        text = lines.read(_LARGEST_ENV_FILE)
+    values = {}
+    for line in _LINE.finditer(text):
+        if line["double"] is not None:
+            values[line["name"]] = re.sub(
+                r"\\(.)", lambda escaped: _ESCAPES.get(escaped[1], escaped[1]), line["double"]
+            )
+        else:
+            values[line["name"]] = line["bare"] if line["single"] is None else line["single"]
+    return values
+
+
+def _substitute(template: str, value: Callable[[_Variable], str]) -> str:
+    return _PLACEHOLDER.sub(lambda match: value(_parsed(match)), template)
+
+
+def _variables(template: str) -> Iterator[_Variable]:
     if "${" in _PLACEHOLDER.sub("", template):
         msg = f"a `${{` is not closed, or has another inside; variables are written {VARIABLE_FORMS}"
         raise ValueError(msg)
     return (_parsed(match) for match in _PLACEHOLDER.finditer(template))
 
 
-def _parsed(match: re.Match[str]) -> tuple[str, str | None]:
+def _parsed(match: re.Match[str]) -> _Variable:
     variable = _VARIABLE.fullmatch(match[1])
     if variable is None:
         name, has_default, _ = match[1].partition(":-")  # a default may be anything, so it is not shown
         msg = f"`${{{name}{has_default and ':-…'}}}` is no variable; write {VARIABLE_FORMS}"
         raise ValueError(msg)
     default = variable["default"]
-    return variable["name"], None if default is None else default.removeprefix(":-")
+    return _Variable(variable["name"], None if default is None else default.removeprefix(":-"), variable["file"])
 
 
 def has_placeholder(text: str) -> bool:
@@ -167,9 +228,9 @@ def from_template(text: str) -> str | Secret:
     """
     match = _PLACEHOLDER.fullmatch(text)
     if match is not None:
-        name, default = _parsed(match)
-        if default is None:
-            return Secret.from_env_var(name)
+        variable = _parsed(match)
+        if variable.default is None and variable.file is None:
+            return Secret.from_env_var(variable.name)
     return SecretTemplate(text) if has_placeholder(text) else text
 
 

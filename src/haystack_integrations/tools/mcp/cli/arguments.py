@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.schemas import ALL_TYPES, choices_of, property_of, resolved, type_of, types_of
+from haystack_integrations.tools.mcp.cli.schemas import property_of
+from haystack_integrations.tools.mcp.convert.schema_types import ALL_TYPES, choices_of, resolved, type_of, types_of
 
 _WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)
 

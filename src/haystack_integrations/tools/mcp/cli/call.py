@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp.cli.output import Output, as_json
 from haystack_integrations.tools.mcp.cli.progress import ProgressBar
 from haystack_integrations.tools.mcp.cli.schemas import check_arguments
 from haystack_integrations.tools.mcp.cli.targets import server_of
+from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
 from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
@@ -106,10 +107,10 @@ def _suffix(mime_type: str) -> str:
 
 def _bytes_of(block: Any) -> tuple[bytes | None, str | None]:
     if block.type in ("image", "audio"):
-        return base64.b64decode(block.data), block.mime_type
+        return base64.b64decode(plain_base64(block.data)[0]), block.mime_type
     if block.type == "resource":
         resource = block.resource
         if getattr(resource, "blob", None) is not None:
-            return base64.b64decode(resource.blob), resource.mime_type
+            return base64.b64decode(plain_base64(resource.blob)[0]), resource.mime_type
         return resource.text.encode(), resource.mime_type or "text/plain"
     return None, None

@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.cli.options import Reach
 from haystack_integrations.tools.mcp.cli.output import Output, one_line
 from haystack_integrations.tools.mcp.cli.targets import Server
 from haystack_integrations.tools.mcp.cli.wording import for_terminal
+from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.secret_template import resolved
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
@@ -114,6 +115,7 @@ def _check_tools(subject: str, session: Session) -> Iterator[Finding]:
         text = f"A model cannot know what these tools are for, because they have no description: {', '.join(silent)}"
         yield Finding(subject, State.WARNING, text, "Describe them with `tool_overrides` of MCPToolset")
     for tool in tools:
+        yield from _check_input_schema(subject, tool)
         yield from _check_output_schema(subject, tool)
     hidden = MCPToolSnapshot.from_tools(tools).invisible_characters()
     for name, found in hidden.items():
@@ -124,6 +126,20 @@ def _check_tools(subject: str, session: Session) -> Iterator[Finding]:
     if len(tools) > _MANY_TOOLS or size > _MANY_CHARACTERS:
         text = f"All definitions together have {size:,} characters, which a model reads each time"
         yield Finding(subject, State.WARNING, text, "Choose some with `tool_names` of MCPToolset")
+
+
+def _check_input_schema(subject: str, tool: types.Tool) -> Iterator[Finding]:
+    notes: list[str] = []
+    try:
+        normalize_parameters(tool.input_schema, notes)
+    except ValueError as error:
+        text = (
+            f"The tool '{one_line(tool.name)}' cannot be used, because its schema is unusable: {one_line(str(error))}"
+        )
+        yield Finding(subject, State.PROBLEM, text, "It is left out everywhere; tell the server's author")
+    for note in notes:
+        text = f"The tool '{one_line(tool.name)}': {one_line(note)}"
+        yield Finding(subject, State.WARNING, text, "Tell the server's author")
 
 
 def _check_output_schema(subject: str, tool: types.Tool) -> Iterator[Finding]:

@@ -18,15 +18,9 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
+from haystack_integrations.tools.mcp.convert.schema_types import ALL_TYPES, choices_of, resolved, types_of
 
-ALL_TYPES: tuple[str, ...] = ("null", "boolean", "integer", "number", "string", "array", "object")
-
-# References within a schema may lead in circles, and so may what is in it.
-_MOST_REFERENCES = 32
 _DEEPEST = 4
-
-# A schema that allows everything.
-_ANYTHING: Mapping[str, Any] = {}
 
 
 def property_of(schema: Mapping[str, Any], name: str) -> Any:
@@ -60,104 +54,6 @@ def required_in(schema: Mapping[str, Any]) -> list[str]:
     """
     required = resolved(schema, schema).get("required")
     return [str(name) for name in required] if isinstance(required, list) else []
-
-
-def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """
-    Follow the references of a schema within its document.
-
-    :param schema: The schema.
-    :param root: The document.
-    :returns: What it refers to; an empty schema for one that cannot be found.
-    """
-    for _ in range(_MOST_REFERENCES):
-        if not isinstance(schema, Mapping):
-            return _ANYTHING
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return schema
-        schema = _at(root, reference)
-    return _ANYTHING
-
-
-def _at(root: Any, reference: str) -> Any:
-    if not reference.startswith("#"):
-        return {}
-    found = root
-    for part in filter(None, reference[1:].split("/")):
-        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-    return found
-
-
-def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """
-    Tell which JSON types a schema allows.
-
-    :param schema: The schema.
-    :param root: The document that it is in.
-    :returns: Names of types; all if the schema does not say.
-    """
-    return _types(schema, root, 0, {})
-
-
-def _types(schema: Any, root: Mapping[str, Any], depth: int, known: dict[int, set[str]]) -> set[str]:
-    schema = resolved(schema, root)
-    if id(schema) not in known:
-        # Each schema is looked at once: what refers to itself several times would take time without a bound.
-        known[id(schema)] = set(ALL_TYPES)
-        known[id(schema)] = _types_in(schema, root, depth, known)
-    return known[id(schema)]
-
-
-def _types_in(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, known: dict[int, set[str]]) -> set[str]:
-    named = schema.get("type")
-    if isinstance(named, str):
-        return {named}
-    if isinstance(named, list):
-        return {str(each) for each in named}
-    if depth > _DEEPEST:
-        return set(ALL_TYPES)
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list):
-            return {kind for option in schema[key] for kind in _types(option, root, depth + 1, known)}
-    if isinstance(schema.get("allOf"), list):
-        return set(ALL_TYPES).intersection(*(_types(option, root, depth + 1, known) for option in schema["allOf"]))
-    return {str(type_of(value)) for value in choices_of(schema)} or set(ALL_TYPES)
-
-
-def choices_of(schema: Mapping[str, Any]) -> list[Any]:
-    """
-    Give the values that a schema names.
-
-    :param schema: The schema.
-    :returns: The values; none if it names none.
-    """
-    if "const" in schema:
-        return [schema["const"]]
-    return list(schema["enum"]) if isinstance(schema.get("enum"), list) else []
-
-
-def type_of(value: Any) -> str:
-    """
-    Name the JSON type of a value.
-
-    :param value: JSON.
-    :returns: "integer" for whole numbers, "number" for others.
-    """
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
 
 
 def describe_type(schema: Any, root: Mapping[str, Any]) -> str:

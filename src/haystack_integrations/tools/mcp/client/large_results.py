@@ -21,7 +21,7 @@ from typing import Any, Final
 import mcp
 from mcp import MCPError, types
 from mcp.types import methods
-from mcp.types.version import LATEST_HANDSHAKE_VERSION
+from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.client.large_messages import LargeResult
 from haystack_integrations.tools.mcp.client.messages import UnusableAnswer
 from haystack_integrations.tools.mcp.client.sdk_workarounds import fields_of_later_revisions
 from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
+from haystack_integrations.tools.mcp.convert.odd_messages import mend_result
 from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD
 
 # The list in the result of a method, by its name on the wire and in the SDK's model.
@@ -42,8 +43,8 @@ _LISTS: Final = {
     "prompts/get": ("messages", "messages"),
 }
 
-# By which a session begins, according to the revision.
-_HANDSHAKE: Final = ("initialize", "server/discover")
+# By which a session begins, and the revision that it belongs to.
+_HANDSHAKE: Final = {"initialize": LATEST_HANDSHAKE_VERSION, "server/discover": LATEST_MODERN_VERSION}
 
 _RESULT: Final = "result"
 
@@ -87,7 +88,7 @@ _rest: ContextVar[_Rest | None] = ContextVar("haystack_mcp_rest_of_result", defa
 
 def check_handshake(session: mcp.ClientSession) -> None:
     """
-    Let an SDK session refuse a handshake that has too many values to be validated, and quote no value in its errors.
+    Let an SDK session mend a handshake, refuse one of too many values, and quote no value in its errors.
 
     :param session: A session before its handshake; its method `send_request`, and that of its dispatcher, are replaced.
     """
@@ -96,9 +97,11 @@ def check_handshake(session: mcp.ClientSession) -> None:
 
     async def send_raw_request(method: str, *arguments: Any) -> dict[str, Any]:
         result = await send(method, *arguments)
-        if method in _HANDSHAKE and isinstance(result, LargeResult):
+        if method not in _HANDSHAKE:
+            return result
+        if isinstance(result, LargeResult):
             _check_size(method, result)
-        return result
+        return (await mend_result(method, _HANDSHAKE[method], result)).result
 
     async def send_request(*arguments: Any, **options: Any) -> Any:
         try:
@@ -156,7 +159,8 @@ async def validated_call_result(result: dict[str, Any]) -> types.CallToolResult:
     :raises MCPError: If a part of it has too many values to be validated.
     """
     rest = _Rest()
-    await _take_apart("tools/call", result, rest)
+    mended = await mend_result("tools/call", LATEST_MODERN_VERSION, result)
+    await _take_apart("tools/call", mended.result, rest)
     try:
         read = types.CallToolResult.model_validate(rest.result, by_name=False)
     except ValidationError as error:

@@ -176,6 +176,17 @@ def is_certainly_answer(data: bytes | str) -> bool:
     return '"method"' not in data if isinstance(data, str) else b'"method"' not in data
 
 
+def looks_like_answer(data: str) -> bool:
+    """
+    Tell whether a text that is no valid message is meant to be an answer.
+
+    :param data: The text.
+    :returns: True if it is; False if it is something else, such as a heartbeat.
+    """
+    members = _top_level(data[:HEAD_SIZE])
+    return "jsonrpc" in members and not members.keys().isdisjoint({"result", "error"})
+
+
 def _is_large(data: bytes | str) -> bool:
     if len(data) > _MAX_MENDED:
         return True
@@ -231,6 +242,8 @@ def _read_value(value: Any) -> types.JSONRPCMessage | None:
     request_id = value.get("id")
     if isinstance(request_id, float) and request_id.is_integer():  # of a server that knows one kind of number only
         value = {**value, "id": int(request_id)}
+    # As PHP encodes an empty object.
+    value |= {name: {} for name in ("result", "params") if value.get(name) == []}
     try:
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:

@@ -80,39 +80,54 @@ class ReadingClient(MCPClient):
 
     async def _pages(self, operation: str, things: str, fetch: Callable[[str | None], Awaitable[PageT]]) -> list[PageT]:
         """
-        Read all pages of a listing.
+        Read all pages of a listing. Of one that repeats itself, or has no end, those are read that came before.
 
         :param operation: What is done, for errors.
-        :param things: What is listed, for errors.
+        :param things: What is listed, for messages.
         :param fetch: Reads the page at a cursor.
         :returns: The pages; none of a server that does not know the request.
-        :raises MCPConnectionError: If the listing has no end, or is too large.
+        :raises MCPConnectionError: If the first page is too large.
         """
         pages: list[PageT] = []
+        listed: list[list[Any]] = []
         count, limit = 0, MAX_TOOLS if things == "tools" else MAX_ITEMS
         cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(_MAX_PAGES):
+        cursors: set[str | None] = set()
+        while True:
+            cursors.add(cursor)
             try:
                 page = await fetch(cursor)
             except ProtocolError as error:
                 if error.code == types.METHOD_NOT_FOUND and not pages:
                     return []  # a server of other things only
                 raise
-            pages.append(page)
-            count += max((len(each) for each in vars(page).values() if isinstance(each, list)), default=0)
-            if count > limit:
+            items = max((each for each in vars(page).values() if isinstance(each, list)), key=len, default=[])
+            count += len(items)
+            if count > limit and not pages:
                 msg = f"{self._describe()} has more than {limit:,} {things}"
                 raise MCPConnectionError(msg, self._server_info(), operation)
+            if count > limit:
+                return self._cut_off(pages, things, f"it has more than {limit:,}")
+            if items and items in listed:
+                return self._cut_off(pages, things, "it repeats a page")
+            pages.append(page)
+            listed.append(items)
             cursor = page.next_cursor
             if not cursor:
                 return pages
-            if cursor in seen:
-                msg = f"{self._describe()} repeats a page of its {things}, so that the listing would never end"
-                raise MCPConnectionError(msg, self._server_info(), operation)
-            seen.add(cursor)
-        msg = f"{self._describe()} has more than {_MAX_PAGES} pages of {things}"
-        raise MCPConnectionError(msg, self._server_info(), operation)
+            if cursor in cursors:
+                return self._cut_off(pages, things, "it repeats a cursor")
+            if len(pages) == _MAX_PAGES:
+                return self._cut_off(pages, things, f"it has more than {_MAX_PAGES:,} pages")
+
+    def _cut_off(self, pages: list[PageT], things: str, reason: str) -> list[PageT]:
+        logger.warning(
+            "The listing of the {things} of {server} does not end as it should: {reason}. What came before is used",
+            things=things,
+            server=self._describe(),
+            reason=reason,
+        )
+        return pages
 
     async def _kept_pages(
         self, operation: str, things: str, fetch: Callable[[str | None, CacheMode], Awaitable[PageT]]
@@ -124,7 +139,7 @@ class ReadingClient(MCPClient):
         :param things: What is listed, for errors.
         :param fetch: Reads the page at a cursor.
         :returns: The pages; none of a server that does not know the request.
-        :raises MCPConnectionError: If the listing has no end, or is too large.
+        :raises MCPConnectionError: If the first page is too large.
         """
         try:
             return await self._pages(operation, things, lambda cursor: fetch(cursor, "use"))

@@ -67,7 +67,8 @@ from haystack_integrations.tools.mcp.client.sdk_workarounds import (
 from haystack_integrations.tools.mcp.client.taps import tapped
 from haystack_integrations.tools.mcp.client.tasks import TaskClient
 from haystack_integrations.tools.mcp.concurrency import Turns
-from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
+from haystack_integrations.tools.mcp.convert.odd_messages import mend_result
+from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD, read_page
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -180,6 +181,9 @@ class SDKClient(TaskClient):
         """Say what went wrong with a connect and what to do about it, each thing once."""
         return f"{with_full_stop(what)} {advice}" if advice else with_full_stop(what)
 
+    def _note_error(self, error: ProtocolError) -> None:
+        """Look whether an error of the server says that the session has ended."""
+
     def _counts_calls(self) -> bool:
         """Tell whether the transport notes which calls were sent."""
         return True
@@ -226,7 +230,7 @@ class SDKClient(TaskClient):
             self._handshake = None
             self._negotiated = self._sdk.protocol_version
             replace_validation(self._sdk.session, self._validation.validate)
-            mend_results(self._sdk.session, self._mend_page, _leave_open)
+            mend_results(self._sdk.session, self._mend, _leave_open)
             validate_in_pieces(self._sdk.session)
             await self._use_handlers(self._sdk, self._callbacks)
             tools = await self._list_all()
@@ -382,10 +386,23 @@ class SDKClient(TaskClient):
             self._validation.note(tool.name, tool.output_schema)
         return tools
 
-    async def _mend_page(self, page: dict[str, Any]) -> dict[str, Any]:
-        version = self._sdk.protocol_version if self._sdk is not None else None
+    async def _mend(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
+        version = self._sdk.protocol_version if self._sdk is not None else LATEST_HANDSHAKE_VERSION
+        if method == LIST_METHOD:
+            result = await self._mend_page(result, version)
+        mended = await mend_result(method, version, result)
+        if mended.left_out:
+            logger.warning(
+                "Left out what cannot be read of the answer of {server} to {method}: {items}",
+                server=self._describe(),
+                method=method,
+                items=", ".join(mended.left_out[:_MOST_SHOWN]),
+            )
+        return mended.result
+
+    async def _mend_page(self, page: dict[str, Any], version: str) -> dict[str, Any]:
         try:
-            read = await read_page(page, version or LATEST_HANDSHAKE_VERSION)
+            read = await read_page(page, version)
         except ValueError as error:
             msg = f"Failed to list the tools of {self._describe()}: {error}"
             raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
@@ -489,6 +506,8 @@ class SDKClient(TaskClient):
                 if outcome.unauthorized:
                     return MCPAuthorizationError(f"{what}: {reason}", self._server_info(), operation)
                 return ReadInterruptedError(f"{what}: {reason}", self._server_info(), operation)
+            if protocol is not None:
+                self._note_error(protocol)
         code = data = None
         # What stands for an HTTP status, as of a proxy, is no answer of the server's own.
         if protocol is not None and not is_unusable_answer(protocol) and not is_http_placeholder(protocol):
@@ -683,10 +702,13 @@ class SDKClient(TaskClient):
             text = text if is_http_placeholder(error) else f"{text}: {error.message}"
         else:
             text = describe_error(error)
+            self._note_error(error)
             if says_no_answer(error):
                 if (content_type := foreign_content_type(error)) is not None:
                     text = f"the server answered with content of {_type_named(content_type)}, which is no answer of MCP"
                 return outcome_unknown(text, tool_name, tool_args)
+        if self.life.state is SessionState.DRAINING:
+            text = f"{with_full_stop(text)} The next call opens a new session."
         return _invocation_error(text, tool_name, tool_args, code=error.code, data=error.data)
 
     def details(self) -> ServerDetails:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -173,41 +173,32 @@ def replace_validation(
 
 def mend_results(
     session: mcp.ClientSession,
-    mend_page: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
+    mend: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]],
     check_result: Callable[[str, dict[str, Any]], None],
 ) -> None:
     """
     Let functions see results before the SDK validates them.
 
-    In a page of `tools/list` the SDK validates all tools at once, so one that is invalid would make the page useless.
-    Since revision 2026-07-28 results have a `resultType`; the specification reads one that is missing as "complete",
-    and the SDK refuses it.
+    The SDK validates a result as a whole, so one invalid member would make it useless. Since revision 2026-07-28
+    results have a `resultType`; the specification reads one that is missing as "complete", and the SDK refuses it.
 
     :param session: An open session; the method of its dispatcher that sends requests is replaced.
-    :param mend_page: Takes a page of `tools/list` and returns the one that the SDK gets. The SDK then does with it what
-        it does with any other, e.g. for its cache and for the headers of calls.
-    :param check_result: Takes the method of another request and its result, since revision 2026-07-28. What it raises
-        is the outcome of the request.
+    :param mend: Takes the method of a request and its result, and returns the one that the SDK gets. The SDK then does
+        with it what it does with any other, e.g. for its cache and for the headers of calls.
+    :param check_result: Takes the method of a request other than `tools/list` and its result, since revision
+        2026-07-28. What it raises is the outcome of the request.
     """
     dispatcher = session._dispatcher
     send = dispatcher.send_raw_request
     is_modern = session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def list_page(*arguments: Any) -> dict[str, Any]:
-        page = await send(*arguments)
-        mended = await mend_page(page)
-        return LargeResult(mended) if isinstance(page, LargeResult) else mended
-
-    async def send_modern(method: str, *arguments: Any) -> dict[str, Any]:
+    async def send_raw_request(method: str, *arguments: Any) -> dict[str, Any]:
         result = await send(method, *arguments)
-        result.setdefault("resultType", "complete")
-        check_result(method, result)
-        return result
-
-    def send_raw_request(method: str, *arguments: Any) -> Coroutine[Any, Any, dict[str, Any]]:
-        if method == LIST_METHOD:
-            return list_page(method, *arguments)
-        return send_modern(method, *arguments) if is_modern else send(method, *arguments)
+        if is_modern and method != LIST_METHOD:
+            result.setdefault("resultType", "complete")
+            check_result(method, result)
+        mended = await mend(method, result)
+        return LargeResult(mended) if isinstance(result, LargeResult) else mended
 
     dispatcher.send_raw_request = send_raw_request  # type: ignore[method-assign, assignment]
 

@@ -23,7 +23,8 @@ from pydantic_core import to_json
 from haystack_integrations.tools.mcp.client.handshake import HandshakeFirst
 from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD, CANCEL_METHOD, current_outcome
 from haystack_integrations.tools.mcp.client.sdk_workarounds import shown_error
-from haystack_integrations.tools.mcp.client.unread_messages import UnreadAnswer, UnreadMessage
+from haystack_integrations.tools.mcp.client.unread_messages import IgnoredMessage, UnreadAnswer, UnreadMessage
+from haystack_integrations.tools.mcp.convert.odd_messages import mend_params
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 # How long a server may take to accept a cancellation, in seconds; as long as the SDK allows.
@@ -101,6 +102,8 @@ class _Incoming(_Tap):
     async def __anext__(self) -> Any:
         try:
             item = await self._stream.__anext__()
+            while _is_ignored(item):
+                item = await self._stream.__anext__()
         except (StopAsyncIteration, anyio.ClosedResourceError):
             self._on_end()
             raise
@@ -108,6 +111,8 @@ class _Incoming(_Tap):
 
     async def receive(self) -> Any:
         item = await self._stream.receive()
+        while _is_ignored(item):
+            item = await self._stream.receive()
         return self._received(await _read(item))
 
     def _received(self, item: Any) -> Any:
@@ -118,6 +123,10 @@ class _Incoming(_Tap):
             shown = shown_error(message.error, self._redactor())
             if shown is not message.error:
                 item = dataclasses.replace(item, message=message.model_copy(update={"error": shown}))
+        elif isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification) and message.params is not None:
+            params = mend_params(message.method, message.params)
+            if params is not message.params:
+                item = dataclasses.replace(item, message=message.model_copy(update={"params": params}))
         return item if self._handshake is None else self._shake_hands(self._handshake, item)
 
     def _shake_hands(self, handshake: HandshakeFirst, item: Any) -> Any:
@@ -125,6 +134,10 @@ class _Incoming(_Tap):
         if handshake.is_over:
             self._handshake = None
         return item
+
+
+def _is_ignored(item: Any) -> bool:
+    return isinstance(getattr(item, "message", None), IgnoredMessage)
 
 
 async def _read(item: Any) -> Any:

@@ -8,13 +8,21 @@ How the SDK's streamable HTTP transport reads messages: large ones go through it
 
 from __future__ import annotations
 
+from haystack import logging
 from mcp import types
 from mcp.client import streamable_http
 from mcp.types import jsonrpc_message_adapter
 
 from haystack_integrations.tools.mcp.client.large_messages import is_large, parse, parse_large
-from haystack_integrations.tools.mcp.client.messages import is_certainly_answer, read_damaged, unusable_answer
+from haystack_integrations.tools.mcp.client.messages import (
+    is_certainly_answer,
+    looks_like_answer,
+    read_damaged,
+    unusable_answer,
+)
 from haystack_integrations.tools.mcp.client.request_outcome import answered_request, current_outcome
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 class _MessageReader:
@@ -39,11 +47,22 @@ class _MessageReader:
             message = parse(data)
         except ValueError as error:
             messages = read_damaged(data, error)
+            if not messages and isinstance(data, str) and not looks_like_answer(data):
+                logger.debug("Ignored an event of an MCP server that is no message")
+                return IgnoredMessage(jsonrpc="2.0", method="")
             if not messages:
                 # Raises what the SDK expects.
                 return jsonrpc_message_adapter.validate_json(data, by_name=by_name)
             message = next((each for each in messages if _is_answer(each)), messages[0])
         return message if request_id is None else _checked_body(message, request_id)
+
+
+class IgnoredMessage(types.JSONRPCNotification):
+    """
+    Stands for an event that is no message, such as a heartbeat, on its way through the SDK's transport.
+
+    The transport would fail the request in whose event stream it came.
+    """
 
 
 class UnreadAnswer(types.JSONRPCResponse):

@@ -12,21 +12,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from haystack import logging
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, count_values
 from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
 from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.transports.entries import ENTRY_MARKS, foreign_keys, server_info_of, settings_of
+from haystack_integrations.tools.mcp.secret_template import read_env_file
+from haystack_integrations.tools.mcp.transports.entries import (
+    ENTRY_MARKS,
+    ENV_FILE,
+    ENV_KEYS,
+    foreign_keys,
+    server_info_of,
+    settings_of,
+)
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Under which keys clients keep their servers: Claude Desktop, Claude Code, Cursor, Windsurf, Cline and Gemini CLI under
-# the first, VS Code under the second, and under the third in its settings, Zed under the last.
-_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
+# Under which keys clients keep their servers: most under the first, VS Code under the second, and under the third in
+# its settings, Zed under the fourth, Goose under the last.
+_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("extensions",))
 
-_NAMES = ("mcpServers", "servers", "context_servers")
+_NAMES = ("mcpServers", "servers", "context_servers", "extensions")
+
+_YAML = (".yaml", ".yml")
 
 # Which of their tools go by one alias: for MCPRegistry.
 TOOL_CONFIGS = "toolConfigs"
@@ -58,11 +70,12 @@ def load_mcp_toolsets(
     agent = Agent(chat_generator=OpenAIChatGenerator(), tools=toolsets)
     ```
 
-    Environment variables (`${NAME}`, `${NAME:-default}`, `${env:NAME}`) are kept as Secrets: they are resolved when a
-    server is connected to, and stored by their names.
+    Environment variables (`${NAME}`, `${NAME:-default}`, `${env:NAME}` and what other clients have) are kept as
+    Secrets: they are resolved when a server is connected to, and stored by their names. So are those of an `envFile`.
 
-    :param config: Path of the file, or its content. Comments and trailing commas are allowed, as in VS Code. The
-        servers are under `mcpServers`, or under `servers` as in VS Code, or `context_servers` as in Zed.
+    :param config: Path of the file, or its content. In JSON, comments and trailing commas are allowed, as in VS Code;
+        files of LibreChat, Goose and Continue are YAML. The servers are under `mcpServers`, or under `servers` as in
+        VS Code, `context_servers` as in Zed, or `extensions` as in Goose.
     :param servers: Names of the servers to load. Default: all that are not disabled.
     :param prefix_tool_names: Whether the name of each server is the prefix of its tools' names. An entry's
         `tool_name_prefix` takes precedence.
@@ -73,8 +86,9 @@ def load_mcp_toolsets(
         precedence.
     :returns: The toolsets, in the order of the file, without disabled servers.
     :raises FileNotFoundError: If there is no such file.
-    :raises ValueError: If the file or an entry cannot be used: no JSON, an unknown key, a wrong type, an environment
-        variable that is not set and has no default. The message names the place and the valid choices.
+    :raises ValueError: If the file or an entry cannot be used: no JSON or YAML, a key that looks like a typo, a wrong
+        type, an environment variable that is not set and has no default. The message names the place and the valid
+        choices.
     """
     content, file, where = read_config(config)
     toolsets = named_toolsets(
@@ -194,7 +208,8 @@ class EntryLoader:
             return None
         if self._is_checked and (ignored := foreign_keys(entry)):
             logger.warning("{place}: passed over {keys}", place=place, keys=", ".join(ignored))
-        server_info = server_info_of(self._variables.expand(entry, place), place)
+        expanded = self._with_env_file(self._variables.expand(entry, place), place)
+        server_info = server_info_of(expanded, place)
         options = dict(self._parameters)
         if self._prefix_tool_names:
             options["tool_name_prefix"] = prefix_of(name, self._prefixes)
@@ -218,6 +233,28 @@ class EntryLoader:
             msg = f"{place}: {error}"
             raise ValueError(msg) from None
 
+    def _with_env_file(self, entry: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+        """
+        Add the variables of the `envFile` to an entry, by their names and the file.
+        """
+        named = entry.get(ENV_FILE)
+        if not isinstance(named, str) or not named:
+            return entry
+        file = self._variables.folder / Path(named).expanduser()
+        if not file.is_file() and self._file is not None:
+            file = self._file.resolve().parent / named
+        try:
+            names = read_env_file(file)
+        except OSError as error:
+            if self._is_checked:
+                reason = error.strerror or type(error).__name__
+                logger.warning("{place}: `envFile` cannot be read: {reason}", place=place, reason=reason)
+            return entry
+        key = next((each for each in ENV_KEYS if each in entry), ENV_KEYS[0])
+        given = entry.get(key)
+        added = {name: f"${{envFile:{file}:{name}}}" for name in names}
+        return {**entry, key: {**added, **given} if isinstance(given, Mapping) else given or added}
+
 
 def _read(file: Path, where: str) -> Any:
     try:
@@ -228,6 +265,8 @@ def _read(file: Path, where: str) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{where} cannot be read: {error}"
         raise ValueError(msg) from error
+    if file.suffix.lower() in _YAML:
+        return _from_yaml(text, where)
     # In place of a comment white space of the same length, so that an error names the right place.
     text = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
     text = _TRAILING_COMMA.sub(lambda match: match[1] or " ", text)
@@ -246,6 +285,20 @@ def _read(file: Path, where: str) -> Any:
     except json.JSONDecodeError as error:
         msg = f"{where} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         raise ValueError(msg) from None
+
+
+def _from_yaml(text: str, where: str) -> Any:
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f": line {mark.line + 1}, column {mark.column + 1}, or what is before it" if mark is not None else ""
+        msg = f"{where} is not valid YAML{place}"  # its own text may quote a secret
+    else:
+        if count_values(content)[0] <= MAX_VALUES:  # references in it may multiply it, or lead in circles
+            return content
+        msg = f"{where} has more than {MAX_VALUES:,} values"
+    raise ValueError(msg)
 
 
 class ConfigEntries(NamedTuple):
@@ -283,11 +336,17 @@ def config_entries(content: Any, where: str) -> ConfigEntries:
             holder, found = found, found.get(key) if isinstance(found, Mapping) else None
         if found is None:
             continue
+        place = f"{where}: `{'.'.join(section)}`"
+        if isinstance(found, list):
+            found = _by_name(found, place)
         if not isinstance(found, Mapping):
-            msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
+            msg = f"{place} must be an object with an entry for each server"
             raise ValueError(msg)
+        if section == ("extensions",):
+            found = {name: _unwrapped(entry) for name, entry in found.items()}
         others = [key for key in content if key not in (section[0], "inputs", "$schema", TOOL_CONFIGS)]
-        return ConfigEntries(dict(found), holder.get("inputs") or content.get("inputs") or [], others)
+        entries = {str(name): entry for name, entry in found.items()}
+        return ConfigEntries(entries, holder.get("inputs") or content.get("inputs") or [], [str(key) for key in others])
     # The files of Claude Code's plugins have the servers at the top.
     if content and all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in content.values()):
         return ConfigEntries(dict(content), [], [])
@@ -296,6 +355,30 @@ def config_entries(content: Any, where: str) -> ConfigEntries:
     wanted = " or ".join(f"`{name}`" for name in _NAMES)
     msg = f"{where} has no {wanted}, but {', '.join(map(str, content)) or 'nothing'}.{hint}"
     raise ValueError(msg)
+
+
+def _by_name(entries: list[Any], place: str) -> dict[str, Any]:
+    """
+    Name the entries of a list, as Continue has them.
+    """
+    found: dict[str, Any] = {}
+    for position, entry in enumerate(entries, 1):
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        if not isinstance(name, str) or not name or name in found:
+            msg = f"{place}: entry {position} must be an object with a `name` of its own"
+            raise ValueError(msg)
+        found[name] = entry
+    return found
+
+
+def _unwrapped(entry: Any) -> Any:
+    # Goose once had all but the switch one level below.
+    inner = entry.get("config") if isinstance(entry, Mapping) else None
+    return (
+        {**inner, **{key: value for key, value in entry.items() if key != "config"}}
+        if isinstance(inner, Mapping)
+        else entry
+    )
 
 
 def _chosen(entries: dict[str, Any], names: Sequence[str], where: str) -> dict[str, Any]:

@@ -8,6 +8,9 @@ Variables of configuration files beyond those of the environment.
 .. code-block:: text
 
     ${NAME}, ${NAME:-default}, ${env:NAME}          left as they are: they become Secrets
+    ${{ secrets.NAME }}                             the same, as Continue writes it
+    {{NAME}}                                        the same, as LibreChat writes it
+    $NAME                                           the same, in an entry of Gemini CLI, or as a whole value
     ${workspaceFolder}, ${workspaceFolderBasename}  the folder of the file, without its `.vscode` or `.cursor`
     ${userHome}, ${pathSeparator}, ${/}             of this machine
     ${input:ID}                                     what VS Code asks its user for: a value of `inputs`, or its default
@@ -27,11 +30,23 @@ from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import SecretTemplate
 
 _PLACEHOLDER = re.compile(
-    r"\$\{(?:input:(?P<input>[^{}]+)|(?P<name>workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/))\}"
+    r"\$\{(?:input:(?P<input>[^{}]+)"
+    r"|(?P<name>workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/))\}"
+    r"|\$\{\{\s*(?:secrets|env|inputs)\.(?P<secret>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
+    r"|\{\{\s*(?P<braced>[A-Z][A-Z0-9_]*)\s*\}\}"
 )
+_DOLLAR = re.compile(r"\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_WHOLE_DOLLAR = re.compile(r"\$(?P<name>[A-Z][A-Z0-9_]*)")
+
+# Only entries of Gemini CLI have these, and there `$NAME` is a variable wherever it stands.
+_OF_GEMINI = frozenset({"httpUrl", "trust", "includeTools", "excludeTools"})
+_GEMINI_FOLDER = ".gemini"
 
 # Folders that clients keep their files in, inside of a workspace.
-_CLIENT_FOLDERS = frozenset({".vscode", ".cursor", ".roo", ".kiro", ".gemini", ".windsurf", "settings"})
+_CLIENT_FOLDERS = frozenset(
+    {".vscode", ".cursor", ".roo", ".kiro", ".gemini", ".windsurf", ".amazonq", ".continue", ".warp", ".zed"}
+    | {"settings", "mcpServers"}
+)
 
 
 class Variables:
@@ -55,8 +70,12 @@ class Variables:
         folder = Path.cwd() if file is None else file.resolve().parent
         while folder.name in _CLIENT_FOLDERS and folder != folder.parent:
             folder = folder.parent
+        self.folder: Path = folder
+        self._all_of_gemini = file is not None and file.resolve().parent.name == _GEMINI_FOLDER
         self._places: dict[str, str] = {
             "workspaceFolder": str(folder),
+            "workspaceRoot": str(folder),
+            "cwd": str(folder),
             "workspaceFolderBasename": folder.name,
             "userHome": str(Path.home()),
             "pathSeparator": os.sep,
@@ -73,29 +92,40 @@ class Variables:
                 msg = f"`inputs` maps ids to strings or Secrets; that of '{name}' is of type {type(value).__name__}"
                 raise ValueError(msg)
 
-    def expand(self, value: Any, where: str) -> Any:
+    def expand(self, entry: Any, where: str) -> Any:
         """
         Replace the variables in the texts of an entry.
 
-        :param value: The entry, or a part of it.
+        :param entry: The entry.
         :param where: Where it stands, for messages.
         :returns: The same, with environment variables only. A text that is one input becomes its Secret.
         :raises ValueError: If an input has no value.
         """
+        is_of_gemini = self._all_of_gemini or (isinstance(entry, Mapping) and not _OF_GEMINI.isdisjoint(entry))
+        return self._expanded(entry, where, _DOLLAR if is_of_gemini else None)
+
+    def _expanded(self, value: Any, where: str, dollar: re.Pattern[str] | None) -> Any:
         if isinstance(value, Mapping):
-            return {key: self.expand(item, where) for key, item in value.items()}
+            return {key: self._expanded(item, where, dollar) for key, item in value.items()}
         if isinstance(value, list):
-            return [self.expand(item, where) for item in value]
+            return [self._expanded(item, where, dollar) for item in value]
         if not isinstance(value, str):
             return value
         whole = _PLACEHOLDER.fullmatch(value)
         if whole is not None and whole["input"]:
             return self._input(whole["input"], where)
+        if dollar is not None:
+            value = dollar.sub(r"${\g<name>}", value)
+        elif (named := _WHOLE_DOLLAR.fullmatch(value)) is not None and named["name"] in os.environ:
+            # It may be a password as well, so it is one unless there is such a variable.
+            value = f"${{{named['name']}}}"
         return _PLACEHOLDER.sub(lambda match: self._text(match, where), value)
 
     def _text(self, match: re.Match[str], where: str) -> str:
         if match["name"]:
             return self._places[match["name"]]
+        if variable := match["secret"] or match["braced"]:
+            return f"${{{variable}}}"
         value = self._input(match["input"], where)
         if isinstance(value, str):
             return value

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from haystack.dataclasses import ByteStream
 
+from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
+
 if TYPE_CHECKING:
     from mcp import types
 
@@ -49,8 +51,8 @@ def _stream(contents: types.TextResourceContents | types.BlobResourceContents) -
     if text is not None:
         data = text.encode("utf-8", "surrogatepass")
         return ByteStream(data, meta={"uri": contents.uri}, mime_type=contents.mime_type or "text/plain")
-    data = _decoded(getattr(contents, "blob", ""))
-    return ByteStream(data, meta={"uri": contents.uri}, mime_type=contents.mime_type)
+    blob, mime_type = plain_base64(getattr(contents, "blob", ""))
+    return ByteStream(_decoded(blob), meta={"uri": contents.uri}, mime_type=contents.mime_type or mime_type)
 
 
 def _decoded(blob: str) -> bytes:

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from haystack.dataclasses import FileContent, ImageContent, TextContent
 
 from haystack_integrations.tools.mcp.concurrency import Turns, run_to_end
+from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
 from haystack_integrations.tools.mcp.convert.parse_json import parse_in_pieces
 from haystack_integrations.tools.mcp.convert.write_json import is_small, write_in_pieces
 from haystack_integrations.tools.mcp.haystack_compat import TOOL_MESSAGES_TAKE_FILES
@@ -343,6 +344,7 @@ def _uri(fields: dict[str, Any]) -> str | None:
 def _decoded_size(data: Any) -> str | None:
     if not isinstance(data, str):
         return None
+    data, _ = plain_base64(data)
     return _readable_size(len(data) * 3 // 4 - data[-2:].count("="))
 
 
@@ -375,6 +377,10 @@ def _media_part(block: Any) -> ImageContent | FileContent | None:
             mime_type, filename = _mime_type(resource), _filename(resource)
         case _:
             return None
+    data, given = plain_base64(data)
+    if not data:
+        return None
+    mime_type = mime_type or given
     if mime_type:
         is_image = mime_type.startswith("image/")
     # Haystack's classes validate the base64 and guess a missing MIME type. No provider accepts a block without one.

@@ -5,16 +5,26 @@
 Converts the input schemas of MCP tools to parameters for Haystack tools.
 
 MCP servers use every draft of JSON Schema from 04 on; Haystack accepts only draft 2020-12. One pass over a schema
-copies, translates and validates it. Validation against the metaschema takes milliseconds per tool, so it is done only
-for the few keywords that this pass does not validate itself.
+copies, translates and validates it, because validation against the metaschema takes milliseconds per tool.
 """
 
-import copy
 import re
 from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Any, Final, NoReturn
-from urllib.parse import quote, unquote
+
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, count_values
+from haystack_integrations.tools.mcp.convert.root_schemas import FOLDED, fold_root
+from haystack_integrations.tools.mcp.convert.schema_references import (
+    IDENTIFIERS,
+    Path,
+    References,
+    all_subschemas,
+    mend_references,
+    pointer,
+    reference_to,
+    segments,
+)
 
 PERMISSIVE_SCHEMA: Final[dict[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": True}
 
@@ -23,19 +33,15 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 # a deeper schema it could raise a RecursionError if the caller's stack is already some hundred frames deep.
 _MAX_NESTING: Final = 64
 _MAX_QUOTED: Final = 200
+# How many references to nowhere a note names.
+_MOST_NOTED: Final = 10
 
 _TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 # Keywords that may have to be translated from an older draft.
 _TRANSLATED: Final = frozenset(
-    "items additionalItems exclusiveMinimum exclusiveMaximum dependencies id $id $recursiveRef $recursiveAnchor".split()
+    "items additionalItems exclusiveMinimum exclusiveMaximum dependencies id $id $recursiveRef $dynamicRef".split()
 )
-# Keywords left to the metaschema. Draft 2020-12 allows any other unknown keyword.
-_UNVERIFIED: Final = frozenset(
-    "$id $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $vocabulary".split()
-)
-# The characters of a URI fragment. With other characters, the installed format checkers decide what is valid.
-_LOCAL_REF: Final = re.compile(r"#(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
 _LOCAL_NAME: Final = re.compile(r"#[A-Za-z_][-A-Za-z0-9._]*")
 _DROP: Final = object()
 # What to remove when a subschema of a keyword was widened.
@@ -45,13 +51,6 @@ _REMOVED_IF_WIDENED: Final = {
     "contains": ("maxContains",),
     "patternProperties": ("additionalProperties", "unevaluatedProperties"),
 }
-
-# What leaves the meaning of a reference beside it as it is.
-_BESIDE_REFERENCE: Final = frozenset(
-    "$ref type $defs definitions $schema $comment title description default examples".split()
-)
-
-_Path = tuple[str, ...]
 
 
 def permissive_schema() -> dict[str, Any]:
@@ -63,19 +62,56 @@ def permissive_schema() -> dict[str, Any]:
     return {**PERMISSIVE_SCHEMA, "properties": {}}
 
 
-def normalize_parameters(schema: Any) -> dict[str, Any]:
+def normalize_parameters(schema: Any, notes: list[str] | None = None) -> dict[str, Any]:
     """
     Convert the `inputSchema` of an MCP tool, in any draft, to parameters that Haystack and LLM providers accept.
 
-    The result is valid in draft 2020-12 and has the same meaning, with two exceptions, which only accept more: a
-    `pattern` that Python cannot compile is dropped (and with it whatever would become stricter without it, such as a
-    `not` around it), and a keyword whose value is `null` counts as absent. References are never resolved or fetched.
+    The result is valid in draft 2020-12 and has the same meaning, with these exceptions, which only accept more: what
+    the schema says of an object in several subschemas is folded into one at the root (see `fold_root`), a reference to
+    nowhere accepts anything, a `pattern` that Python cannot compile is dropped (and with it whatever would become
+    stricter without it, such as a `not` around it), and a keyword whose value is `null` counts as absent. References
+    are never fetched; those by name become JSON pointers.
 
     :param schema: The schema from the server. It is not changed, and the result shares no mutable part with it.
+    :param notes: Gets a clause about each thing that is missing in the schema.
     :returns: A 2020-12 schema with a top-level `type: object` and `properties`.
-    :raises ValueError: If the schema is not an object schema, is nested too deeply, or is invalid. The message gives
+    :raises ValueError: If the schema is not that of an object, is nested too deeply, or is invalid. The message gives
         the location as a JSON pointer.
     """
+    walk, result = _translated(schema)
+    if walk.refs or walk.has_identifiers or not FOLDED.isdisjoint(result):
+        references = References(result)
+        result = fold_root(result, references)
+        missing = mend_references(result, references, walk.schema_at)
+        if notes is not None and missing:
+            shown = ", ".join(_brief(ref) for ref in missing[:_MOST_NOTED])
+            notes.append(
+                f"its schema refers to definitions that it does not have, in whose place it takes anything: {shown}"
+            )
+        for each in all_subschemas(result):
+            for key in IDENTIFIERS.intersection(each):
+                del each[key]
+        if count_values(result)[0] > MAX_VALUES:
+            msg = f"#: folded into one object, it has more than {MAX_VALUES:,} values"
+            raise ValueError(msg)
+    result["type"] = "object"
+    result.setdefault("properties", {})
+    return result
+
+
+def translate_parameters(schema: Any) -> dict[str, Any]:
+    """
+    Translate the `inputSchema` of an MCP tool to draft 2020-12 and to what the protocol wants, and leave the rest.
+
+    :param schema: The schema from the server. It is not changed, and the result shares no mutable part with it.
+    :returns: A schema with a top-level `type: object` and `properties`.
+    :raises ValueError: As `normalize_parameters`.
+    """
+    _, result = _translated(schema)
+    return {**result, "type": "object", "properties": result.get("properties", {})}
+
+
+def _translated(schema: Any) -> "tuple[_Walk, dict[str, Any]]":
     if not isinstance(schema, dict):
         msg = f"#: must be a JSON object, not {type(schema).__name__}"
         raise ValueError(msg)
@@ -87,31 +123,9 @@ def normalize_parameters(schema: Any) -> dict[str, Any]:
         raise ValueError(msg)
     walk = _Walk()
     result: dict[str, Any] = walk.schema(schema)
-    result["type"] = "object"
     if walk.moved:
         walk.redirect_references()
-    _inline_root_reference(result)
-    result.setdefault("properties", {})
-    if walk.unverified:
-        walk.check(result)
-    return result
-
-
-def _inline_root_reference(schema: dict[str, Any]) -> None:
-    """
-    Replace a reference that is all there is at the root by its target, where models and providers look for parameters.
-    """
-    seen: set[str] = set()
-    while "$ref" in schema and schema["$ref"] not in seen and _BESIDE_REFERENCE.issuperset(schema):
-        seen.add(schema["$ref"])
-        target: Any = schema
-        for part in _segments(schema["$ref"]):
-            target = target.get(part) if isinstance(target, dict) else None
-        declared = target.get("type", "object") if isinstance(target, dict) else None
-        if target is schema or not (declared == "object" or (isinstance(declared, list) and "object" in declared)):
-            return
-        del schema["$ref"]
-        schema.update({key: copy.deepcopy(value) for key, value in target.items() if key not in schema})
+    return walk, result
 
 
 def without_properties(schema: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -133,12 +147,12 @@ def without_properties(schema: dict[str, Any], names: Iterable[str]) -> dict[str
         stripped["minProperties"] = max(0, stripped["minProperties"] - len(removed))
     walk = _Walk()
     result: dict[str, Any] = walk.schema(stripped)
-    targets = {_segments(holder["$ref"])[:2] for holder in walk.refs}
+    targets = {segments(holder["$ref"])[:2] for holder in walk.refs}
     if not any(("properties", name) in targets for name in removed):
         return result
 
     definitions = dict(stripped.get("$defs", {}))
-    moved: dict[_Path, _Path] = {}
+    moved: dict[Path, Path] = {}
     for name, definition in removed.items():
         free = name
         while free in definitions:
@@ -165,16 +179,6 @@ def _compiles(pattern: str) -> bool:
     except (re.error, OverflowError, RecursionError, Warning):
         return False
     return True
-
-
-def _segments(ref: str) -> _Path:
-    if not ref.startswith("#/"):
-        return ()
-    return tuple(unquote(part).replace("~1", "/").replace("~0", "~") for part in ref.split("/")[1:])
-
-
-def _pointer(path: Iterable[str]) -> str:
-    return "/".join(["#", *(part.replace("~", "~0").replace("/", "~1") for part in path)])
 
 
 def _strip(schema: Any, hidden: frozenset[str]) -> Any:
@@ -205,58 +209,49 @@ class _Walk:
     """
     One pass over a schema.
 
-    The schema that `schema()` returns is valid in 2020-12 by construction, unless `unverified` is set.
+    The schema that `schema()` returns is valid in 2020-12 by construction, but for `IDENTIFIERS` and references.
     """
 
-    __slots__ = ("draft3_flags", "moved", "path", "refs", "unverified", "widened")
+    __slots__ = ("draft3_flags", "has_identifiers", "moved", "path", "refs", "widened")
 
     def __init__(self) -> None:
         self.path: list[str] = []
-        self.unverified = False
+        self.has_identifiers = False
         # The places of `required: true` (draft 03) and of dropped patterns.
-        self.draft3_flags: list[_Path] = []
-        self.widened: list[_Path] = []
+        self.draft3_flags: list[Path] = []
+        self.widened: list[Path] = []
         # The schema objects with a `$ref`, and the new places of moved schemas by their old ones (in which parents that
         # moved already have their new names).
         self.refs: list[dict[str, Any]] = []
-        self.moved: dict[_Path, _Path] = {}
+        self.moved: dict[Path, Path] = {}
 
     def fail(self, reason: str) -> NoReturn:
         old_places = {new: old for old, new in self.moved.items()}
         place = [old_places.get(tuple(self.path[: i + 1]), (part,))[-1] for i, part in enumerate(self.path)]
-        pointer = _pointer(place)
-        if len(pointer) > _MAX_QUOTED:
-            pointer = f"{pointer[:_MAX_QUOTED]}..."
-        msg = f"{pointer}: {reason}"
+        where = pointer(place)
+        if len(where) > _MAX_QUOTED:
+            where = f"{where[:_MAX_QUOTED]}..."
+        msg = f"{where}: {reason}"
         raise ValueError(msg)
 
-    def check(self, result: dict[str, Any]) -> None:
-        # The import is slow and rarely needed.
-        from jsonschema import (  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415
-            Draft202012Validator,
-            SchemaError,
-        )
-
-        try:
-            Draft202012Validator.check_schema(result)
-        except SchemaError as error:
-            self.path = [str(part) for part in error.absolute_path]
-            reason = f"is not valid in JSON Schema 2020-12 ({error.validator})"
-        else:
-            return
-        self.fail(reason)
+    def schema_at(self, path: Path, node: Any) -> Any:
+        """
+        Return the schema for a new place.
+        """
+        self.path = list(path)
+        return self.schema(node)
 
     def redirect_references(self) -> None:
         for holder in self.refs:
-            target: _Path = ()
+            target: Path = ()
             redirected = False
-            for part in _segments(holder["$ref"]):
+            for part in segments(holder["$ref"]):
                 target = (*target, part)
                 if target in self.moved:
                     target = self.moved[target]
                     redirected = True
             if redirected:
-                holder["$ref"] = quote(_pointer(target), safe="#/~!$&'()*+,;=:@?", errors="surrogatepass")
+                holder["$ref"] = reference_to(target)
 
     # Schema objects
 
@@ -276,8 +271,8 @@ class _Walk:
             verify = _VERIFIED.get(key)
             if verify is None:
                 out[key] = self.copy_member(key, value)
-                if key in _UNVERIFIED:
-                    self.unverified = True
+                if key in IDENTIFIERS:
+                    self.has_identifiers = True
             elif value is not None or key == "type":
                 path.append(key)
                 verified = verify(self, value)
@@ -331,11 +326,12 @@ class _Walk:
                 del out[key]
                 if _LOCAL_NAME.fullmatch(name):
                     out.setdefault("$anchor", name[1:])
+                elif key == "id":
+                    out.setdefault("$id", name)
         # There are no embedded resources, so the outermost `$recursiveAnchor` is the root.
-        if isinstance(out.get("$recursiveAnchor"), bool):
-            del out["$recursiveAnchor"]
-        if out.get("$recursiveRef") == "#" and "$ref" not in out:
-            out["$ref"] = out.pop("$recursiveRef")
+        for key in ("$recursiveRef", "$dynamicRef"):
+            if isinstance(out.get(key), str) and "$ref" not in out:
+                out["$ref"] = out.pop(key)
         return out
 
     def require_flagged(self, schema: dict[str, Any], first: int) -> None:
@@ -487,8 +483,6 @@ class _Walk:
     def reference(self, value: Any) -> Any:
         if not isinstance(value, str):
             self.fail(f"must be a string, not {_brief(value)}")
-        if not _LOCAL_REF.fullmatch(value):
-            self.unverified = True
         return value
 
 

@@ -20,7 +20,7 @@ from mcp.types import methods
 from pydantic import TypeAdapter, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS, Turns, count_values
-from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
+from haystack_integrations.tools.mcp.convert.schemas import permissive_schema, translate_parameters
 
 LIST_METHOD: Final = "tools/list"
 
@@ -206,7 +206,7 @@ async def _mend(tool: Any, version: str, turns: Turns) -> tuple[dict[str, Any], 
 
 def _input_schema(schema: Any) -> dict[str, Any]:
     try:
-        return normalize_parameters(schema)
+        return translate_parameters(schema)
     except ValueError as error:
         msg = f"its input schema is unusable: {error}"
         raise ValueError(msg) from error

@@ -8,6 +8,7 @@ The names under which the model sees a server's tools.
 import difflib
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -62,16 +63,22 @@ def provider_safe_name(remote_name: str, prefix: str | None = None) -> str:
     if not remote_name:
         msg = "a tool name must not be empty"
         raise ValueError(msg)
-    full = remote_name
-    if prefix is not None:
-        check_prefix(prefix)
-        full = f"{prefix}_{remote_name}"
+    full = _prefixed(remote_name, prefix)
     safe = _UNSAFE.sub("_", full)
-    if len(safe) <= _MAX_LENGTH:
-        return safe
+    return safe if len(safe) <= _MAX_LENGTH else _hashed(full)
+
+
+def _prefixed(remote_name: str, prefix: str | None) -> str:
+    if prefix is None:
+        return remote_name
+    check_prefix(prefix)
+    return f"{prefix}_{remote_name}"
+
+
+def _hashed(full: str) -> str:
     # JSON strings may contain lone surrogates, which strict UTF-8 cannot encode.
     digest = hashlib.sha256(full.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{safe[: _MAX_LENGTH - 1 - len(digest)]}_{digest}"
+    return f"{_UNSAFE.sub('_', full)[: _MAX_LENGTH - 1 - len(digest)]}_{digest}"
 
 
 def assign_tool_names(
@@ -80,27 +87,35 @@ def assign_tool_names(
     """
     Assign a safe name to every tool of a server.
 
+    Of tools whose safe names would be the same, each gets a hash of its whole name at the end, but for one whose name
+    is safe as it is. So the names do not depend on the order of the tools.
+
     :param remote_names: The server's names of its tools.
     :param prefix: Prefix, joined to every name by an underscore.
-    :param renamed: Names by remote name that are used as they are.
+    :param renamed: Different names by remote name, which are used as they are.
     :returns: Safe names by remote name, in the given order.
-    :raises ValueError: If a remote name occurs twice, or two remote names have the same safe name.
+    :raises ValueError: If a remote name occurs twice.
     """
+    chosen = dict(renamed or {})
     assigned: dict[str, str] = {}
-    owners: dict[str, str] = {}
     for remote_name in remote_names:
         if remote_name in assigned:
             msg = f"the server lists two tools named {_quote(remote_name)}"
             raise ValueError(msg)
-        safe = (renamed or {}).get(remote_name) or provider_safe_name(remote_name, prefix)
-        if safe in owners:
-            msg = (
-                f"the tools {_quote(owners[safe])} and {_quote(remote_name)} would both be called {safe!r}. "
-                "Choose one of them with tool_names=[...], or rename one with tool_overrides={...}."
-            )
-            raise ValueError(msg)
-        owners[safe] = remote_name
-        assigned[remote_name] = safe
+        assigned[remote_name] = chosen.get(remote_name) or provider_safe_name(remote_name, prefix)
+    reserved, claims = set(chosen.values()), Counter(assigned.values())
+    merged = [
+        name
+        for name, safe in assigned.items()
+        if name not in chosen and (safe in reserved or (claims[safe] > 1 and safe != _prefixed(name, prefix)))
+    ]
+    taken = reserved | claims.keys()
+    for remote_name in sorted(merged):
+        full = _prefixed(remote_name, prefix)
+        while (name := _hashed(full)) in taken:
+            full += "_"
+        taken.add(name)
+        assigned[remote_name] = name
     return assigned
 
 

@@ -16,6 +16,7 @@ from haystack import logging
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
 from mcp import types
 
+from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
 from haystack_integrations.tools.mcp.handlers import GENERATION_KWARGS, takes_tools
 from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.handlers.sampling_tools import (
@@ -218,9 +219,9 @@ def _part(block: types.SamplingMessageContentBlock) -> TextContent | ImageConten
     if isinstance(block, types.TextContent):
         return TextContent(block.text)
     if isinstance(block, types.ImageContent):
-        return ImageContent(base64_image=block.data, mime_type=block.mime_type, validation=False)
+        return ImageContent(base64_image=plain_base64(block.data)[0], mime_type=block.mime_type, validation=False)
     if isinstance(block, types.AudioContent):
-        return FileContent(base64_data=block.data, mime_type=block.mime_type, validation=False)
+        return FileContent(base64_data=plain_base64(block.data)[0], mime_type=block.mime_type, validation=False)
     msg = f"content of the type {block.type} is not supported"
     raise ValueError(msg)
 

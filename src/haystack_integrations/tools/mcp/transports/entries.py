@@ -10,12 +10,12 @@ An entry of `mcpServers`, as MCP clients write it in their configuration files, 
     what is read as the server info    command, args, env, cwd; url, httpUrl, serverUrl, headers; type, transport
     what says about its tools          disabled, enabled, timeout, disabledTools, enabledTools, …: `EntrySettings`
     what only other clients can do     autoApprove, alwaysAllow, icon, …: passed over with a warning
-    what nobody knows                  an error that names the closest key
+    what is almost one of these        an error that names the closest key, because it may be a typo
 """
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,42 +30,62 @@ from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioSe
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-_STDIO_KEYS = ("command", "args", "env", "cwd")
-# Gemini CLI has `httpUrl` for Streamable HTTP next to `url` for SSE; Windsurf has `serverUrl`.
-_URL_KEYS = ("url", "httpUrl", "serverUrl")
-_HTTP_KEYS = (*_URL_KEYS, "headers")
+# By what most clients say, the names that others have for it: Goose, Warp and opencode.
+_COMMAND_KEYS = ("command", "cmd")
+_ARGS_KEYS = ("args",)
+ENV_KEYS = ("env", "envs", "environment")
+_CWD_KEYS = ("cwd", "working_directory", "workingDirectory")
+# Gemini CLI has `httpUrl` for Streamable HTTP next to `url` for SSE; Windsurf has `serverUrl`, Cherry Studio `baseUrl`,
+# and Goose `uri`.
+_URL_KEYS = ("url", "httpUrl", "serverUrl", "baseUrl", "endpoint", "uri")
+# Continue has the headers in the second.
+_HEADER_KEYS = ("headers", "requestOptions")
+_KIND_KEYS = ("type", "transport", "transportType", "transport_type")
+# A file of variables, as VS Code has; and, as Goose has, names of variables of the environment.
+ENV_FILE, _ENV_NAMES = "envFile", "env_keys"
+_STDIO_KEYS = (*_COMMAND_KEYS, *_ARGS_KEYS, *ENV_KEYS, *_CWD_KEYS, ENV_FILE, _ENV_NAMES)
+_HTTP_KEYS = (*_URL_KEYS, *_HEADER_KEYS)
 # An object that has one of these is an entry.
-ENTRY_MARKS = frozenset({"command", *_URL_KEYS})
-_KIND_KEYS = ("type", "transport", "transportType")
+ENTRY_MARKS = frozenset({*_COMMAND_KEYS, *_URL_KEYS})
+
+# Without capitals, hyphens, underscores and spaces.
 _KINDS: dict[str, Literal["stdio", "http", "sse"]] = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
+    "https": "http",
+    "streamablehttp": "http",
     "streamable": "http",
+    "httpstream": "http",
+    "httpstreaming": "http",
+    "httpstreamable": "http",
     "remote": "http",
     "sse": "sse",
+    "httpsse": "sse",
 }
+_KIND_CHOICES = "stdio, http (streamable-http) and sse"
+# What is part of its client: in Goose and Cherry Studio.
+_BUILT_IN = frozenset({"builtin", "platform", "frontend", "inlinepython", "inmemory"})
 
-# Lists of tools by the names that clients have for them.
-_ONLY_TOOLS_KEYS = ("enabledTools", "includeTools", "allowedTools", "enabled_tools", "tools")
+# Whether the server is to be used, by what says that it is not.
+_DISABLED_BY = {"disabled": True, "enabled": False, "isActive": False}
+
+# Lists of tools by the names that clients have for them. An empty list of Goose's is all.
+_AVAILABLE_TOOLS = "available_tools"
+_ONLY_TOOLS_KEYS = ("enabledTools", "includeTools", "allowedTools", "enabled_tools", "tools", _AVAILABLE_TOOLS)
 _NOT_TOOLS_KEYS = ("disabledTools", "excludeTools", "disabled_tools")
 
 # Ours: what a toolset takes, under the names of its parameters.
 _TOOLSET_KEYS = ("tool_name_prefix", "required", "connection_timeout", "invocation_timeout", "snapshot", "on_drift")
 
-_SETTINGS_KEYS = ("disabled", "enabled", "timeout", *_ONLY_TOOLS_KEYS, *_NOT_TOOLS_KEYS, *_TOOLSET_KEYS)
+_MILLISECONDS_KEYS = ("timeoutMs", "timeout_ms")
 
-# What other clients know and this package has no use for. Each is about approval, display or storage of the client.
-_FOREIGN_KEYS = frozenset(
-    {"autoApprove", "alwaysAllow", "trust", "description", "name", "displayName", "icon", "iconPath", "note", "notes"}
-    | {"_comment", "comment", "gallery", "version", "dev", "envFile", "sandbox", "sandboxEnabled", "auth", "oauth"}
-    | {"authProviderType", "oauthScopes", "headersHelper", "registryUrl", "baseUrl", "source", "sourceUrl", "id"}
-    | {"isActive", "logoUrl", "provider", "providerUrl", "tags", "reference", "longRunning", "instructions"}
-    | {"serverInstructions", "initTimeout", "startupTimeout", "fromGalleryId", "marketplace", "metadata", "$schema"}
-)
+_SETTINGS_KEYS = (*_DISABLED_BY, "timeout", *_ONLY_TOOLS_KEYS, *_NOT_TOOLS_KEYS, *_TOOLSET_KEYS)
+
+_KNOWN_KEYS = (*_STDIO_KEYS, *_HTTP_KEYS, *_KIND_KEYS, *_SETTINGS_KEYS, *_MILLISECONDS_KEYS)
+
+# Of what only other clients know, and people write for each other, what is like one of the above.
+_FOREIGN_KEYS = frozenset({"comment", "_comment"})
 
 _CHOICES = "`command` with `args`, `env` and `cwd`, or `url` with `headers` and `type`"
 
@@ -73,13 +93,16 @@ _CHOICES = "`command` with `args`, `env` and `cwd`, or `url` with `headers` and 
 # seconds. A call of more than an hour is not what anybody means.
 _LONGEST_IN_SECONDS = 3600
 
+# Up to this length, a key with more than one typo may be any other.
+_SHORT_KEY = 4
+
 
 @dataclass(frozen=True, kw_only=True)
 class EntrySettings:
     """
     What an entry says beyond how to reach the server.
 
-    :param disabled: Whether the server is not to be used.
+    :param disabled: Whether the server is not to be used, or is part of its client.
     :param only_tools: The tools to load; None for all.
     :param not_tools: The tools to leave out.
     :param parameters: Parameters of the toolset by their names.
@@ -119,21 +142,27 @@ def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
 
     :param entry: The entry.
     :param where: Where it stands, for messages.
-    :returns: The settings.
+    :returns: The settings. Of an entry that is disabled, nothing else is looked at.
     :raises ValueError: If one is of the wrong type.
     """
+    _check_object(entry, where)
+    if any(entry.get(key) is off for key, off in _DISABLED_BY.items()) or _named_kind(entry) in _BUILT_IN:
+        return EntrySettings(disabled=True, only_tools=None, not_tools=[], parameters={})
     _check_keys(entry, where)
-    flags = {key: _expect(entry, key, bool, "true or false", where) for key in ("disabled", "enabled", "required")}
+    for key in (*_DISABLED_BY, "required"):
+        _expect(entry, key, bool, "true or false", where)
     parameters = {key: entry[key] for key in _TOOLSET_KEYS if entry.get(key) is not None}
-    timeout = entry.get("timeout")
-    if timeout is not None:
+    for key in ("timeout", *_MILLISECONDS_KEYS):
+        timeout = entry.get(key)
+        if timeout is None:
+            continue
         if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or timeout <= 0:
-            msg = f"{where}: `timeout` must be a number greater than 0, got {timeout!r}"
+            msg = f"{where}: `{key}` must be a number greater than 0, got {timeout!r}"
             raise ValueError(msg)
-        seconds = timeout / 1000 if timeout > _LONGEST_IN_SECONDS else float(timeout)
-        parameters.setdefault("invocation_timeout", seconds)
+        is_in_seconds = key == "timeout" and timeout <= _LONGEST_IN_SECONDS
+        parameters.setdefault("invocation_timeout", float(timeout) if is_in_seconds else timeout / 1000)
     return EntrySettings(
-        disabled=flags["disabled"] is True or flags["enabled"] is False,
+        disabled=False,
         only_tools=_tools(entry, _ONLY_TOOLS_KEYS, where),
         not_tools=_tools(entry, _NOT_TOOLS_KEYS, where) or [],
         parameters=parameters,
@@ -142,48 +171,81 @@ def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
 
 def foreign_keys(entry: Mapping[str, Any]) -> list[str]:
     """
-    Name the keys of an entry that only other clients have a use for.
+    Name the keys of an entry that mean nothing here.
 
     :param entry: The entry.
     :returns: The keys.
     """
-    return [key for key in entry if key in _FOREIGN_KEYS]
+    passed_over = [str(key) for key in entry if key not in _KNOWN_KEYS]
+    return [*passed_over, ENV_FILE] if entry.get(ENV_FILE) and not _given(entry, _COMMAND_KEYS) else passed_over
 
 
-def _check_keys(entry: Mapping[str, Any], where: str) -> None:
+def _check_object(entry: Any, where: str) -> None:
     if not isinstance(entry, Mapping):
         msg = f"{where}: an entry is an object with {_CHOICES}; got {type(entry).__name__}"
         raise ValueError(msg)
-    known = [*_STDIO_KEYS, *_HTTP_KEYS, *_KIND_KEYS, *_SETTINGS_KEYS]
+
+
+def _check_keys(entry: Mapping[str, Any], where: str) -> None:
+    _check_object(entry, where)
     for key in entry:
-        if key not in known and key not in _FOREIGN_KEYS:
-            closest = difflib.get_close_matches(str(key), [*known, *_FOREIGN_KEYS], 1)
-            meant = f" Did you mean `{closest[0]}`?" if closest else ""
-            msg = f"{where}: unknown key {key!r}.{meant} An entry has {_CHOICES}; and {', '.join(_SETTINGS_KEYS)}."
-            raise ValueError(msg)
+        if key not in _KNOWN_KEYS and key not in _FOREIGN_KEYS:
+            meant = next((known for known in _KNOWN_KEYS if _is_typo(str(key), known)), None)
+            if meant is not None:
+                msg = f"{where}: unknown key {key!r}. Did you mean `{meant}`?"
+                msg += f" An entry has {_CHOICES}; and {', '.join(_SETTINGS_KEYS)}."
+                raise ValueError(msg)
+
+
+def _is_typo(key: str, known: str) -> bool:
+    """
+    Tell whether a key is another with a letter or two that are wrong, missing, too many or in the wrong order.
+    """
+    key, known = re.sub(r"[-_ ]", "", key.casefold()), re.sub(r"[-_ ]", "", known.casefold())
+    most = 1 if len(known) <= _SHORT_KEY else 2
+    if abs(len(key) - len(known)) > most:
+        return False
+    before: list[int] = []
+    row = list(range(len(known) + 1))
+    for i, letter in enumerate(key, 1):
+        before, last, row = row, before, [i]
+        for j, other in enumerate(known, 1):
+            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other)))
+            if i > 1 and j > 1 and letter == known[j - 2] and other == key[i - 2]:
+                row[j] = min(row[j], last[j - 2] + 1)
+    return row[-1] <= most
+
+
+def _given(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    # Some clients write all keys, and leave those empty that they do not use.
+    return [key for key in keys if entry.get(key) not in (None, "")]
+
+
+def _named_kind(entry: Mapping[str, Any]) -> str | None:
+    named = next((entry[key] for key in _KIND_KEYS if entry.get(key) is not None), None)
+    return re.sub(r"[-_ ]", "", named.casefold()) if isinstance(named, str) else named
 
 
 def _kind(entry: Mapping[str, Any], where: str) -> Literal["stdio", "http", "sse"]:
-    named = next((entry[key] for key in _KIND_KEYS if entry.get(key) is not None), None)
+    named = _named_kind(entry)
     if named is not None and (not isinstance(named, str) or named not in _KINDS):
-        msg = f"{where}: the type must be one of {', '.join(_KINDS)}; got {named!r}"
-        raise ValueError(msg)
-    urls = [key for key in _URL_KEYS if entry.get(key) is not None]
-    if (entry.get("command") is None) == (not urls) or len(urls) > 1:
-        what = (
-            f"it has {' and '.join(f'`{key}`' for key in ['command'] * ('command' in entry) + urls)}"
-            if urls
-            else "it has neither"
-        )
-        msg = f"{where}: an entry has either {_CHOICES}; {what}"
+        given = next(entry[key] for key in _KIND_KEYS if entry.get(key) is not None)
+        msg = f"{where}: the type must be one of {_KIND_CHOICES}; got {given!r}"
         raise ValueError(msg)
     kind = _KINDS[named] if named is not None else None
-    if (kind == "stdio") is not (not urls) and kind is not None:
-        msg = f"{where}: the type {named!r} does not go with `{urls[0] if urls else 'command'}`"
+    commands, urls = _given(entry, _COMMAND_KEYS), _given(entry, _URL_KEYS)
+    if commands and urls and kind is not None:
+        return kind
+    if bool(commands) == bool(urls) or len(urls) > 1:
+        what = f"it has {' and '.join(f'`{key}`' for key in commands + urls)}" if urls else "it has neither"
+        msg = f"{where}: an entry has either {_CHOICES}; {what}"
+        raise ValueError(msg)
+    if kind is not None and (kind == "stdio") is bool(urls):
+        msg = f"{where}: the type {named!r} does not go with `{[*urls, *commands][0]}`"
         raise ValueError(msg)
     if not urls:
         return "stdio"
-    misplaced = [key for key in ("args", "env", "cwd") if entry.get(key)]
+    misplaced = [key for key in (*_ARGS_KEYS, *ENV_KEYS, *_CWD_KEYS) if entry.get(key)]
     if misplaced:
         logger.warning("{where}: {keys} are for servers with a `command`", where=where, keys=", ".join(misplaced))
     if kind is not None:
@@ -202,20 +264,32 @@ def is_sse_url(url: str) -> bool:
 
 
 def _stdio(entry: Mapping[str, Any], where: str) -> StdioServerInfo:
+    key = _given(entry, _COMMAND_KEYS)[0]
+    command = _expect(entry, key, (str, Secret, list), "a string", where)
     args = _expect(entry, "args", list, "a list of strings", where)
-    cwd = _expect(entry, "cwd", (str, Secret), "a string", where)
+    if isinstance(command, list):  # as in opencode, with the arguments
+        if not command:
+            msg = f"{where}: `{key}` must not be empty"
+            raise ValueError(msg)
+        command, args = command[0], [*command[1:], *(args or ())]
+    cwd = next(iter(_given(entry, _CWD_KEYS)), "cwd")
+    folder = _expect(entry, cwd, (str, Secret), "a string", where)
+    env = _values(entry, next(iter(_given(entry, ENV_KEYS)), "env"), where) or {}
+    for name in _expect(entry, _ENV_NAMES, list, "a list of strings", where) or ():
+        env.setdefault(str(name), Secret.from_env_var(str(name)))
     return StdioServerInfo(
-        command=_value(_expect(entry, "command", (str, Secret), "a string", where), "command", where),
+        command=_value(command, key, where),
         args=None if args is None else [_value(arg, f"args[{n}]", where) for n, arg in enumerate(args)],
-        env=_values(entry, "env", where),
-        cwd=None if cwd is None else _value(cwd, "cwd", where),
+        env=env or None,
+        cwd=None if folder in (None, "") else _value(folder, cwd, where),
     )
 
 
 def _http(entry: Mapping[str, Any], kind: str, where: str) -> SSEServerInfo | StreamableHttpServerInfo:
-    key = next(key for key in _URL_KEYS if entry.get(key) is not None)
+    key = _given(entry, _URL_KEYS)[0]
     url = _value(_expect(entry, key, (str, Secret), "a string", where), key, where)
-    headers = _values(entry, "headers", where)
+    options = _expect(entry, "requestOptions", Mapping, "an object", where) or {}
+    headers = {**(_values(options, "headers", where) or {}), **(_values(entry, "headers", where) or {})} or None
     auth = entry.get("auth")
     if isinstance(auth, str) and auth.lower() not in ("", "none", "oauth"):
         msg = (
@@ -226,23 +300,24 @@ def _http(entry: Mapping[str, Any], kind: str, where: str) -> SSEServerInfo | St
     auth = "oauth" if isinstance(auth, str) and auth.lower() == "oauth" else None
     if kind == "sse":
         return SSEServerInfo(url=url, headers=headers, auth=auth)
-    named = any(entry.get(name) is not None for name in _KIND_KEYS) or key == "httpUrl"
+    named = _named_kind(entry) is not None or key == "httpUrl"
     return StreamableHttpServerInfo(url=url, headers=headers, sse_fallback=not named, auth=auth)
 
 
 def _values(entry: Mapping[str, Any], key: str, where: str) -> dict[str, str | Secret] | None:
-    values = _expect(entry, key, Mapping, "an object of strings", where)
-    return None if not values else {str(name): _value(value, f"{key}.{name}", where) for name, value in values.items()}
+    values = _expect(entry, key, Mapping, "an object of strings", where) or {}
+    given = {str(name): value for name, value in values.items() if value is not None}
+    return {name: _value(value, f"{key}.{name}", where) for name, value in given.items()} or None
 
 
 def _value(value: Any, place: str, where: str) -> str | Secret:
     if isinstance(value, Secret):
         return value
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+    if not isinstance(value, (str, int, float)):
         msg = f"{where}: `{place}` must be a string, got {type(value).__name__}"
         raise ValueError(msg)
-    if not isinstance(value, str):  # e.g. a port; most clients take it
-        return str(value)
+    if not isinstance(value, str):  # e.g. a port or a switch; most clients take it
+        return str(value).lower() if isinstance(value, bool) else str(value)
     try:
         return from_template(value)
     except ValueError as error:
@@ -253,7 +328,7 @@ def _value(value: Any, place: str, where: str) -> str | Secret:
 def _tools(entry: Mapping[str, Any], keys: Sequence[str], where: str) -> list[str] | None:
     for key in keys:
         names = entry.get(key)
-        if names is None or names == ["*"]:
+        if names is None or names == ["*"] or (key == _AVAILABLE_TOOLS and not names):
             continue
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
             msg = f"{where}: `{key}` must be a list of names of tools"

@@ -13,11 +13,13 @@ import anyio.to_thread
 import httpx2
 import mcp
 from haystack import logging
+from mcp import MCPError as ProtocolError
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.client.error_texts import leaves
+from haystack_integrations.tools.mcp.client.life import SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import RequestOutcome, current_outcome
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
@@ -27,6 +29,7 @@ from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http.login import connected
 from haystack_integrations.tools.mcp.transports.http.options import find_route
+from haystack_integrations.tools.mcp.transports.http.refusals import says_unknown_session
 from haystack_integrations.tools.mcp.transports.http.server_info import (
     HttpServerInfo,
     StreamableHttpServerInfo,
@@ -134,6 +137,11 @@ class _HttpClient(SDKClient):
             route=route,
             has_auth=self._info._has_auth,
         )
+
+    def _note_error(self, error: ProtocolError) -> None:
+        # Not every server says so with a status.
+        if self.life.state is SessionState.OPEN and says_unknown_session(error.message):
+            self.life.end("the server does not know the session any more", SessionState.DRAINING)
 
     def _explain(self, error: BaseException) -> str:
         # What the SSE transport of the SDK raises itself, in the words for all other requests.

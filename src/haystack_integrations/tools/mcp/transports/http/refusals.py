@@ -14,8 +14,10 @@ import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
+from typing import Any
 
 import httpx2
+from mcp import types
 
 from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD
 
@@ -43,6 +45,8 @@ _UNKNOWN_SESSION = re.compile(
         (no\ valid|no|(invalid|unknown|missing|expired)(\ or\ (invalid|unknown|missing|expired))?)
         \ (mcp[- ])?session([ _-]?id)?(\ header)?(\ provided)?
     |
+        server\ not\ initialized
+    |
         (mcp[- ])?session([ _-]?id)?([ :'"]+[\w-]+['"]?)?
         \ ((is|was|has)\ )?(not\ found|unknown|invalid|expired|terminated|not\ initialized|required)
     )
@@ -50,6 +54,17 @@ _UNKNOWN_SESSION = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# Refusals of requests that the server would have answered in another session, as far as anybody can tell: those of the
+# others are about the size of the request, or about how many there are.
+_SAY_NOTHING_OF_THE_SESSION = frozenset({408, 413, 414, 429, 431})
+# What such a refusal may be of. Servers refuse notifications, and requests that they do not know, for other reasons.
+_COMMON_METHODS = frozenset(
+    "tools/call tools/list resources/read resources/list resources/templates/list prompts/get prompts/list".split()
+)
+# Errors of whoever processed the request.
+_OWN_ERRORS = frozenset({types.METHOD_NOT_FOUND, types.INVALID_PARAMS, types.INTERNAL_ERROR})
+_MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
+
 # Longer texts are not matched: they are pages or logs, not one of the phrasings.
 _LONGEST_MESSAGE = 200
 
@@ -157,40 +172,55 @@ def has_content_type(response: httpx2.Response, content_type: str) -> bool:
     return bool(response.headers.get("content-type", "").lower().startswith(content_type))
 
 
+def says_unknown_session(message: str) -> bool:
+    """
+    Tell whether a text says that the session is unknown, and nothing else.
+
+    :param message: The text of an error.
+    :returns: Whether it does.
+    """
+    return len(message) <= _LONGEST_MESSAGE and _UNKNOWN_SESSION.fullmatch(message) is not None
+
+
 def _session_state(request: httpx2.Request, response: httpx2.Response) -> SessionFate:
     # The protocol's sign of an unknown session is a 404 to a request with a session id (specification 2025-11-25,
     # basic/transports, "Session Management"). The TypeScript SDK, and the Python SDK before 1.23, answer 400 instead:
     # in plain text, or with a JSON-RPC error that has no request id. An error with the id of the request comes from
-    # whoever processed the request.
+    # whoever processed the request. Other servers have other words and statuses for it, so after any refusal that may
+    # be about the session, the next call opens a new one.
     if SESSION_HEADER not in request.headers:
         return SessionFate.ALIVE
-    if response.status_code == httpx2.codes.NOT_FOUND:
-        _, answers_request = _error_message(request, response)
+    status = response.status_code
+    is_refusal = httpx2.codes.is_client_error(status) and status not in _SAY_NOTHING_OF_THE_SESSION
+    if not is_refusal and status != httpx2.codes.INTERNAL_SERVER_ERROR:
+        return SessionFate.ALIVE
+    message, answers_request, code = _error_message(request, response)
+    if status == httpx2.codes.NOT_FOUND:
         return SessionFate.DOUBTFUL if answers_request else SessionFate.LOST
-    if response.status_code != httpx2.codes.BAD_REQUEST:
-        return SessionFate.ALIVE
-    message, answers_request = _error_message(request, response)
-    if answers_request or "session" not in message.lower():
-        return SessionFate.ALIVE
-    if len(message) <= _LONGEST_MESSAGE and _UNKNOWN_SESSION.fullmatch(message):
+    if status == httpx2.codes.BAD_REQUEST and not answers_request and says_unknown_session(message):
         return SessionFate.LOST
-    return SessionFate.DOUBTFUL
+    if json.loads(request.content).get("method") not in _COMMON_METHODS or "www-authenticate" in response.headers:
+        return SessionFate.ALIVE
+    if not is_refusal and not _MENTIONS_SESSION.search(message):
+        return SessionFate.ALIVE
+    return SessionFate.ALIVE if answers_request and code in _OWN_ERRORS else SessionFate.DOUBTFUL
 
 
-def _error_message(request: httpx2.Request, response: httpx2.Response) -> tuple[str, bool]:
+def _error_message(request: httpx2.Request, response: httpx2.Response) -> tuple[str, bool, Any]:
     """
-    Read the error message of a response, and whether it carries the id of the request.
+    Read the error message of a response, whether it carries the id of the request, and the code of the error.
     """
     if is_event_stream(response):
-        return "", False
+        return "", False, None
     text = response.content.decode(errors="replace").strip()
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
-        return text, False
+        return text, False, None
     if not isinstance(answer, dict):
-        return text, False
+        return text, False, None
     error = answer.get("error", answer)
     message = error.get("message", text) if isinstance(error, dict) else error
     answers_request = "id" in answer and str(answer["id"]) == str(json.loads(request.content).get("id"))
-    return (message.strip() if isinstance(message, str) else text), answers_request
+    code = error.get("code") if isinstance(error, dict) else None
+    return (message.strip() if isinstance(message, str) else text), answers_request, code

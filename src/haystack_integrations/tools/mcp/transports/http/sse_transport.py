@@ -39,6 +39,7 @@ class _Incoming:
         self._lose_session = lose_session
         # Of an event with several.
         self._messages: deque[JSONRPCMessage] = deque()
+        self._has_warned = False
 
     async def aclose(self) -> None:
         pass  # the transport closes the event stream
@@ -70,8 +71,10 @@ class _Incoming:
                 return SessionMessage(await parse_large(event.data) if is_large(event.data) else parse(event.data))
             except ValueError as error:
                 self._messages.extend(read_damaged(event.data, error))
-                if not self._messages:
-                    logger.warning("Ignored an event that is no message ({error})", error=describe_error(error))
+                if not self._messages:  # heartbeats come again and again
+                    log = logger.debug if self._has_warned else logger.warning
+                    self._has_warned = True
+                    log("Ignored an event that is no message ({error})", error=describe_error(error))
 
     async def receive(self) -> SessionMessage:
         try:

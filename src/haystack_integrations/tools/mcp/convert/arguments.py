@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Makes what a model gives as arguments fit the tool's schema, where it is clear what was meant.
+
+Models write `null` for what they leave out, objects and lists as JSON in a text, and numbers and booleans as text.
+Servers that check their arguments refuse that; those of pydantic convert some of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, Final
+
+from haystack_integrations.tools.mcp.convert.schema_types import resolved, type_of, types_of
+
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_BOOLEANS: Final = {"true": True, "True": True, "false": False, "False": False}
+_DEEPEST: Final = 32
+
+Schema = Mapping[str, Any]
+
+
+def fit_arguments(arguments: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    """
+    Make arguments fit a schema.
+
+    Only values are changed that the schema does not allow: `null` for what is not required is left out, a text is read
+    as JSON where an object, a list, a number or a boolean must be, and 5.0 is 5 where it must be an integer. A text
+    stays one wherever the schema allows texts.
+
+    :param arguments: The arguments. They are not changed.
+    :param schema: The result of `normalize_parameters`.
+    :returns: The arguments for the server.
+    """
+    return _fit_object(arguments, schema, schema, 0)
+
+
+def _fit_object(values: Mapping[str, Any], schema: Schema, root: Schema, depth: int) -> dict[str, Any]:
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    fitted = {}
+    for name, value in values.items():
+        if name in properties:
+            of_property = properties[name]
+            if value is None and name not in required and not _allows_null(of_property, root):
+                continue
+            fitted[name] = _fit(value, of_property, root, depth)
+        else:
+            fitted[name] = value
+    return fitted
+
+
+def _allows_null(schema: Any, root: Schema) -> bool:
+    # `nullable` is how OpenAPI says so.
+    return "null" in types_of(schema, root) or resolved(schema, root).get("nullable") is True
+
+
+def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
+    if value is None or isinstance(value, bool) or depth > _DEEPEST:
+        return value
+    if isinstance(value, str):
+        types = types_of(schema, root)
+        value = value if "string" in types else _read(value, types)
+    elif isinstance(value, float) and value.is_integer():
+        types = types_of(schema, root)
+        return int(value) if "integer" in types and "number" not in types else value
+    if isinstance(value, Mapping):
+        shapes = _shapes(schema, root, "properties")
+        return _fit_object(value, shapes[0], root, depth + 1) if len(shapes) == 1 else value
+    if isinstance(value, list):
+        shapes = _shapes(schema, root, "items")
+        return [_fit(each, shapes[0]["items"], root, depth + 1) for each in value] if len(shapes) == 1 else value
+    return value
+
+
+def _read(text: str, types: set[str]) -> Any:
+    """
+    Return what a text stands for if it is of one of the types; otherwise the text.
+    """
+    stripped = text.strip()
+    if "boolean" in types and stripped in _BOOLEANS:
+        return _BOOLEANS[stripped]
+    if not (stripped.startswith(("{", "[")) or _NUMBER.fullmatch(stripped)):
+        return text
+    try:
+        value = json.loads(stripped)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(value, float):
+        if not isfinite(value):
+            return text
+        if "number" not in types and value.is_integer():
+            value = int(value)
+    kind = type_of(value)
+    return value if kind in types or (kind == "integer" and "number" in types) else text
+
+
+def _shapes(schema: Any, root: Schema, keyword: str) -> list[Schema]:
+    """
+    Find the alternatives of a schema that have a keyword.
+    """
+    found: dict[int, Schema] = {}
+    seen: set[int] = set()
+    waiting = [schema]
+    while waiting:
+        each = resolved(waiting.pop(), root)
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if keyword in each:
+            found[id(each)] = each
+        waiting += [option for key in ("anyOf", "oneOf", "allOf") for option in each.get(key, ())]
+    return list(found.values())

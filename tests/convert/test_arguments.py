@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+import copy
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
+from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters
+
+POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x"]}
+SCHEMA = normalize_parameters(
+    {
+        "properties": {
+            "text": {"type": "string"},
+            "needed": {"type": "string"},
+            "whole": {"type": "integer"},
+            "number": {"type": ["number", "null"]},
+            "flag": {"type": "boolean"},
+            "maybe": {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
+            "open": {"type": "string", "nullable": True},
+            "point": {"$ref": "#/$defs/Point"},
+            "points": {"type": "array", "items": {"$ref": "#/$defs/Point"}},
+            "either": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+            "one": {"oneOf": [{"$ref": "#/$defs/Point"}, {"type": "boolean"}]},
+            "choice": {"enum": [1, 2]},
+            "anything": {},
+            "tree": {"$ref": "#/$defs/Tree"},
+        },
+        "required": ["needed"],
+        "$defs": {
+            "Point": POINT,
+            "Tree": {
+                "anyOf": [
+                    {"type": "null"},
+                    {"$ref": "#/$defs/Tree"},
+                    {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}, "n": {"type": "integer"}}},
+                ]
+            },
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"text": None, "whole": None, "flag": None, "points": None, "point": None, "one": None, "choice": None}, {}),
+        ({"point": {"x": None, "y": None}}, {"point": {"x": None}}),
+        ({"points": '[{"x": "1", "y": null}, {"x": 2.0}]'}, {"points": [{"x": 1}, {"x": 2}]}),
+        ({"maybe": " [1, 2]\n"}, {"maybe": [1, 2]}),
+        ({"point": '{"x": 1}', "one": '{"x": "1"}'}, {"point": {"x": 1}, "one": {"x": 1}}),
+        ({"whole": 5.0, "choice": "2"}, {"whole": 5, "choice": 2}),
+        ({"whole": "5", "number": "-5.5e1", "flag": "true"}, {"whole": 5, "number": -55.0, "flag": True}),
+        ({"whole": "5.0", "number": "7", "flag": "False"}, {"whole": 5, "number": 7, "flag": False}),
+        ({"tree": {"left": {"n": "1", "left": None}}}, {"tree": {"left": {"n": 1, "left": None}}}),
+    ],
+)
+def test_what_a_model_means_is_sent_in_the_type_that_the_schema_wants(given: dict[str, Any], sent: Any) -> None:
+    before = copy.deepcopy(given)
+    fitted = fit_arguments(given, SCHEMA)
+    assert fitted == sent
+    assert repr(fitted) == repr(sent)  # 5.0 equals 5
+    assert given == before
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"needed": None, "number": None, "maybe": None, "open": None, "anything": None, "unknown": None, "tree": None},
+        {"text": '{"x": 1}', "either": '{"x": 1}', "anything": "[1]", "unknown": "[1]"},
+        {
+            "whole": "5.5",
+            "number": "five",
+            "flag": "yes",
+            "choice": "1e400",
+            "point": "[1]",
+            "points": "[1",
+            "maybe": "",
+        },
+        {"whole": 5.5, "number": 5.0, "flag": 1, "text": 5},
+        {"whole": "9" * 5000, "number": "1e400", "points": "[" * 100_000, "point": "Infinity", "maybe": "NaN"},
+    ],
+)
+def test_everything_else_is_sent_as_it_was_given(given: dict[str, Any]) -> None:
+    assert repr(fit_arguments(given, SCHEMA)) == repr(given)

@@ -1,0 +1,250 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+import copy
+import json
+from typing import Any
+
+import pytest
+from mcp.types import methods
+from pydantic import TypeAdapter
+
+from haystack_integrations.tools.mcp.concurrency import run_to_end
+from haystack_integrations.tools.mcp.convert.odd_messages import mend_params, mend_result
+
+OLD, NEW = "2025-06-18", "2026-07-28"
+TEXT = {"type": "text", "text": "kept"}
+
+
+RESOURCE = {"uri": "a:b", "name": "n"}
+ODD_ANNOTATIONS = {"priority": 7, "audience": ["user", "robot"]}
+
+
+def unsupported(block: Any) -> str:
+    return f"[unsupported content: {json.dumps(block)}]"
+
+
+def mended(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
+    """The result as the SDK has it, which both of its models accept."""
+    before = copy.deepcopy(result)
+    read = run_to_end(mend_result(method, version, result)).result
+    assert result == before
+    methods.validate_server_result(method, version, read)
+    model: Any = methods.MONOLITH_RESULTS[method]
+    parsed = TypeAdapter(model).validate_python(read, by_name=False)
+    return parsed.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def texts(result: dict[str, Any]) -> list[Any]:
+    return [block.get("text") for block in result["content"]]
+
+
+CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
+    # result, texts of its blocks, structured content, whether it is an error
+    ({}, [], None, False),
+    ({"content": None}, [], None, False),
+    ({"content": {}}, [], None, False),
+    ({"content": "plain"}, ["plain"], None, False),
+    ({"content": TEXT}, ["kept"], None, False),
+    ({"content": [None, "plain", {"text": "untyped"}]}, ["plain", "untyped"], None, False),
+    ({"structuredContent": {"n": 1}}, [], {"n": 1}, False),
+    ({"structuredContent": {"n": 1}, "content": None, "isError": True}, [], {"n": 1}, True),
+    ({"isError": True, "content": None, "error": "no luck"}, ["no luck"], None, True),
+    ({"isError": True, "message": "no luck", "code": 5}, ['{"message": "no luck", "code": 5}'], None, True),
+    ({"toolResult": {"n": 1}}, ['{"n": 1}'], None, False),
+    ({"content": [TEXT], "isError": None}, ["kept"], None, False),
+    ({"content": [TEXT, TEXT], "isError": []}, ["kept", "kept"], None, False),
+    ({"content": [TEXT], "isError": {"why": "so"}}, ["kept"], None, True),
+    ({"content": [TEXT], "isError": "True", "structuredContent": None, "_meta": []}, ["kept"], None, True),
+    (
+        {"content": [{"type": "video", "data": "AA"}, TEXT]},
+        [unsupported({"type": "video", "data": "AA"}), "kept"],
+        None,
+        False,
+    ),
+    (
+        {"content": [5, {"type": ["text"]}]},
+        [unsupported(5), unsupported({"type": ["text"]})],
+        None,
+        False,
+    ),
+    ({"content": [{"type": "text", "text": None}, {"type": "text", "text": {"n": 1}}]}, ["", '{"n": 1}'], None, False),
+    (
+        {"content": [{"type": "image", "data": 5}]},
+        [unsupported({"type": "image", "data": 5, "mimeType": ""})],
+        None,
+        False,
+    ),
+    (
+        {
+            "content": [
+                {**TEXT, "annotations": [], "_meta": []},
+                {**TEXT, "annotations": ODD_ANNOTATIONS},
+            ]
+        },
+        ["kept"] * 2,
+        None,
+        False,
+    ),
+    (
+        {"content": [{"type": "image", "data": "AA"}, {"type": "resource_link", "uri": "a:b"}]},
+        [None, None],
+        None,
+        False,
+    ),
+    ({"content": [{"type": "resource", "resource": {"text": "t", "_meta": []}}]}, [None], None, False),
+]
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize(("result", "said", "structured", "is_error"), CALLS)
+def test_what_can_be_read_of_a_call_is_kept(
+    version: str, result: dict[str, Any], said: list[Any], structured: Any, is_error: bool
+) -> None:
+    read = mended("tools/call", version, result)
+    assert texts(read) == said
+    assert read.get("structuredContent") == structured
+    assert read["isError"] is is_error
+
+
+def test_structured_content_that_is_no_object_is_wrapped_where_it_must_be_one() -> None:
+    for value, wrapped in ([], {}), ([1], {"result": [1]}), ("a", {"result": "a"}):
+        assert mended("tools/call", OLD, {"content": [], "structuredContent": value})["structuredContent"] == wrapped
+        assert mended("tools/call", NEW, {"content": [], "structuredContent": value})["structuredContent"] == value
+
+
+def test_a_long_odd_block_is_shortened() -> None:
+    [text] = texts(mended("tools/call", OLD, {"content": [{"type": "video", "data": "A" * 100_000}]}))
+    assert len(text) < 1_100
+
+
+async def test_of_many_blocks_only_the_odd_ones_change() -> None:
+    odd = {**TEXT, "annotations": []}
+    read = (await mend_result("tools/call", OLD, {"content": [TEXT, odd] * 5_000, "isError": None})).result
+    assert read == {"content": [TEXT, {**TEXT, "annotations": {}}] * 5_000}
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize(
+    ("method", "result", "expected"),
+    [
+        (
+            "resources/list",
+            {"resources": [{**RESOURCE, "annotations": [], "_meta": [], "size": "big", "icons": [{}]}], "_meta": []},
+            {"resources": [{**RESOURCE, "annotations": {}, "_meta": {}, "icons": []}], "_meta": {}},
+        ),
+        ("resources/list", {"resources": [{"name": "no URI"}, RESOURCE], "nextCursor": 5}, {"resources": [RESOURCE]}),
+        ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),
+        (
+            "prompts/list",
+            {"prompts": [{"name": "n", "arguments": {}, "description": []}]},
+            {"prompts": [{"name": "n", "arguments": []}]},
+        ),
+        (
+            "prompts/list",
+            {"prompts": [{"name": "n", "arguments": [{"required": "yes?"}, {"name": "a"}]}]},
+            {"prompts": [{"name": "n", "arguments": [{"name": "a"}]}]},
+        ),
+        (
+            "prompts/get",
+            {
+                "messages": [
+                    {"role": "system", "content": ["a", {"type": "video"}]},
+                    {"role": "assistant", "content": {**TEXT, "_meta": []}},
+                ]
+            },
+            {
+                "messages": [
+                    {"role": "user", "content": {"type": "text", "text": "a"}},
+                    {"role": "user", "content": {"type": "text", "text": unsupported({"type": "video"})}},
+                    {"role": "assistant", "content": {**TEXT, "_meta": {}}},
+                ]
+            },
+        ),
+        (
+            "resources/read",
+            {"contents": {"text": "t", "_meta": []}},
+            {"contents": [{"uri": "", "text": "t", "_meta": {}}]},
+        ),
+        ("completion/complete", {"completion": {"values": None, "total": "many"}}, {"completion": {"values": []}}),
+    ],
+)
+def test_odd_members_of_other_results_are_mended_or_dropped(
+    version: str, method: str, result: Any, expected: Any
+) -> None:
+    read = mended(method, version, result)
+    assert {
+        name: value for name, value in read.items() if name not in ("resultType", "ttlMs", "cacheScope")
+    } == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "version", "result", "expected"),
+    [
+        ("initialize", OLD, {"capabilities": [], "serverInfo": {"name": "n"}}, {"capabilities": {}}),
+        ("initialize", OLD, {"serverInfo": None, "instructions": []}, {"serverInfo": {"name": "", "version": ""}}),
+        (
+            "initialize",
+            OLD,
+            {
+                "capabilities": {"tools": [], "logging": [], "experimental": []},
+                "serverInfo": {"name": "n", "version": 1},
+                "_meta": [],
+            },
+            {
+                "capabilities": {"tools": {}, "logging": {}, "experimental": {}},
+                "serverInfo": {"name": "n", "version": "1"},
+                "_meta": {},
+            },
+        ),
+        (
+            "server/discover",
+            NEW,
+            {"capabilities": {"tools": []}, "ttlMs": None},
+            {"capabilities": {"tools": {}}, "ttlMs": 0},
+        ),
+    ],
+)
+def test_odd_members_of_a_handshake_are_mended(method: str, version: str, result: Any, expected: Any) -> None:
+    versions = {"protocolVersion": version} if method == "initialize" else {"supportedVersions": [version]}
+    assert expected.items() <= mended(method, version, {**versions, **result}).items()
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        (
+            "notifications/message",
+            {"level": "info", "data": [], "_meta": []},
+            {"level": "info", "data": [], "_meta": {}},
+        ),
+        (
+            "notifications/progress",
+            {"progressToken": 1, "progress": 1, "total": "many"},
+            {"progressToken": 1, "progress": 1},
+        ),
+        ("roots/list", {"_meta": []}, {"_meta": {}}),
+        (
+            "elicitation/create",
+            {"message": "m", "requestedSchema": {"type": "object", "properties": []}},
+            {"message": "m", "requestedSchema": {"type": "object", "properties": {}}},
+        ),
+        (
+            "sampling/createMessage",
+            {"messages": [{"role": "user", "content": {**TEXT, "annotations": []}}], "maxTokens": 5, "metadata": []},
+            {"messages": [{"role": "user", "content": {**TEXT, "annotations": {}}}], "maxTokens": 5, "metadata": {}},
+        ),
+        ("unknown/method", {"_meta": []}, {"_meta": []}),
+        ("elicitation/create", {"message": 5}, {"message": 5}),
+    ],
+)
+def test_odd_parameters_of_requests_and_notifications_are_mended(method: str, params: Any, expected: Any) -> None:
+    assert mend_params(method, params) == expected
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize("method", ["tools/call", "resources/list", "prompts/get", "initialize", "unknown/method"])
+def test_what_can_be_read_or_never_be_stays_as_it_is(method: str, version: str) -> None:
+    for result in ({"content": [TEXT], "resultType": "complete"}, {"messages": 5, "resources": 5, "content": 5}):
+        read = run_to_end(mend_result(method, version, result)).result
+        assert read is result or method == "tools/call"
