@@ -50,8 +50,8 @@ _PATHS = {"sse": "/sse", "streamable-http": "/mcp"}
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    # What is imported and collected here stays to the end, and nothing of it is garbage. As long as the garbage collector
-    # looks at it, a full collection takes up to half a second, and many tests have several.
+    # What is imported and collected here stays to the end, and nothing of it is garbage. As long as the garbage
+    # collector looks at it, a full collection takes up to half a second, and many tests have several.
     gc.disable()
     try:
         return (yield)

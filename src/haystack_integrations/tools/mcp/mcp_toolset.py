@@ -38,6 +38,7 @@ from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChan
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
+from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.shaping import (
@@ -47,7 +48,6 @@ from haystack_integrations.tools.mcp.shaping import (
     check_overrides,
     load_bound_arguments,
     load_filter,
-    store_filter,
 )
 from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
@@ -1007,7 +1007,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             stored["exclude_tools"] = list(self.exclude_tools)
         if self.tool_filter is not None:
             name = getattr(self.tool_filter, "__qualname__", type(self.tool_filter).__qualname__)
-            stored["tool_filter"] = name if for_traces else store_filter(self.tool_filter)
+            stored["tool_filter"] = name if for_traces else store_callable("`tool_filter`", self.tool_filter)
         if self.tool_overrides:
             stored["tool_overrides"] = {name: override.to_dict() for name, override in self.tool_overrides.items()}
         if self.bound_arguments:

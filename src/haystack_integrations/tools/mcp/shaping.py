@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from haystack.dataclasses import TextContent
-from haystack.utils import Secret, deserialize_callable, serialize_callable
+from haystack.utils import Secret, deserialize_callable
 
 from haystack_integrations.tools.mcp.connection.limits import check_timeout
 from haystack_integrations.tools.mcp.convert.results import model_text, result_handler
@@ -479,21 +479,11 @@ def load_bound_arguments(stored: Any) -> Any:
     return {name: _loaded(value) for name, value in stored.items()}
 
 
-def store_filter(tool_filter: Callable[..., bool]) -> str:
-    """
-    Serialize a `tool_filter`.
-
-    :param tool_filter: The function.
-    :returns: Its import path.
-    """
-    return serialize_callable(tool_filter)
-
-
 def load_filter(stored: Any) -> Any:
     """
     Import a stored `tool_filter`.
 
-    :param stored: The result of `store_filter`.
+    :param stored: Its import path.
     :returns: The function.
     """
     return deserialize_callable(stored) if isinstance(stored, str) else stored

@@ -25,7 +25,7 @@ from haystack.tools import (
 )
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
-from haystack.utils import deserialize_callable, serialize_callable
+from haystack.utils import deserialize_callable
 
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency, gather_bounded
 from haystack_integrations.tools.mcp.haystack_compat import (
@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_state_schema,
     serialize_state_schema,
 )
+from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.tool_invocation import (
     Failure,
     ResolvedCall,
@@ -367,7 +368,9 @@ class MCPToolCaller:
             raise_on_failure=self.raise_on_failure,
             max_concurrency=self.max_concurrency,
             state_schema=None if self.state_schema is None else serialize_state_schema(self.state_schema),
-            streaming_callback=None if self.streaming_callback is None else serialize_callable(self.streaming_callback),
+            streaming_callback=None
+            if self.streaming_callback is None
+            else store_callable("`streaming_callback`", self.streaming_callback),
             tool_streaming_callback_passthrough=self.tool_streaming_callback_passthrough,
         )
 

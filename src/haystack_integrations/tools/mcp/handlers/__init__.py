@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from haystack.core.errors import SerializationError
-from haystack.utils import deserialize_callable, serialize_callable
+from haystack.utils import deserialize_callable
 
 from haystack_integrations.tools.mcp.handlers.elicitation import AskUser
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
@@ -26,6 +26,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_object,
     serialize_object,
 )
+from haystack_integrations.tools.mcp.import_paths import store_callable
 
 if TYPE_CHECKING:
     from mcp.types import Implementation
@@ -138,7 +139,7 @@ class MCPSampling:
         data = _changed(self)
         for name in ("function", "consent"):
             if name in data:
-                data[name] = _stored_function(f"MCPSampling.{name}", data[name])
+                data[name] = store_callable(f"`MCPSampling.{name}`", data[name])
         if "chat_generator" in data:
             data["chat_generator"] = serialize_object("MCPSampling.chat_generator", data["chat_generator"])
         return data
@@ -281,7 +282,7 @@ class MCPHandlers:
             if isinstance(value, AskUser):
                 data[name] = {"ask_user": value.to_dict()}
             elif callable(value):
-                data[name] = _stored_function(f"MCPHandlers.{name}", value)
+                data[name] = store_callable(f"`MCPHandlers.{name}`", value)
         if isinstance(data.get("roots"), tuple):
             data["roots"] = list(data["roots"])
         if "extensions" in data:
@@ -334,19 +335,6 @@ def _check_callable(owner: str, name: str, value: Any) -> None:
     if value is not None and not callable(value):
         msg = f"{owner}: `{name}` must be a function or None, got {type(value).__name__}"
         raise ValueError(msg)
-
-
-def _stored_function(field: str, function: Any) -> str:
-    try:
-        stored = serialize_callable(function)
-        found = deserialize_callable(stored)
-    except Exception as error:
-        msg = f"`{field}` cannot be serialized: {error}. Use a function that is defined at the top of a module."
-        raise SerializationError(msg) from error
-    if found != function:
-        msg = f"`{field}` cannot be serialized: '{stored}' is something else. Use a function at the top of a module."
-        raise SerializationError(msg)
-    return stored
 
 
 def takes_tools(chat_generator: Any) -> bool:
