@@ -159,7 +159,14 @@ class FreshTools:
         Whether the server is to be asked for its tools again.
         """
         has_expired = self._expires_at is not None and monotonic() >= self._expires_at
-        return not self._cache_tools or has_expired or self._listed_at < self._changed_at
+        return not self._cache_tools or has_expired or self.is_outdated
+
+    @property
+    def is_outdated(self) -> bool:
+        """
+        Whether the server has said that its tools changed, and not yet how.
+        """
+        return self._listed_at < self._changed_at
 
     @property
     def has_news(self) -> bool:
@@ -221,7 +228,7 @@ class FreshTools:
     @property
     def _fetch_pause(self) -> float | None:
         # How long to wait before the next listing, in seconds; None if there is to be none.
-        if self._listed_at >= self._changed_at:
+        if not self.is_outdated:
             return None
         return max(self._may_fetch_at - monotonic(), 0.0)
 

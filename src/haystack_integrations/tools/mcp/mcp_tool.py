@@ -107,7 +107,6 @@ _OF_DEFINITION = (
     "description",
     "title",
     "annotations",
-    "_may_repeat",
     "output_schema",
     "meta",
     "_definition",
@@ -352,7 +351,6 @@ class MCPTool(ToolBase, Tool):
         self.server_info: MCPServerInfo = connection.server_info
         self.eager_connect = eager_connect
         self.options = options
-        self._may_repeat = False
         self.title: str | None = None
         self.annotations: types.ToolAnnotations | None = None
         self.output_schema: dict[str, Any] | None = None
@@ -537,14 +535,31 @@ class MCPTool(ToolBase, Tool):
                 tool=self.remote_name,
                 characters=", ".join(f"{character} ({count}x)" for character, count in hidden.items()),
             )
-        self.annotations = hints = definition.annotations
-        self._may_repeat = self.options.retry_idempotent and bool(
-            hints and (hints.read_only_hint or hints.idempotent_hint)
-        )
+        self.annotations = definition.annotations
         self.output_schema = definition.output_schema
         self.meta = definition.meta
         self._definition = definition
         self._generation = generation
+
+    def _has_hint(self, *names: str) -> bool:
+        """
+        Tell whether the server annotates the tool with one of the hints.
+
+        An Agent's run goes on with the tools that it began with. What relaxes a check must also hold for what the
+        server has said since.
+
+        :param names: Fields of the SDK's `ToolAnnotations`.
+        :returns: Whether both have one of them. False if it is not known what the server has now.
+        """
+        if self._toolset is not None and self._toolset._has_unknown_changes():
+            return False
+        latest = self._connection._latest_definition(self.remote_name)
+        known = [self.annotations] if latest is None else [self.annotations, latest.annotations]
+        return all(any(getattr(hints, name, None) is True for name in names) for hints in known)
+
+    @property
+    def _may_repeat(self) -> bool:
+        return self.options.retry_idempotent and self._has_hint("read_only_hint", "idempotent_hint")
 
     def _as(self, name: str) -> MCPTool:
         """

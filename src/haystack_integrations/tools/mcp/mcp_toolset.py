@@ -520,6 +520,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         # While a session is open: whether the server is to be asked for its tools, or has told of others.
         return self._connection.is_ready and (not self._is_warm() or self._fresh.is_due or self._fresh.has_news)
 
+    def _has_unknown_changes(self) -> bool:
+        return self._fresh.is_outdated
+
     def refresh(self) -> None:
         """
         List the tools of the server now. The toolset has them from then on; runs of Agents that began before do not.

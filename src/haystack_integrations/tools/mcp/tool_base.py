@@ -289,6 +289,12 @@ class ToolBase(ContextManaged):
         """
         return self._connection
 
+    def _has_unknown_changes(self) -> bool:
+        """
+        Tell whether the server has said that its tools changed, and not yet how.
+        """
+        return False
+
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
 

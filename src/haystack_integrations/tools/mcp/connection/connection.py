@@ -430,6 +430,16 @@ class MCPConnection(Continuing, Watching, ContextManaged):
         session = supervisor.session if supervisor is not None else None
         return session.why_unusable(tool_name) if session is not None else None
 
+    def _latest_definition(self, tool_name: str) -> types.Tool | None:
+        """
+        Return what the server said of a tool when it was last asked; None without an open session.
+        """
+        supervisor = self._newest
+        session = supervisor.session if supervisor is not None else None
+        if session is None:
+            return None
+        return next((tool for tool in session.tools if tool.name == tool_name), None)
+
     def notify_roots_changed(self) -> bool:
         """
         Tell the server that the function `roots` in `handlers` gives something else than before, so that it asks again.
