@@ -14,6 +14,7 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
 from haystack_integrations.tools.mcp.convert.results import ContentPart, model_content, model_text
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix, provider_safe_name
 from haystack_integrations.tools.mcp.convert.uri_patterns import matches_any
@@ -345,5 +346,6 @@ def _line(kind: str, uri: str, listed: types.Resource | types.ResourceTemplate) 
     description = " ".join((listed.description or "").split())
     if len(description) > _DESCRIPTION:
         description = description[: _DESCRIPTION - 1] + "…"
+    line = visible_text(f"{kind}{uri}{f' ({facts})' if facts else ''}{f': {description}' if description else ''}")
     # One line each, whatever the server says.
-    return " ".join(f"{kind}{uri}{f' ({facts})' if facts else ''}{f': {description}' if description else ''}".split())
+    return " ".join(line.split())
