@@ -29,7 +29,7 @@ def test_the_signatures_of_tools_and_toolsets_have_all_options_with_their_defaul
     }
     options = {field.name: field.default for field in dataclasses.fields(ToolOptions)}
     if kind is MCPTool:  # the other toolsets of an Agent do without the server; a single tool is nothing without it
-        del options["required"]
+        del options["required"], options["include_instructions"]
     own = dict.fromkeys(OF_ONE[kind])
     if kind is MCPToolset:
         own |= {"cache_tools": True, "update_between_steps": False}

@@ -107,6 +107,10 @@ class RefreshedToolset(Toolset):
         """Give the tools that are not the server's."""
 
     @abstractmethod
+    def _instructed(self, tools: list[Tool]) -> list[Tool]:
+        """Give tools the instructions of the server, if the model is to get them."""
+
+    @abstractmethod
     def _is_absent(self) -> bool:
         """Tell whether the server is not required and cannot be reached."""
 
@@ -398,4 +402,4 @@ class ToolsOfRun(RunToolset):
         Iterate over the tools of the run. Those that are added to the toolset meanwhile are among them.
         """
         tools = list(self._toolset) if self._live else [*self.own, *self._toolset._added_tools()]
-        return iter([tool for tool in tools if self._is_selected(tool)])
+        return iter(self._toolset._instructed([tool for tool in tools if self._is_selected(tool)]))

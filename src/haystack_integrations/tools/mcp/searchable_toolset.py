@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
     trace_dict,
 )
+from haystack_integrations.tools.mcp.instructed_tools import with_instructions, without_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, try_to_warm_up
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
@@ -165,7 +166,7 @@ class MCPSearchableToolset(ContextManaged, Toolset):
             ]
         tools: dict[str, Tool] = {}
         twice = []
-        for tool in listed:
+        for tool in without_instructions(listed):
             if tools.setdefault(tool.name, tool) is not tool or tool.name == self.search_tool_name:
                 twice.append(tool.name)
         if twice and (strictly or twice != self._twice):
@@ -547,10 +548,10 @@ class ToolsFound(RunToolset):
         """
         is_small = self._toolset._is_small if self._is_small is None else self._is_small
         if not is_small:
-            return iter([self.search_tool, *self._found.values()])
+            return iter(with_instructions([self.search_tool, *self._found.values()]))
         items = tool_items(self._toolset._catalog) if self._all is None else self._all
         tools = [tool for item in items for tool in ([item] if isinstance(item, Tool) else item)]
-        return iter([tool for tool in tools if self._is_selected(tool)])
+        return iter(with_instructions(filter(self._is_selected, tools)))
 
     def get_selectable_tools(self) -> list[Tool]:
         """

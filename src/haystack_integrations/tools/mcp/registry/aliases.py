@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp.convert.schemas import permissive_schema
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, combine
+from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
 from haystack_integrations.tools.mcp.registry.alias_runs import ToolsOfAliasRun, TurnsOfRuns
@@ -193,7 +194,7 @@ class MCPAliasToolset(ContextManaged, Toolset):
                 "a tool of the same name"
             )
             raise MCPConfigurationError(msg)
-        return [*(tool for _, tool in arranged.values()), *self._added]
+        return with_instructions([*(tool for _, tool in arranged.values()), *self._added])
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
