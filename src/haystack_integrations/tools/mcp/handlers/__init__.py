@@ -58,8 +58,8 @@ class MCPSampling:
     :param chat_generator: Any Haystack chat generator. It gets the server's messages and, as `generation_kwargs`, its
         `maxTokens`, `temperature` and `stopSequences`. It runs in a thread of its own.
     :param function: A function instead: it gets the server's request (`CreateMessageRequestParams` of the MCP SDK) and
-        returns a string, a `ChatMessage`, or a `CreateMessageResult` or `ErrorData` of the MCP SDK. A sync function
-        runs in a thread of its own; an async one in the event loop of all sessions, which it must not block.
+        returns a string, a `ChatMessage`, or a `CreateMessageResult` or `ErrorData` of the MCP SDK. It runs
+        where functions of MCPHandlers do.
     :param consent: A function that gets the request, like `function`, and returns whether it may be answered. By
         default, every request may.
     :param max_requests: How many requests are answered in a session. By default, there is no limit.
@@ -170,8 +170,9 @@ class MCPHandlers:
     session only if their handlers are equal, because a server's request names no call.
 
     Sync functions run in threads of their own, and may call tools of the same server or run pipelines. Async functions
-    run in the event loop of all sessions; they must not block it. If a function raises, the server is only told that it
-    failed; the log says why.
+    run in the event loop in which the call is awaited, and end with the call; for calls that a thread waits for, and
+    after that loop has ended, they run in the event loop of all sessions, which they must not block. If a function
+    raises, the server is only told that it failed; the log says why.
 
     ### Usage example
 
@@ -200,9 +201,9 @@ class MCPHandlers:
     :param messages: Gets every notification of a server, as a type of the MCP SDK, and exceptions of the transport,
         one after the other and after the package has dealt with them.
     :param progress: Called with an MCPProgress for each report of a tool call's progress, in order. A function runs in
-        a thread of the call; what an asynchronous one awaits is awaited in the loop that holds all sessions, so it must
-        not block. The call returns after it. If it raises, that is logged, and it gets no more of that call. Without
-        it, servers are not asked for progress.
+        a thread of the call; what an asynchronous one awaits is awaited where async functions run. The call returns
+        after it. If it raises, that is logged, and it gets no more of that call. Without it, servers are not asked for
+        progress.
     :param pending_calls: Called with an `MCPPendingCall` for each call that is left open with `answer_later`, and for
         each that a server runs as a task, before anything else is done with it: to keep it, so that the call can be
         continued whatever happens to this process. The call waits for it. If it raises, that is logged.
