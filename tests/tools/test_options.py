@@ -11,7 +11,15 @@ import inspect
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPTool, MCPToolset
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnection,
+    MCPTool,
+    MCPToolset,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
 from haystack_integrations.tools.mcp.tool_base import ToolOptions
 
 OF_ONE = {
@@ -53,3 +61,44 @@ def test_options_that_are_not_changed_are_not_stored():
 def test_invalid_options_are_refused_by_name(options, named):
     with pytest.raises(ValueError, match=named):
         ToolOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("owner", "parameter", "advice"),
+    [
+        (MCPToolset, "headers", "MCPToolset(StreamableHttpServerInfo(url=…, headers=…), …)"),
+        (MCPToolset, "auth", "a parameter of SSEServerInfo and StreamableHttpServerInfo"),
+        (MCPToolset, "api_key", "MCPToolset(StreamableHttpServerInfo(url=…, token=…), …)"),
+        (MCPToolset, "url", "MCPToolset(StreamableHttpServerInfo(url=…), …)"),
+        (MCPToolset, "args", "MCPToolset(StdioServerInfo(command=…, args=…), …)"),
+        (MCPToolset, "tool_prefix", "Use `tool_name_prefix`."),
+        (MCPToolset, "transport", "MCPToolset(SSEServerInfo(url=…))"),
+        (MCPToolset, "tool_error_behavior", "Use `on_tool_error`."),
+        (MCPToolset, "max_retries", "`max_tool_failures` limits"),
+        (MCPToolset, "sampling_model", "handlers=MCPHandlers(sampling=…)"),
+        (MCPToolset, "tool_namse", "Did you mean `tool_names`?"),
+        (MCPToolset, "zebra", "It has: server_info, tool_names, "),
+        (MCPTool, "token", "MCPTool(name, StreamableHttpServerInfo(url=…, token=…), …)"),
+        (MCPTool, "tool_names", "`tool_names` is a parameter of MCPToolset."),
+        (MCPConnection, "command", "MCPConnection(StdioServerInfo(command=…), …)"),
+        (StdioServerInfo, "url", "StreamableHttpServerInfo(url=…)."),
+        (StdioServerInfo, "timeout", "MCPToolset(StdioServerInfo(…), invocation_timeout=…)"),
+        (StdioServerInfo, "working_directory", "Use `cwd`."),
+        (SSEServerInfo, "allowed_tools", "MCPToolset(SSEServerInfo(…), tool_names=…)"),
+        (StreamableHttpServerInfo, "bearer_token", "Use `token`."),
+        (StreamableHttpServerInfo, "elicitation_callback", "handlers=MCPHandlers(elicitation=…)"),
+        (InProcessServerInfo, "env", "StdioServerInfo(command=…, env=…)"),
+    ],
+)
+def test_a_parameter_of_another_class_or_library_is_told_where_it_belongs(owner, parameter, advice):
+    with pytest.raises(TypeError) as raised:
+        owner(**{parameter: "sk-secret-4711"})
+    message = str(raised.value)
+    assert message.startswith(f"{owner.__name__} has no parameter '{parameter}'. ")
+    assert advice in message
+    assert "4711" not in message
+
+
+def test_a_dictionary_of_several_servers_is_told_where_it_belongs():
+    with pytest.raises(ValueError, match=r"these are several servers, 'a', 'b'.*load_mcp_toolsets"):
+        MCPToolset({"a": {"command": "x"}, "b": {"url": "http://localhost/mcp"}})

@@ -63,7 +63,7 @@ def _check_descriptors() -> None:
 Caller: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
 
 # That of the operation which the code is part of, if it is part of one.
-current_caller: ContextVar[Caller | None] = ContextVar("haystack_mcp_caller", default=None)
+caller_of_operation: ContextVar[Caller | None] = ContextVar("haystack_mcp_caller", default=None)
 
 
 def _no_loop() -> None:
@@ -77,7 +77,7 @@ def caller_loop() -> asyncio.AbstractEventLoop | None:
 
     :returns: The loop, if it is running.
     """
-    caller = current_caller.get()
+    caller = caller_of_operation.get()
     loop = None if caller is None else caller()
     return loop if loop is not None and loop.is_running() else None
 
@@ -240,7 +240,7 @@ class _ForThread(_Operation):
 
     def __init__(self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any]) -> None:
         super().__init__(executor, coro)
-        self._context.run(current_caller.set, _no_loop)
+        self._context.run(caller_of_operation.set, _no_loop)
         self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def _done(self, task: asyncio.Task[Any]) -> None:  # noqa: ARG002
@@ -262,7 +262,7 @@ class _ForLoop(_Operation):
         timeout: float | None,
     ) -> None:
         super().__init__(executor, coro)
-        self._context.run(current_caller.set, weakref.ref(loop))
+        self._context.run(caller_of_operation.set, weakref.ref(loop))
         self._loop = loop
         self._mailbox = _mailbox_of(loop)
         self._timeout = timeout

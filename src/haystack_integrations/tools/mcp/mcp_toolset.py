@@ -41,6 +41,7 @@ from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombinatio
 from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.option_hints import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.shaping import (
     BoundArguments,
@@ -91,6 +92,7 @@ def _not_connected(**_arguments: Any) -> str:
     raise MCPConnectionError(msg)
 
 
+@explains_options
 class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     """
     A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.

@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
 from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, current_caller, keep_forever
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
 
 if TYPE_CHECKING:
@@ -210,10 +210,10 @@ class Session:
             msg = f"Failed to connect to {self._owner.description}: the AsyncExecutor was shut down."
             raise MCPConnectionError(msg, operation="connect")
         opened: asyncio.Future[None] = loop.create_future()
-        self._last_caller = current_caller.get()
+        self._last_caller = caller_of_operation.get()
         # It outlives whoever opens it.
         context = contextvars.copy_context()
-        context.run(current_caller.set, None)
+        context.run(caller_of_operation.set, None)
         context.run(current_request.set, None)
         self._task = asyncio.create_task(self._run(opened), context=context)
         Session.live.add(self)
@@ -546,7 +546,7 @@ class Session:
         :returns: The running task, which makes it.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._calls[task] = self._last_caller = current_caller.get()
+        self._calls[task] = self._last_caller = caller_of_operation.get()
         current_request.set(task)
         self._user = current_identity.get()
         self._silence.begin(task, longest_silence, ping_interval)

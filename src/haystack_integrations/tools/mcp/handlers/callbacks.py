@@ -15,7 +15,7 @@ from haystack import logging
 from mcp import types
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from haystack_integrations.tools.mcp.executor import Caller, current_caller
+from haystack_integrations.tools.mcp.executor import Caller, caller_of_operation
 from haystack_integrations.tools.mcp.handlers.answers import elicit_result
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, answer_later
@@ -262,11 +262,11 @@ class Callbacks:
 
     @contextmanager
     def _on_behalf_of_caller(self) -> Iterator[None]:
-        reset = current_caller.set(current_caller.get() or self.caller())
+        reset = caller_of_operation.set(caller_of_operation.get() or self.caller())
         try:
             yield
         finally:
-            current_caller.reset(reset)
+            caller_of_operation.reset(reset)
 
     async def _guarded(self, field: str, answer: Coroutine[Any, Any, T]) -> T | types.ErrorData:
         request = current_request.get()

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from haystack_integrations.tools.mcp.executor import caller_loop, current_caller
+from haystack_integrations.tools.mcp.executor import caller_loop, caller_of_operation
 
 # What waits for a slow function is not to fill the memory.
 _MOST_WAITING = 10_000
@@ -138,7 +138,7 @@ class InOrder:
         if len(self._waiting) >= _MOST_WAITING:
             self._waiting.popleft()
             self._overflow()
-        self._waiting.append((item, current_caller.get()))
+        self._waiting.append((item, caller_of_operation.get()))
         if self._task is None:
             # Not in the context of a call: it may outlive the call.
             self._task = asyncio.create_task(self._drain(), context=contextvars.Context())
@@ -147,7 +147,7 @@ class InOrder:
         try:
             while self._waiting:
                 item, caller = self._waiting.popleft()
-                current_caller.set(caller)  # the context is this task's own
+                caller_of_operation.set(caller)  # the context is this task's own
                 await self._deliver(item)
         finally:
             self._task = None
