@@ -420,6 +420,8 @@ class TestRoots:
             ("/srv", "roots must be a list of paths or file:// URIs, got str"),
             (5, "roots must be a list of paths or file:// URIs, got int"),
             ([5], "a root must be a path or a file:// URI, got int"),
+            (["https://example.com/secret"], "a root must be a path or a file:// URI, got https://\u2026"),
+            ([""], "a root must be a path or a file:// URI, got str"),
         ],
     )
     async def test_what_a_function_gives_in_place_of_roots_is_named_in_the_log(

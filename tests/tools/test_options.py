@@ -13,12 +13,20 @@ import pytest
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
+    LocalStdioMCPProvider,
     MCPConnection,
+    MCPHandlers,
+    MCPRegistry,
+    MCPResourceToolset,
+    MCPSampling,
     MCPTool,
     MCPToolset,
+    OAuthConfig,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolConfig,
+    serving,
 )
 from haystack_integrations.tools.mcp.tool_base import ToolOptions
 
@@ -102,3 +110,43 @@ def test_a_parameter_of_another_class_or_library_is_told_where_it_belongs(owner,
 def test_a_dictionary_of_several_servers_is_told_where_it_belongs():
     with pytest.raises(ValueError, match=r"these are several servers, 'a', 'b'.*load_mcp_toolsets"):
         MCPToolset({"a": {"command": "x"}, "b": {"url": "http://localhost/mcp"}})
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda text: StdioServerInfo("x", text),
+        lambda text: StdioServerInfo("x", inherit_env=text),
+        lambda text: LocalStdioMCPProvider("a", "x", text),
+        lambda text: MCPToolset(StdioServerInfo("x"), text),
+        lambda text: MCPToolset(StdioServerInfo("x"), exclude_tools=text),
+        lambda text: MCPToolset(StdioServerInfo("x"), interceptors=text),
+        lambda text: MCPResourceToolset(StdioServerInfo("x"), uris=text),
+        lambda text: MCPConnection(StdioServerInfo("x")).call_tool("add", secrets=text),
+        lambda text: MCPConnection(StdioServerInfo("x")).begin_call("add", secrets=text),
+        lambda text: MCPHandlers(roots=text),
+        lambda text: MCPSampling(function=print, models=text),
+        lambda text: OAuthConfig(scopes=text),
+        lambda text: ToolConfig("x", text),
+        lambda text: ToolConfig("x", ["a"], text),
+        lambda text: serving.BearerToken("token", scopes=text),
+        lambda text: serving.ServeOptions(tags=text),
+        lambda text: serving.ServeOptions(icons=text),
+        lambda text: serving.create_mcp_server("x", request_state_keys=text),
+        lambda text: serving.http_app(serving.create_mcp_server("x"), allowed_hosts=text),
+        lambda text: serving.run_server(serving.create_mcp_server("x"), transport="http", allowed_origins=text),
+    ],
+)
+def test_a_text_is_no_list_of_its_letters(take):
+    with pytest.raises(ValueError, match=r"must be a list|must be a dict"):
+        take("ab")
+
+
+def test_an_alias_without_a_limit_of_time_has_no_limit_of_silence_either():
+    providers = {"plain": StdioServerInfo("x"), "own": MCPToolset(StdioServerInfo("x"), read_timeout=7)}
+    configs = [ToolConfig("free", ["plain", "own"]), ToolConfig("limited", ["plain"], timeout_sec=5)]
+    registry = MCPRegistry(providers, configs)
+    free, limited = registry.toolset("free").toolsets, registry.toolset("limited").toolsets
+    assert [free["plain"].options.read_timeout, free["plain"].invocation_timeout] == [None, None]
+    assert free["own"].options.read_timeout == 7
+    assert limited["plain"].options.read_timeout == 300

@@ -49,7 +49,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
-from haystack_integrations.tools.mcp.option_hints import explains_options
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_values
 from haystack_integrations.tools.mcp.shaping import (

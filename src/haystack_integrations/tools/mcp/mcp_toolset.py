@@ -41,7 +41,7 @@ from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombinatio
 from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.option_hints import explains_options
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.shaping import (
     BoundArguments,

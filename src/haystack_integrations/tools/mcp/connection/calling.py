@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.handlers.progress import (
     WaitingReports,
     is_asynchronous,
 )
+from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Calling:
             display_name=display_name or tool_name,
             may_repeat=may_repeat,
             invocation_timeout=invocation_timeout,
-            secrets=tuple(secrets),
+            secrets=tuple(texts("secrets", secrets)) if secrets else (),
             meta=meta,
             on_progress=on_progress,
         )
@@ -185,7 +186,7 @@ class Calling:
             display_name=display_name or tool_name,
             may_repeat=may_repeat,
             invocation_timeout=invocation_timeout,
-            secrets=tuple(secrets),
+            secrets=tuple(texts("secrets", secrets)) if secrets else (),
             meta=meta,
             on_progress=on_progress,
         )

@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.option_hints import explains_options
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.request_context import current_caller
 
 if TYPE_CHECKING:

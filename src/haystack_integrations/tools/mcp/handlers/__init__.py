@@ -353,11 +353,22 @@ def _checked_roots(roots: Any) -> tuple[str, ...]:
         msg = f"MCPHandlers: `roots` must be a list of paths or file:// URIs, or a function, got {roots!r}"
         raise ValueError(msg)
     for root in roots:
-        scheme = urlsplit(root).scheme if isinstance(root, str) and "://" in root else ""
-        if not isinstance(root, (str, Path)) or not str(root) or (scheme and scheme != "file"):
+        if not is_root(root):
             msg = f"MCPHandlers: `roots` must contain paths and file:// URIs, got {root!r}"
             raise ValueError(msg)
     return tuple(str(root) for root in roots)
+
+
+def is_root(root: object) -> bool:
+    """
+    Tell whether a server can be told of a folder or file.
+
+    :param root: What names it.
+    :returns: True for paths and `file://` URIs.
+    """
+    if not isinstance(root, (str, Path)) or not str(root):
+        return False
+    return not (isinstance(root, str) and "://" in root) or urlsplit(root).scheme == "file"
 
 
 def _checked_client_info(client_info: Any) -> dict[str, Any]:

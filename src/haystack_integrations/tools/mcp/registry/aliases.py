@@ -82,8 +82,10 @@ class MCPAliasToolset(ContextManaged, Toolset):
 
     def _member(self, name: str) -> MCPToolset:
         provider = self._providers[name]
-        # A plain server info has no limit of its own, so that `timeout_sec=None` means none.
+        # A plain server info has no limits of its own, so that `timeout_sec=None` means none.
         parameters: dict[str, Any] = {"server_info": provider, "invocation_timeout": None}
+        if self._config.timeout_sec is None:
+            parameters["read_timeout"] = None
         if isinstance(provider, MCPToolset):
             parameters = {**provider._init_parameters(), "eager_connect": False}
         if self._config.timeout_sec is not None:

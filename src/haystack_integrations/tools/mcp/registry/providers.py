@@ -116,8 +116,11 @@ class LocalStdioMCPProvider:
         """
 
         def build() -> StdioServerInfo:
-            env = {name: from_template(value) if isinstance(value, str) else value for name, value in self.env.items()}
-            return StdioServerInfo(command=self.command, args=list(self.args), env=env or None)
+            env: Any = self.env
+            if isinstance(env, Mapping):
+                env = {name: from_template(value) if isinstance(value, str) else value for name, value in env.items()}
+            args: Any = self.args
+            return StdioServerInfo(self.command, list(args) if isinstance(args, tuple) else args, env or None)
 
         return _built(self, build)
 

@@ -103,6 +103,8 @@ class ServeOptions:
         self._check_timeout()
         self._set("tags", frozenset(_texts("tags", self.tags)))
         self._set("scopes", tuple(_texts("scopes", self.scopes)))
+        if isinstance(self.icons, str | Mapping):
+            _refuse("icons", "a list of icons, dictionaries or URLs", self.icons)
         self._set("icons", tuple(_icon(each) for each in self.icons))
         self._set("annotations", self.hints)
         self._set("version", _version(self.version))

@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, provide
-from haystack_integrations.tools.mcp.option_hints import explains_options
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
 from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of

@@ -18,7 +18,7 @@ from haystack_integrations.tools.mcp.client.server_info import (
     MCPServerInfo,
     Negotiation,
 )
-from haystack_integrations.tools.mcp.option_hints import explains_options
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.fields import (

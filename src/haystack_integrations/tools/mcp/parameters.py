@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Says where a parameter belongs that was passed to the wrong class, or under the name that another library has for it.
+Parameters that users pass wrongly: to another class, under the name that another library has, a text for a list.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 C = TypeVar("C", bound=type)
@@ -124,3 +125,20 @@ def _advice(owner: str, name: str) -> str:
 
 def _listed(names: list[str]) -> str:
     return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), names[-1]])
+
+
+def texts(name: str, value: Any) -> list[str]:
+    """
+    Check the value of a parameter that is a list of texts. A text itself would be a list of its letters.
+
+    :param name: Name of the parameter.
+    :param value: The value. It is not quoted.
+    :returns: The texts.
+    :raises ValueError: If it is something else.
+    """
+    given = None if isinstance(value, str | bytes) or not isinstance(value, Iterable) else list(value)
+    if given is None or not all(isinstance(each, str) for each in given):
+        what = type(value).__name__ if given is None else "one with something else"
+        msg = f"`{name}` must be a list of strings, got {what}"
+        raise ValueError(msg)
+    return given
