@@ -43,6 +43,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftE
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.haystack_compat import current_run, model_was_asked
+from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _PAUSE = 0.2
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPToolsChange:
     """

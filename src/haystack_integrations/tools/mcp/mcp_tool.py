@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.convert.invisible_text import invisible_cha
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schema_texts import map_texts
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
+from haystack_integrations.tools.mcp.convert.tables import html_parameters
 from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import (
     check_exposed_name,
@@ -970,6 +971,9 @@ class MCPTool(ToolBase, Tool):
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
         return convert(parameter, config)
+
+    def _repr_html_(self) -> str:
+        return html_parameters(self, f"{self.name} of {self.server_info.describe()}")
 
     def __repr__(self) -> str:
         """

@@ -21,7 +21,10 @@ from typing import Any
 
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.reprs import short_repr
 
+
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPRequestContext:
     """

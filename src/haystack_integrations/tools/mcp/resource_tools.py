@@ -16,6 +16,7 @@ from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
 from haystack_integrations.tools.mcp.convert.results import ContentPart, model_content, model_text
+from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix, provider_safe_name
 from haystack_integrations.tools.mcp.convert.uri_patterns import matches_any
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -318,6 +319,9 @@ class MCPResourceToolset(ReaderBase, Toolset):
         :returns: The toolset.
         """
         return cls(**loaded_parameters(data["data"]))
+
+    def _repr_html_(self) -> str:
+        return html_table(self.tools, f"{type(self).__name__} of {self.server_info.describe()}")
 
     def __repr__(self) -> str:
         """

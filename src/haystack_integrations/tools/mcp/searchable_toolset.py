@@ -18,6 +18,7 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
     MCPConfigurationError,
@@ -486,6 +487,10 @@ class MCPSearchableToolset(ContextManaged, Toolset):
         Tell whether it is this object.
         """
         return self is other
+
+    def _repr_html_(self) -> str:
+        tools = self._tools_now(strictly=False)
+        return html_table(tools.values(), f"{type(self).__name__}, which searches {len(tools)} tools")
 
     def __repr__(self) -> str:
         """

@@ -551,6 +551,9 @@ class MCPConnection(Continuing, Watching, ContextManaged):
     async def _enter_async(self) -> None:
         await self.open_async()
 
+    def _repr_html_(self) -> str:
+        return self.status()._html(f"MCPConnection to {self.server_info.describe()}")
+
     def __repr__(self) -> str:
         """
         Show the server and the state.

@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import store_callable
+from haystack_integrations.tools.mcp.reprs import short_repr
 
 if TYPE_CHECKING:
     from mcp.types import Implementation
@@ -43,6 +44,7 @@ GENERATION_KWARGS = ("max_tokens", "temperature", "stop", "model", "tool_choice"
 _CLIENT_INFO_KEYS = ("name", "version", "title", "description", "websiteUrl", "icons")
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPSampling:
     """
@@ -161,6 +163,7 @@ class MCPSampling:
         return cls(**data)
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPHandlers:
     """

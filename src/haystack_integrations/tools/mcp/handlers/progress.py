@@ -27,12 +27,14 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.executor import caller_loop
 from haystack_integrations.tools.mcp.handlers.calling import awaited
+from haystack_integrations.tools.mcp.reprs import short_repr
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
+@short_repr
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MCPProgress:
     """

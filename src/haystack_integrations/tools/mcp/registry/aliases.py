@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp.budgets import is_in_budget
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
 from haystack_integrations.tools.mcp.convert.schemas import permissive_schema
+from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, combine
@@ -474,6 +475,9 @@ class MCPAliasToolset(ContextManaged, Toolset):
         Pickle the configuration. The unpickled object opens its own connections.
         """
         return _unpickled, (type(self), self._config, self._providers, self._turns is not None)
+
+    def _repr_html_(self) -> str:
+        return html_table(self, f"{type(self).__name__} '{self.tool_alias}' of {', '.join(self._members)}")
 
     def __repr__(self) -> str:
         """
