@@ -114,7 +114,11 @@ def test_a_call_that_cannot_be_is_not_made(
         ([], 0, ""),
         (["--version"], 0, ""),
         (["lst"], 2, 'Did you mean "list"'),
-        (["list"], 2, "TARGET requires an argument"),
+        (["inspect"], 2, "TARGET requires an argument"),
+        (["list", "uvx", "mcp-server-time"], 2, 'whole command in quotes: mcp-haystack list "uvx mcp-server-time"'),
+        (["list", "npx", "-y", "@x/y", "--timeout", "9"], 2, 'mcp-haystack list "npx -y @x/y"'),
+        (["inspect", "sh", "server.sh", "--api-key", "sk-x"], 2, 'inspect "sh server.sh --api-key '),
+        (["call", "npx", "-y", "@x/y", "add", "a=1"], 2, 'in quotes: mcp-haystack call "npx \u2026"'),
         (["list", IN_PROCESS, "--nope"], 2, "Unknown option"),
         (["list", ""], 2, "The target is empty"),
         (["call", "python", "server.py", "add"], 2, "Put the whole command in quotes, e.g. 'python server.py'"),
@@ -327,9 +331,89 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
         "off": "is disabled in mcp.json",
         "two.json": "Say which one, e.g. two.json:one",
     }.items():
-        ran = run("list", target)
+        ran = run("inspect", target)
         assert ran.code == 2
         assert told in ran.errors
+
+
+def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calculator = {"command": sys.executable, "args": [str(ROOT / "examples/servers/calculator.py")]}
+    servers = {
+        "first": calculator,
+        "dead": {"command": "no-such-command"},
+        "wrong": {"comand": "x"},
+        "unset": {"command": "x", "env": {"KEY": "${NOT_SET_ANYWHERE}"}},
+        "off": {**calculator, "disabled": True},
+        "last": calculator,
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (tmp_path / "dead.json").write_text(json.dumps({"mcpServers": {"a": {"command": "no-such-command"}, "b": {}}}))
+    (tmp_path / "stored.yaml").write_text(
+        json.dumps([{"type": "haystack_integrations.tools.mcp.StdioServerInfo", **calculator}] * 2)
+    )
+    monkeypatch.chdir(tmp_path)
+    for words in ([], ["mcp.json"], ["--config", "mcp.json"]):
+        ran = run("list", *words)
+        assert ran.code == 0
+        assert [ran.screen.count(text) for text in ("first\n", "last\n", "Divide a by b.", "off")] == [1, 1, 2, 0]
+        assert "Skipped dead: Failed to connect to stdio server" in ran.errors
+        assert "Skipped wrong: mcp.json: server 'wrong': unknown key 'comand'" in ran.errors
+        assert "Skipped unset: these environment variables are not set: NOT_SET_ANYWHERE" in ran.errors
+    found = json.loads(run("list", "--json", "--prompts").screen)["servers"]
+    assert list(found) == ["first", "dead", "wrong", "unset", "last"]
+    assert found["last"]["prompts"] == []
+    assert found["dead"]["error"]["type"] == "MCPConnectionError"
+    assert run("list", "dead.json").code == 3
+    assert run("list", "stored.yaml").screen.count("Divide a by b.") == 2
+    ran = run("list", "stored.yaml", "--header", "X: y")
+    assert (ran.code, ran.errors.count("are for servers with a URL")) == (2, 2)
+
+
+def test_list_without_any_file_says_what_a_target_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "XDG_CONFIG_HOME", "USERPROFILE", "APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    ran = run("list")
+    assert ran.code == 2
+    assert "no configuration file" in ran.errors
+    assert "A target is a URL" in ran.errors
+
+
+def test_lines_are_not_wrapped_in_a_pipe(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "word " * 300
+    (tmp_path / "wordy.py").write_text(
+        "from mcp.server import MCPServer\n"
+        "server = MCPServer('wordy', log_level='WARNING')\n"
+        f"@server.tool(description={words!r})\n"
+        "def add(a: int) -> int: ...\n"
+    )
+    monkeypatch.delenv("COLUMNS")
+    assert words.strip() in run("list", f"{tmp_path / 'wordy.py'}:server").screen
+    assert max(map(len, run("--help").screen.splitlines())) <= 120
+
+
+def test_control_characters_are_escaped_in_json_too(run: Run, plain: str) -> None:
+    screen = run("call", plain, "echo", "text=\x1b[1m\x7f\x9b2J\u202e\u00e4", "--json").screen
+    assert r"\u001b[1m\u007f\u009b2J\u202e\u00e4".replace(r"\u00e4", "\u00e4") in screen
+    assert json.loads(screen)["content"][0]["text"] == "\x1b[1m\x7f\x9b2J\u202e\u00e4"
+
+
+def test_the_version_is_told_without_importing_haystack() -> None:
+    script = "from haystack_integrations.tools.mcp.cli.__main__ import main; import sys; main(['--version'])\n"
+    script += "assert not {'haystack', 'cyclopts', 'mcp'} & sys.modules.keys()"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], env=environment(), capture_output=True, text=True, timeout=110, check=True
+    )
+    assert ran.stdout.startswith("mcp-haystack ")
+
+
+def test_completion_is_installed_for_a_shell(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "completion"
+    assert run("--install-completion", "--shell", "fish", "--output", str(file)).code == 0
+    assert "inspect" in file.read_text()
 
 
 def test_a_stored_pipeline_is_a_target(run: Run, tmp_path: Path) -> None:
@@ -400,7 +484,7 @@ def test_servers_of_the_same_component_get_numbers(run: Run, tmp_path: Path) -> 
     info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", "command": sys.executable}
     file = tmp_path / "several.yaml"
     file.write_text(json.dumps({"components": {"agent": {"init_parameters": {"tools": [info, info, info]}}}}))
-    assert "has 3 servers: agent, agent-2, agent-3. Say which one" in run("list", str(file)).errors
+    assert "has 3 servers: agent, agent-2, agent-3. Say which one" in run("inspect", str(file)).errors
     file.write_text(json.dumps([info]))
     assert servers_in(file).keys() == {"server"}
 

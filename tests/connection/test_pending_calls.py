@@ -272,6 +272,22 @@ def test_a_function_that_keeps_calls_may_fail(patient_stdio_server: Any, caplog:
     assert "The handler `pending_calls` for stdio server" in caplog.text
 
 
+def test_an_async_function_that_keeps_calls_runs_in_the_loop_of_the_caller(patient_stdio_server: Any) -> None:
+    loops = []
+
+    async def keep(_call: MCPPendingCall) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    async def begin() -> None:
+        await connection.begin_call_async("order", {"drink": "tea"})
+        assert loops == [asyncio.get_running_loop()]
+
+    server = patient_stdio_server()
+    handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
+    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=handlers) as connection:
+        asyncio.run(begin())
+
+
 def test_a_function_that_keeps_calls_may_be_cancelled_by_itself(
     patient_stdio_server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -67,7 +67,8 @@ def server():
     return InProcessServerInfo(server)
 
 
-def test_an_asynchronous_handler_is_awaited_report_by_report(server):
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_an_asynchronous_handler_is_awaited_report_by_report_in_the_loop_of_the_caller(server, is_awaited):
     steps, threads = [], set()
 
     async def handler(report):
@@ -76,9 +77,12 @@ def test_an_asynchronous_handler_is_awaited_report_by_report(server):
         threads.add(threading.current_thread().name)
 
     with MCPConnection(server, handlers=MCPHandlers(progress=handler)) as connection:
-        connection.call_tool("steps", {"count": 10})
+        if is_awaited:
+            asyncio.run(connection.call_tool_async("steps", {"count": 10}))
+        else:
+            connection.call_tool("steps", {"count": 10})
     assert steps == list(range(1, 11))
-    assert threads == {THREAD_NAME}
+    assert threads == {threading.current_thread().name if is_awaited else THREAD_NAME}
 
 
 def fastmcp_server():

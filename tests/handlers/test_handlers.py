@@ -420,6 +420,8 @@ class TestRoots:
             ("/srv", "roots must be a list of paths or file:// URIs, got str"),
             (5, "roots must be a list of paths or file:// URIs, got int"),
             ([5], "a root must be a path or a file:// URI, got int"),
+            (["https://example.com/secret"], "a root must be a path or a file:// URI, got https://\u2026"),
+            ([""], "a root must be a path or a file:// URI, got str"),
         ],
     )
     async def test_what_a_function_gives_in_place_of_roots_is_named_in_the_log(
@@ -600,6 +602,92 @@ class TestFunctions:
 
         connection = ask(sampling=answer)
         assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith("sum 5 ")
+
+    async def test_async_ones_run_in_the_loop_of_their_caller(self, ask: Ask) -> None:
+        loops: dict[str, set[asyncio.AbstractEventLoop]] = {}
+        here, theirs = asyncio.get_running_loop(), AsyncExecutor.get_instance().get_loop()
+
+        def noting(field: str, answer: Any = None) -> Any:
+            async def handler(*_: Any) -> Any:
+                loop = asyncio.get_running_loop()
+                if loop is here:
+                    await belongs_here
+                loops.setdefault(field, set()).add(loop)
+                return answer
+
+            return handler
+
+        belongs_here = here.create_future()
+        here.call_later(0.01, belongs_here.set_result, None)
+        connection = ask(
+            sampling=MCPSampling(function=noting("function", "reply"), consent=noting("consent", True)),
+            elicitation=noting("elicitation", True),
+            roots=noting("roots", []),
+            logging=noting("logging"),
+            messages=lambda _: noting("messages")(),
+            log_level="info",
+        )
+        requests: list[tuple[str, dict[str, Any]]] = [
+            ("ask_model", {"prompt": "x"}),
+            ("ask_order", {}),
+            ("ask_roots", {}),
+            ("log", {"level": "info", "text": "x"}),
+        ]
+        fields = {"function", "consent", "elicitation", "roots", "logging", "messages"}
+        for request in requests:
+            await connection.call_tool_async(*request)
+        await wait_until_async(lambda: loops.keys() == fields, "all handlers")
+        assert loops == {field: {here} for field in fields}
+        loops.clear()
+        # A thread may be that of the loop, which is blocked while it waits.
+        for request in requests:
+            connection.call_tool(*request)
+        await wait_until_async(lambda: loops.keys() == fields, "all handlers")
+        assert loops == {field: {theirs} for field in fields}
+
+    def test_an_async_one_outlives_the_loops_of_earlier_callers(self, ask: Ask) -> None:
+        async def answer(_: Any) -> str:
+            await asyncio.sleep(0)
+            return "reply"
+
+        connection = ask(sampling=answer)
+        for _ in range(2):
+            result = asyncio.run(connection.call_tool_async("ask_model", {"prompt": "x"}))
+            assert text(result).startswith("reply ")
+            assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith("reply ")
+
+    @pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])
+    @pytest.mark.parametrize("how", ["cancelled", "timed out"])
+    async def test_an_async_one_ends_with_its_call(self, ask: Ask, how: str) -> None:
+        started, ended = asyncio.Event(), asyncio.Event()
+
+        async def answer(_: Any) -> str:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            raise AssertionError
+
+        connection = ask(sampling=answer, invocation_timeout=2.0 if how == "timed out" else LIMIT)
+        await connection.open_async()
+        calling = asyncio.create_task(connection.call_tool_async("ask_model", {"prompt": "x"}))
+        await asyncio.wait_for(started.wait(), LIMIT)
+        if how == "cancelled":
+            calling.cancel()
+        with pytest.raises(asyncio.CancelledError if how == "cancelled" else MCPCallTimeoutError):
+            await calling
+        await asyncio.wait_for(ended.wait(), LIMIT)
+        assert text(await connection.call_tool_async("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
+
+    @in_both_eras
+    async def test_one_that_cancels_itself_only_fails(self, ask: Ask) -> None:
+        async def answer(_: Any) -> str:
+            raise asyncio.CancelledError
+
+        connection = ask(sampling=answer)
+        with pytest.raises(MCPInvocationError, match="The client's sampling handler failed"):
+            await connection.call_tool_async("ask_model", {"prompt": "x"})
 
     def test_an_async_one_may_call_the_same_server(self, ask: Ask) -> None:
         async def answer(_: Any) -> str:

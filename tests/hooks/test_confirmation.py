@@ -7,6 +7,7 @@ Confirmation of tool calls by annotations: the hook of Haystack 3, and the strat
 """
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -171,6 +172,42 @@ class TestWhoIsAsked:
         toolset.close()
         server.tools = [definition("look", TEXT)]
         assert policy.should_ask("look", "", {})
+
+    @pytest.mark.parametrize("way", ["run", "run_async"])
+    @pytest.mark.parametrize(
+        ("options", "known_by"),
+        [
+            ({}, "a listing"),
+            ({}, "the news alone"),
+            ({}, "an alias"),
+            ({"update_between_steps": True}, "a refresh"),
+            ({"required_hints": {"read_only_hint": True}}, "a refresh"),
+        ],
+    )
+    def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by, way):
+        ui = ScriptedUI()
+        registry = MCPRegistry({"shop": server.info}, [ToolConfig("x", ["shop"])])
+        with registry.toolset("x") as alias, MCPToolset(server.info, **options) as toolset:
+            tools = alias if known_by == "an alias" else toolset
+            agent, generator = Agents.make(tools, ui, trusted=[server.info])
+            generator.replies = [calls(("look", {"text": "a"}))] * 4 + [say("done")]
+            reply = generator._next
+
+            def change_before_the_second_reply(*args: Any) -> ChatMessage:
+                if len(generator.turns) == 1:
+                    server.tools = [definition("look", TEXT)]
+                    if known_by == "the news alone":
+                        toolset._fresh._changed_at = sys.maxsize
+                    elif known_by == "a listing":
+                        toolset.connection.list_tools()
+                    else:
+                        (toolset if tools is toolset else alias.toolsets["shop"]).refresh()
+                return reply(*args)
+
+            generator._next = change_before_the_second_reply
+            agent.run(messages=GO) if way == "run" else asyncio.run(agent.run_async(messages=GO))
+        assert ui.asked == ["look"] * 3
+        assert len(server.calls) == 4
 
 
 class TestAnswers:

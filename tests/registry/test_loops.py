@@ -116,6 +116,8 @@ class TestFacade:
         assert mcp.process_completion_response(wrap(say("x"))) == [say("x")]
         with pytest.raises(TypeError, match="A reply must be a ChatMessage"):
             mcp.has_tool_calls([])
+        with pytest.raises(ValueError, match="The chat generator gave no reply: its `replies` are an empty list"):
+            mcp.has_tool_calls({"replies": []})
 
     def test_calls_run_at_the_same_time_and_keep_their_order(self, stdio_server: StdioServerFactory):
         slow = stdio_server()

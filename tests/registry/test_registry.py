@@ -392,6 +392,8 @@ class TestConfiguration:
             (lambda: MCPProvider("", "http://h/sse"), "`name` must be a non-empty string"),
             (lambda: MCPProvider("a", "http://h/sse", provider_type="stdio"), "`provider_type` must be 'sse' or"),
             (lambda: LocalStdioMCPProvider("a", "two words"), "LocalStdioMCPProvider 'a'"),
+            (lambda: LocalStdioMCPProvider("a", "x", args="-m x"), "`args` must be a list of strings"),
+            (lambda: LocalStdioMCPProvider("a", "x", env="A=b"), "`env` must be a dict or None, got str"),
             (lambda: LocalStdioMCPProvider("a", "x", provider_type="sse"), "`provider_type` must be 'stdio'"),
         ],
     )

@@ -287,6 +287,7 @@ def test_a_report_shows_what_people_would_not_see():
         ("\U0001f468\u200d\U0001f469 \u2764\ufe0f\u200d\U0001f525", None, {}),
         ("\u0645\u06cc\u200c\u062e", None, {}),
         ("\u2764\ufe0f\ufe01\ufe02", "\u2764\ufe0f", {"U+FE01": 1, "U+FE02": 1}),
+        ("a\ue000\U000f0000b", "ab", {"U+E000": 1, "U+F0000": 1}),
         ("\x00\x1b[31m", "[31m", {"U+0000": 1, "U+001B": 1}),
         ("Grüße, 你好", None, {}),
     ],

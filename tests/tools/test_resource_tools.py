@@ -131,6 +131,7 @@ def test_only_what_is_allowed_is_listed_and_read(ask, info):
         "notes://days/%2e%2e/private",
         "notes://days/%252e%252e%252fprivate",
         "notes://days/..\\private",
+        "notes://days/.\t./private",
     ):
         assert "This resource may not be read. Those that may be: notes://days/*, notes://today" in (
             ask(toolset, "read_resource", uri=uri).error

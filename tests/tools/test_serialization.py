@@ -9,23 +9,26 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from haystack import Pipeline
 from haystack.components.agents import Agent
-from haystack.core.errors import DeserializationError
+from haystack.core.errors import DeserializationError, SerializationError
 from haystack.dataclasses import ChatMessage
 from haystack.tools import SearchableToolset, Tool
 from haystack.utils import Secret
 from mcp.server import MCPServer
 
+from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnectionError,
     MCPHandlers,
     MCPPendingCall,
+    MCPSampling,
     MCPServerInfo,
     MCPTool,
     MCPToolset,
@@ -53,6 +56,30 @@ def to_words(value: Any) -> str:
 
 def keep_last(_current: Any, new: Any) -> Any:
     return new
+
+
+def is_wanted(_tool: Any) -> bool:
+    return True
+
+
+def unchanged(mcp_call: Any, call_next: Any) -> Any:
+    return call_next(mcp_call)
+
+
+def headers_of(_context: Any) -> dict[str, str]:
+    return {}
+
+
+def roots() -> list[str]:
+    return []
+
+
+def shadowed(_tool: Any) -> bool:
+    return False
+
+
+_shadowed = shadowed
+shadowed = is_wanted
 
 
 class Recorder:
@@ -670,6 +697,35 @@ class TestHostileFiles:
         monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.support.*")
         with pytest.raises(DeserializationError, match="to_words"):
             MCPToolset.from_dict(toolset.to_dict())
+
+    def test_functions_of_any_module_are_saved(self, monkeypatch):
+        monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "")
+        functions = {
+            "handlers": MCPHandlers(
+                sampling=MCPSampling(function=keep, consent=keep),
+                **dict.fromkeys(("elicitation", "logging", "messages", "progress", "pending_calls"), keep),
+                roots=roots,
+            ),
+            "interceptors": [unchanged],
+            "tool_filter": is_wanted,
+            "outputs_to_string": {"add": {"handler": to_words}},
+            "outputs_to_state": {"add": {"sum": {"source": "result", "handler": keep_last}}},
+        }
+        toolset = MCPToolset(StreamableHttpServerInfo("http://localhost/mcp", headers_provider=headers_of), **functions)
+        pipeline = agent_pipeline(toolset)
+        pipeline.add_component("caller", MCPToolCaller(toolset, streaming_callback=keep))
+        text = pipeline.dumps()
+        if HAS_ALLOWLIST:
+            with pytest.raises(DeserializationError, match=r"tests\.tools"):
+                Pipeline.loads(text)
+        loaded = Pipeline.loads(text, **({"allowed_modules": ["tests.*"]} if HAS_ALLOWLIST else {}))
+        assert loaded.dumps() == text
+        assert loaded.get_component("agent").tools.handlers == functions["handlers"]
+
+    @pytest.mark.parametrize("function", [lambda tool: True, partial(is_wanted), Recorder().__init__, _shadowed])
+    def test_a_function_to_which_no_path_leads_is_not_saved(self, function):
+        with pytest.raises(SerializationError, match=r"^`tool_filter` cannot be serialized: .*top of a module$"):
+            MCPToolset(StdioServerInfo("x"), tool_filter=function).to_dict()
 
     @pytest.mark.skipif(HAS_ALLOWLIST, reason="this Haystack has an allowlist of modules")
     def test_an_import_path_is_loaded_where_haystack_checks_none(self):

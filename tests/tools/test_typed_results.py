@@ -15,10 +15,25 @@ from mcp import types
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
+    LocalStdioMCPProvider,
+    MCPConnectionStatus,
+    MCPHandlers,
     MCPInvocationError,
+    MCPProvider,
+    MCPRegistry,
+    MCPRequestContext,
+    MCPResourceToolset,
+    MCPSampling,
+    MCPSearchableToolset,
     MCPTool,
     MCPToolset,
+    OAuthConfig,
+    SSEServerInfo,
+    StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolConfig,
+    ToolOverride,
+    serving,
 )
 from tests.support.foreign_server import ForeignServer, definition, text_result
 
@@ -106,3 +121,110 @@ def test_a_toolset_is_shown_as_an_escaped_table_in_a_notebook():
         html = toolset._repr_html_()
     assert "<td>look</td><td>a, limit?, &lt;i&gt;?</td><td>&lt;script&gt;" in html
     assert "<script>" not in html and "<i>" not in html and "Second." not in html
+
+
+def text(value: str) -> types.TextContent:
+    return types.TextContent(type="text", text=value)
+
+
+PIXEL = types.ImageContent(type="image", data="iVBORw0KGgo=", mime_type="image/png")
+SCRIPT = types.ImageContent(type="image", data="aGVsbG8=", mime_type='image/x"onerror="alert(1)')
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "shown", "html"),
+    [
+        ([text("hello")], None, "MCPToolResult(text='hello')", "<pre>hello</pre>"),
+        ([text("8")], {"result": 8}, "MCPToolResult(text='8')", "<pre>8</pre>"),
+        ([text("hi")], {"result": "hi"}, "MCPToolResult(text='hi')", "<pre>hi</pre>"),
+        ([text('{"a": 1}')], {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
+        (
+            [text("one city")],
+            {"a": 1},
+            "MCPToolResult(text='one city', structured={'a': 1})",
+            "<pre>one city</pre><pre>{\n  &quot;a&quot;: 1\n}</pre>",
+        ),
+        ([], {"a": 1}, "MCPToolResult(structured={'a': 1})", "<pre>{\n  &quot;a&quot;: 1\n}</pre>"),
+        ([], None, "MCPToolResult()", "<em>no content</em>"),
+        (
+            [text("<b>"), PIXEL, text("after")],
+            None,
+            "MCPToolResult(content=['<b>', <image/png, 9 bytes>, 'after'])",
+            '<pre>&lt;b&gt;</pre><img src="data:image/png;base64,iVBORw0KGgo="><pre>after</pre>',
+        ),
+    ],
+)
+def test_a_result_shows_its_content_once(content, structured, shown, html):
+    server = ForeignServer(definition("look"))
+    server.answer = types.CallToolResult(content=content, structured_content=structured)
+    with MCPTool("look", server.info) as tool:
+        result = tool.call()
+    assert repr(result) == shown
+    assert result._repr_html_() == html
+
+
+def test_a_result_of_a_hostile_or_wordy_server_is_shown_safely():
+    server = ForeignServer(definition("look"))
+    server.answer = types.CallToolResult(content=[SCRIPT, text("x" * 100_000)])
+    with MCPTool("look", server.info) as tool:
+        result = tool.call()
+    assert "<img" not in result._repr_html_()
+    assert '"onerror' not in result._repr_html_()
+    assert len(repr(result)) < 3000 and len(result._repr_html_()) < 30_000
+    assert "more characters)" in repr(result)
+
+
+def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
+    schema = {"type": "object", "properties": {"<i>": {"type": ["string", "null"], "description": "<b>"}}}
+    server = ForeignServer(definition("look", schema, description="<script>"))
+    registry = MCPRegistry({"shop": server.info}, [ToolConfig("x", ["shop"])])
+    with MCPToolset(server.info) as toolset, registry.toolset("x") as alias:
+        shown = {
+            "tool": toolset["look"],
+            "toolset": toolset,
+            "alias": alias,
+            "search": MCPSearchableToolset(toolset),
+            "resources": MCPResourceToolset(server.info),
+            "connection": toolset.connection,
+            "status": toolset.connection.status(),
+            "health": registry.health_check(),
+        }
+        html = {name: each._repr_html_() for name, each in shown.items()}
+    registry.close()
+    for each in html.values():
+        assert each.startswith("<table><caption>") and each.endswith("</table>")
+        assert not any(tag in each for tag in ("<script>", "<i>", "<b>"))
+    assert "<td>&lt;i&gt;</td><td>string | null</td><td>no</td><td>&lt;b&gt;</td>" in html["tool"]
+    for name in ("toolset", "alias", "search"):
+        assert "<td>look</td>" in html[name]
+    assert "<td>read_resource</td>" in html["resources"]
+    assert "<td>state</td><td>ready</td>" in html["status"]
+    assert "last error" not in html["status"]
+    assert "healthy" in html["connection"]
+    assert "<td>x</td><td>shop</td><td>ok</td>" in html["health"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (StdioServerInfo("uvx", ["x"]), "StdioServerInfo(command='uvx', args=['x'])"),
+        (
+            StreamableHttpServerInfo("https://h/mcp", timeout=9),
+            "StreamableHttpServerInfo(url='https://h/mcp', timeout=9)",
+        ),
+        (SSEServerInfo("https://h/sse"), "SSEServerInfo(url='https://h/sse')"),
+        (MCPHandlers(), "MCPHandlers()"),
+        (MCPHandlers(log_level="info"), "MCPHandlers(log_level='info')"),
+        (MCPSampling(function=len), "MCPSampling(function=<built-in function len>)"),
+        (OAuthConfig(client_id="me"), "OAuthConfig(client_id='me')"),
+        (ToolOverride(name="x"), "ToolOverride(name='x')"),
+        (ToolConfig("x", ["a"]), "ToolConfig(tool_alias='x', providers=['a'])"),
+        (MCPProvider("a", "https://h/sse"), "MCPProvider(name='a', endpoint='https://h/sse')"),
+        (LocalStdioMCPProvider("a", "x"), "LocalStdioMCPProvider(name='a', command='x')"),
+        (MCPRequestContext(user="me", token="t0ken-of-me"), "MCPRequestContext(user='me')"),
+        (MCPConnectionStatus(state="closed", users=1), "MCPConnectionStatus(state='closed', users=1)"),
+        (serving.ServeOptions(title="T"), "ServeOptions(title='T')"),
+    ],
+)
+def test_a_repr_leaves_out_defaults(shown, expected):
+    assert repr(shown) == expected

@@ -131,10 +131,11 @@ class AnnotationRules:
         if self.ask == "always":
             return True
         if isinstance(tool, MCPTool):
-            hints = tool.annotations
             # A server can say anything of its tools, so what it says relaxes nothing unless somebody trusts it.
-            only_reads = hints is not None and hints.read_only_hint is True
-            return not (only_reads and self._trusts(tool.server_info, given_name(tool), tool.tool_name_prefix))
+            return not (
+                tool._has_hint("read_only_hint")
+                and self._trusts(tool.server_info, given_name(tool), tool.tool_name_prefix)
+            )
         reader = toolset_of_reader(tool)
         # The protocol says that a resource is only read. A URI can tell a server anything all the same.
         return reader is None or not self._trusts(reader.server_info, reader.tool_name_prefix)

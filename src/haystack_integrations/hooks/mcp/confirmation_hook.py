@@ -34,8 +34,8 @@ class MCPConfirmationHook:
 
     It asks for every MCP tool, except those of which a *trusted* server says that they only read, and for the tools of
     an MCPResourceToolset unless its server is trusted. What a server says of its tools relaxes nothing otherwise, and
-    a tool without annotations is asked for. Whatever the user declines or
-    edits, the model is told.
+    a tool without annotations is asked for, as is one that lost the annotation while the Agent runs. Whatever the user
+    declines or edits, the model is told.
 
     ```python
     from haystack.hooks.human_in_the_loop import SimpleConsoleUI

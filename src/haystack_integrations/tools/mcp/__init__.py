@@ -69,6 +69,7 @@ __all__ = [
     "MCPTool",
     "MCPToolCall",
     "MCPToolDrift",
+    "MCPToolFailedError",
     "MCPToolNotFoundError",
     "MCPToolResult",
     "MCPToolSnapshot",
@@ -143,6 +144,7 @@ if TYPE_CHECKING:
         MCPOutcomeUnknownError,
         MCPSkillError,
         MCPTimeoutError,
+        MCPToolFailedError,
         MCPToolNotFoundError,
     )
     from .executor import AsyncExecutor
@@ -215,6 +217,7 @@ else:
             "MCPOutcomeUnknownError",
             "MCPSkillError",
             "MCPTimeoutError",
+            "MCPToolFailedError",
             "MCPToolNotFoundError",
         ],
         "executor": ["AsyncExecutor"],

@@ -16,11 +16,12 @@ The exceptions of this package.
     │   │   └── MCPAuthorizationError      … because no access token could be had
     │   ├── MCPDriftError                  the server's tools are not those of the snapshot
     │   ├── MCPSkillError                  a skill has no such file, or another one than the server said
+    │   ├── MCPToolFailedError             a tool call failed, and that is to end the run of the Agent
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
         └── MCPInvocationError             a tool call failed
             ├── MCPCallPendingError        … that is left open: its server wants input, or runs it as a task
-            ├── MCPCallRefusedError        … that was not made, because a budget is used up
+            ├── MCPCallRefusedError        … that was not made, because a limit is reached
             ├── MCPDriftedCallError        … that was not made, because the server's tools are not those of the snapshot
             ├── MCPOutcomeUnknownError     … and the tool may have run: the call was sent and not answered
             └── MCPTimeoutError            … for lack of time; also a TimeoutError
@@ -169,6 +170,30 @@ class MCPSkillError(MCPError):
         return type(self), (self.message, self.uri)
 
 
+class MCPToolFailedError(MCPError):
+    """
+    Raised when a call of a tool with `on_tool_error="raise"` fails. It ends the run of an Agent.
+
+    Its cause is the MCPInvocationError, which says how the call failed.
+    """
+
+    def __init__(self, message: str, tool_name: str) -> None:
+        """
+        Initialize the MCPToolFailedError.
+
+        :param message: Descriptive error message.
+        :param tool_name: Name of the tool.
+        """
+        super().__init__(message)
+        self.tool_name = tool_name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        return type(self), (self.message, self.tool_name)
+
+
 class MCPToolNotFoundError(MCPError):
     """
     Raised when the server does not have a tool that was requested by name.
@@ -242,7 +267,9 @@ class MCPInvocationError(ToolInvocationError):
 
 class MCPCallRefusedError(MCPInvocationError):
     """
-    Raised when a tool call was not made, because a `call_budget` is used up. The model gets its message.
+    Raised when a tool call was not made, because a `call_budget` is used up or the tool has failed too often.
+
+    The model gets its message.
     """
 
 

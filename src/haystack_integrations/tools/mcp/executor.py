@@ -15,7 +15,8 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, TypeVar
+from contextvars import ContextVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from haystack import logging
 
@@ -56,6 +57,29 @@ def _check_descriptors() -> None:
     finally:
         for descriptor in held:
             os.close(descriptor)
+
+
+# Gives the event loop in which somebody awaits an operation; None if that is a thread.
+Caller: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
+
+# That of the operation which the code is part of, if it is part of one.
+caller_of_operation: ContextVar[Caller | None] = ContextVar("haystack_mcp_caller", default=None)
+
+
+def _no_loop() -> None:
+    # A thread may be that of an event loop, which is blocked then.
+    return None
+
+
+def caller_loop() -> asyncio.AbstractEventLoop | None:
+    """
+    Find the event loop of whoever the running operation is for.
+
+    :returns: The loop, if it is running.
+    """
+    caller = caller_of_operation.get()
+    loop = None if caller is None else caller()
+    return loop if loop is not None and loop.is_running() else None
 
 
 class ExecutorStartError(RuntimeError):
@@ -216,6 +240,7 @@ class _ForThread(_Operation):
 
     def __init__(self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any]) -> None:
         super().__init__(executor, coro)
+        self._context.run(caller_of_operation.set, _no_loop)
         self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def _done(self, task: asyncio.Task[Any]) -> None:  # noqa: ARG002
@@ -237,6 +262,7 @@ class _ForLoop(_Operation):
         timeout: float | None,
     ) -> None:
         super().__init__(executor, coro)
+        self._context.run(caller_of_operation.set, weakref.ref(loop))
         self._loop = loop
         self._mailbox = _mailbox_of(loop)
         self._timeout = timeout

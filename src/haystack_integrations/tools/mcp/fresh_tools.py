@@ -44,6 +44,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftE
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.haystack_compat import current_run, model_was_asked
+from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _PAUSE = 0.2
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPToolsChange:
     """
@@ -106,6 +108,10 @@ class RefreshedToolset(ContextManaged, Toolset):
     @abstractmethod
     def _added_tools(self) -> list[Tool]:
         """Give the tools that are not the server's."""
+
+    @abstractmethod
+    def _instructed(self, tools: list[Tool]) -> list[Tool]:
+        """Give tools the instructions of the server, if the model is to get them."""
 
     @abstractmethod
     def _is_absent(self) -> bool:
@@ -160,7 +166,14 @@ class FreshTools:
         Whether the server is to be asked for its tools again.
         """
         has_expired = self._expires_at is not None and monotonic() >= self._expires_at
-        return not self._cache_tools or has_expired or self._listed_at < self._changed_at
+        return not self._cache_tools or has_expired or self.is_outdated
+
+    @property
+    def is_outdated(self) -> bool:
+        """
+        Whether the server has said that its tools changed, and not yet how.
+        """
+        return self._listed_at < self._changed_at
 
     @property
     def has_news(self) -> bool:
@@ -222,7 +235,7 @@ class FreshTools:
     @property
     def _fetch_pause(self) -> float | None:
         # How long to wait before the next listing, in seconds; None if there is to be none.
-        if self._listed_at >= self._changed_at:
+        if not self.is_outdated:
             return None
         return max(self._may_fetch_at - monotonic(), 0.0)
 
@@ -392,4 +405,4 @@ class ToolsOfRun(RunToolset):
         Iterate over the tools of the run. Those that are added to the toolset meanwhile are among them.
         """
         tools = list(self._toolset) if self._live else [*self.own, *self._toolset._added_tools()]
-        return iter([tool for tool in tools if self._is_selected(tool)])
+        return iter(self._toolset._instructed([tool for tool in tools if self._is_selected(tool)]))

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio.to_thread
+from haystack.core.errors import SerializationError
+from haystack.utils import serialize_callable
 
 # Two letters at least before the colon: one is a drive of Windows.
 _IMPORT_PATH = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -89,6 +91,29 @@ def import_path_of(owner: object, parameter: str, value: Any) -> str:
         "at the top level of a module"
     )
     raise ValueError(msg)
+
+
+def store_callable(what: str, function: Any) -> str:
+    """
+    Serialize a function as Haystack does, and check that the path leads to it.
+
+    :param what: Names it in the error.
+    :param function: The function.
+    :returns: Its import path, for `deserialize_callable` of Haystack.
+    :raises SerializationError: If no import path leads to it.
+    """
+    try:
+        path = serialize_callable(function)
+        # Not with `deserialize_callable`: the modules that may be loaded are the business of whoever loads.
+        found = import_object(f"{inspect.getmodule(function).__name__}:{function.__qualname__}")  # type: ignore[union-attr]
+    except Exception as error:
+        msg = f"{what} cannot be serialized: {str(error).rstrip('.')}. Use a function at the top of a module"
+        raise SerializationError(msg) from error
+    # Decorators of Haystack, such as `@tool`, put an object with the function in its place.
+    if function not in (found, getattr(found, "function", None), getattr(found, "async_function", None)):
+        msg = f"{what} cannot be serialized: '{path}' is something else. Use a function at the top of a module"
+        raise SerializationError(msg)
+    return path
 
 
 async def provide(provider: str | Callable[..., Any], argument: object) -> Any:

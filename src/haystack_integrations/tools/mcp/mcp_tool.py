@@ -17,7 +17,7 @@ from haystack import logging
 from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.budgets import admit_call
+from haystack_integrations.tools.mcp.budgets import admit_call, note_refusal
 from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.convert.invisible_text import invisible_cha
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.schema_texts import map_texts
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema, without_properties
+from haystack_integrations.tools.mcp.convert.tables import html_parameters
 from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import (
     check_exposed_name,
@@ -38,16 +39,19 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
 from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 from haystack_integrations.tools.mcp.convert.write_json import is_small, write_result
 from haystack_integrations.tools.mcp.errors import (
+    MCPCallRefusedError,
     MCPConnectionError,
     MCPError,
     MCPInvocationError,
     MCPTimeoutError,
+    MCPToolFailedError,
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_values
 from haystack_integrations.tools.mcp.shaping import (
@@ -61,6 +65,14 @@ from haystack_integrations.tools.mcp.shaping import (
 from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
+from haystack_integrations.tools.mcp.tool_failures import (
+    ARGUMENT,
+    STATE_KEY,
+    OnToolError,
+    as_result,
+    failures_in_a_row,
+    limit_reached,
+)
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
@@ -108,7 +120,6 @@ _OF_DEFINITION = (
     "description",
     "title",
     "annotations",
-    "_may_repeat",
     "output_schema",
     "meta",
     "_definition",
@@ -116,6 +127,7 @@ _OF_DEFINITION = (
 )
 
 
+@explains_options
 class MCPTool(ToolBase, Tool):
     """
     A Tool that represents a single tool from an MCP server.
@@ -184,6 +196,8 @@ class MCPTool(ToolBase, Tool):
         task_timeout: float | None = DEFAULT_TASK_TIMEOUT,
         snapshot: MCPToolSnapshot | str | os.PathLike[str] | None = None,
         on_drift: OnDrift | None = None,
+        on_tool_error: OnToolError = "agent",
+        max_tool_failures: int | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -243,6 +257,11 @@ class MCPTool(ToolBase, Tool):
             MCPToolset. The tool has its schema without connecting.
         :param on_drift: What is done if the server says something else of it: "error" (default), "quarantine" or
             "warn"; see MCPToolset. With "quarantine", warm-up raises no error, but no call is sent.
+        :param on_tool_error: What is done if a call in a run fails. "agent" (default): what the Agent, ToolInvoker or
+            MCPToolCaller is set to do. "model": `invoke` returns the error, so that the model gets it and the run goes
+            on, whatever they are set to do. "raise": `invoke` raises an MCPToolFailedError, which ends the run.
+        :param max_tool_failures: After how many failures in a row the tool is not called any more in a run of an Agent,
+            at least 1. The model is told. A run begins with the last message of the user. Default: no limit.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -267,6 +286,8 @@ class MCPTool(ToolBase, Tool):
             task_timeout=task_timeout,
             snapshot=cast("MCPToolSnapshot | str | None", snapshot),  # it makes a string of a path
             on_drift=on_drift,
+            on_tool_error=on_tool_error,
+            max_tool_failures=max_tool_failures,
         )
         if exposed_name is not None:
             check_exposed_name("MCPTool: `exposed_name`", exposed_name)
@@ -353,7 +374,6 @@ class MCPTool(ToolBase, Tool):
         self.server_info: MCPServerInfo = connection.server_info
         self.eager_connect = eager_connect
         self.options = options
-        self._may_repeat = False
         self.title: str | None = None
         self.annotations: types.ToolAnnotations | None = None
         self.output_schema: dict[str, Any] | None = None
@@ -366,8 +386,10 @@ class MCPTool(ToolBase, Tool):
         self._exposed_name = exposed_name
         self._own_invocation_timeout = invocation_timeout
         self._generation = 0
-        # By the names that an alias of a registry gives this tool.
-        self._copies: dict[str, MCPTool] = {}
+        # By the names that an alias of a registry gives this tool, without and with instructions of the server.
+        self._copies: dict[tuple[str, bool], MCPTool] = {}
+        # Whose copy it is.
+        self._original: MCPTool | None = None
         self._definition: types.Tool | None = None
         self._valid_inputs: set[str] = set()
 
@@ -383,6 +405,11 @@ class MCPTool(ToolBase, Tool):
         self.inputs_from_state: dict[str, str] | None = inputs_from_state
         if self._bound.state_inputs:
             self.inputs_from_state = {**(inputs_from_state or {}), **self._bound.state_inputs}
+        # The argument with the messages of the run, in which failures are counted.
+        self._conversation_input: str | None = None
+        if options.max_tool_failures is not None:
+            self.inputs_from_state = {STATE_KEY: ARGUMENT, **(self.inputs_from_state or {})}
+            self._conversation_input = self.inputs_from_state[STATE_KEY]
         self.outputs_to_state = outputs_to_state
         if HAS_ASYNC_FUNCTION:
             self.async_function: Callable[..., Awaitable[Any]] | None = self.invoke_async
@@ -542,35 +569,55 @@ class MCPTool(ToolBase, Tool):
                 tool=self.remote_name,
                 characters=", ".join(f"{character} ({count}x)" for character, count in hidden.items()),
             )
-        self.annotations = hints = definition.annotations
-        self._may_repeat = self.options.retry_idempotent and bool(
-            hints and (hints.read_only_hint or hints.idempotent_hint)
-        )
+        self.annotations = definition.annotations
         self.output_schema = definition.output_schema
         self.meta = definition.meta
         self._definition = definition
         self._generation = generation
 
-    def _as(self, name: str) -> MCPTool:
+    def _has_hint(self, *names: str) -> bool:
         """
-        Give this tool by another name, without renaming it for those that use it.
+        Tell whether the server annotates the tool with one of the hints.
+
+        An Agent's run goes on with the tools that it began with. What relaxes a check must also hold for what the
+        server has said since.
+
+        :param names: Fields of the SDK's `ToolAnnotations`.
+        :returns: Whether both have one of them. False if it is not known what the server has now.
+        """
+        if self._toolset is not None and self._toolset._has_unknown_changes():
+            return False
+        latest = self._connection._latest_definition(self.remote_name)
+        known = [self.annotations] if latest is None else [self.annotations, latest.annotations]
+        return all(any(getattr(hints, name, None) is True for name in names) for hints in known)
+
+    @property
+    def _may_repeat(self) -> bool:
+        return self.options.retry_idempotent and self._has_hint("read_only_hint", "idempotent_hint")
+
+    def _as(self, name: str, note: str = "") -> MCPTool:
+        """
+        Return this tool under another name, without renaming it for those that use it.
 
         :param name: The name.
+        :param note: What is added to the description.
         :returns: The tool itself if that is its name; otherwise a copy, the same one each time.
         """
-        if name == self.name:
-            return self
-        copy = self._copies.get(name)
+        original = self._original or self
+        if name == original.name and not note:
+            return original
+        copy = original._copies.get((name, bool(note)))
         if copy is None:
             copy = type(self).__new__(type(self))
-            copy.__dict__.update(self.__dict__, name=name, _copies={})
+            copy.__dict__.update(original.__dict__, name=name, _copies={}, _original=original)
             copy.function = copy.invoke
             if HAS_ASYNC_FUNCTION:
                 copy.async_function = copy.invoke_async
-            copy = self._copies.setdefault(name, copy)
-        if copy._definition is not self._definition or copy._generation != self._generation:
+            copy = original._copies.setdefault((name, bool(note)), copy)
+        if copy._definition is not original._definition or copy._generation != original._generation:
             for attribute in _OF_DEFINITION:
-                setattr(copy, attribute, getattr(self, attribute))
+                setattr(copy, attribute, getattr(original, attribute))
+        copy.description = f"{original.description}{note}"
         return copy
 
     def _trade_definitions(self, other: MCPTool) -> None:
@@ -597,6 +644,7 @@ class MCPTool(ToolBase, Tool):
         :raises MCPInvocationError: If the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`, as an MCPTimeoutError, which is also
             an MCPInvocationError.
+        :raises MCPToolFailedError: Instead, with `on_tool_error="raise"`.
         """
         # Haystack injects arguments by this signature: `streaming_callback` by its name, the State by its annotation.
         # There is no State parameter: with one, Haystack would run the tool calls of a step one after the other.
@@ -604,14 +652,56 @@ class MCPTool(ToolBase, Tool):
         if inspect.iscoroutinefunction(streaming_callback):
             _warn_of_async_callback()
             streaming_callback = None
-        return self._call(arguments, self._output, self._streamed(streaming_callback))
+        failures = self._failures_in_run(arguments)
+        try:
+            self._check_failures(failures)
+            return self._call(arguments, self._output, self._streamed(streaming_callback))
+        except MCPInvocationError as error:
+            return self._on_failure(error, failures)
 
     async def invoke_async(self, /, *, streaming_callback: Any = None, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
         Invoke the tool like `invoke`, without blocking the event loop.
         """
         arguments = self._arguments(streaming_callback, mcp_arguments)
-        return await self._call_async(arguments, self._output, self._streamed(streaming_callback))
+        failures = self._failures_in_run(arguments)
+        try:
+            self._check_failures(failures)
+            return await self._call_async(arguments, self._output, self._streamed(streaming_callback))
+        except MCPInvocationError as error:
+            return self._on_failure(error, failures)
+
+    def _failures_in_run(self, arguments: dict[str, Any]) -> int:
+        """
+        Count the failures of the tool in the run that calls it, and take the messages out of the arguments.
+        """
+        if self._conversation_input is None:
+            return 0
+        passed = arguments.get(self._conversation_input)
+        if self._conversation_input == ARGUMENT:
+            arguments.pop(ARGUMENT, None)
+        return failures_in_a_row(passed, self.name)
+
+    def _check_failures(self, failures: int) -> None:
+        limit = self.options.max_tool_failures
+        if limit is not None and failures >= limit:
+            note_refusal(self.name, f"the limit of failures, {limit} in a row, is reached")
+            raise MCPCallRefusedError(limit_reached(limit), self.name)
+
+    def _on_failure(self, error: MCPInvocationError, failures: int) -> str:
+        """
+        Do with the failure of a call what `on_tool_error` says.
+        """
+        limit, choice = self.options.max_tool_failures, self.options.on_tool_error
+        is_refusal = isinstance(error, MCPCallRefusedError)
+        if limit is not None and failures + 1 >= limit and not is_refusal:
+            error.message = f"{error.message.rstrip()}\n{limit_reached(limit)}"
+            error.args = (error.message, *error.args[1:])
+        if choice == "model":
+            return as_result(error)
+        if choice == "raise" and not is_refusal:
+            raise MCPToolFailedError(error.message, self.name) from error
+        raise error
 
     def call(self, /, **mcp_arguments: Any) -> MCPToolResult:
         """
@@ -887,6 +977,9 @@ class MCPTool(ToolBase, Tool):
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
         return convert(parameter, config)
+
+    def _repr_html_(self) -> str:
+        return html_parameters(self, f"{self.name} of {self.server_info.describe()}")
 
     def __repr__(self) -> str:
         """

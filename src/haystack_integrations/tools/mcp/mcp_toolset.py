@@ -38,7 +38,10 @@ from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChan
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
+from haystack_integrations.tools.mcp.import_paths import store_callable
+from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, log_notes
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.shaping import (
     BoundArguments,
@@ -47,11 +50,11 @@ from haystack_integrations.tools.mcp.shaping import (
     check_overrides,
     load_bound_arguments,
     load_filter,
-    store_filter,
 )
 from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
+from haystack_integrations.tools.mcp.tool_failures import OnToolError
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 if TYPE_CHECKING:
@@ -73,12 +76,23 @@ T = TypeVar("T")
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 
+# Options that a ToolOverride may have, too.
+_OF_SINGLE_TOOLS = (
+    "result_format",
+    "retry_idempotent",
+    "max_result_size",
+    "include_output_schema",
+    "on_tool_error",
+    "max_tool_failures",
+)
+
 
 def _not_connected(**_arguments: Any) -> str:
     msg = "The MCPToolset is not connected yet. Call warm_up() before using its tools."
     raise MCPConnectionError(msg)
 
 
+@explains_options
 class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     """
     A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.
@@ -154,6 +168,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         update_between_steps: bool = False,
         snapshot: MCPToolSnapshot | str | os.PathLike[str] | None = None,
         on_drift: OnDrift | None = None,
+        on_tool_error: OnToolError = "agent",
+        max_tool_failures: int | None = None,
+        include_instructions: bool = False,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -231,6 +248,14 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             (default): warm-up raises an MCPDriftError, and no call is sent. "quarantine": tools that are new or others
             are hidden, and no call of them is sent; the rest works. "warn": the tools are used as the server has them.
             Annotations that say that a tool is more harmless than before are always an error.
+        :param on_tool_error: What is done if a call in a run fails. "agent" (default): what the Agent, ToolInvoker or
+            MCPToolCaller is set to do. "model": the model gets the error, and the run goes on, whatever they are set
+            to do. "raise": the run ends with an MCPToolFailedError.
+        :param max_tool_failures: After how many failures in a row a tool is not called any more in a run of an Agent,
+            at least 1. The model is told. A run begins with the last message of the user. Default: no limit.
+        :param include_instructions: Whether the model gets what the server says of its use: fenced, at the end of the
+            description of one tool, and cut to what providers take. For long instructions, see MCPInstructionsHook.
+            A server can write anything there; set it only for servers that you trust.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
@@ -252,6 +277,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             task_timeout=task_timeout,
             snapshot=cast("MCPToolSnapshot | str | None", snapshot),  # it makes a string of a path
             on_drift=on_drift,
+            on_tool_error=on_tool_error,
+            max_tool_failures=max_tool_failures,
+            include_instructions=include_instructions,
         )
         server_info = server_info_from(server_info)
         self._connection = MCPConnection(
@@ -304,6 +332,8 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         self._generation = 0
+        # What the server said of its use when its tools were listed.
+        self._listed_instructions: str | None = None
         # Why the server could not be reached, if it is not required; the toolset is empty then.
         self._absence: MCPConnectionError | None = None
         self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
@@ -392,7 +422,12 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         That of the snapshot if it has it, unless the server says something else and `on_drift` is "warn". Otherwise
         None without an open session, or if the server says nothing.
         """
-        return self._guarded_instructions()
+        return self._guarded_instructions(self._connection.instructions)
+
+    def _included_instructions(self) -> str | None:
+        # While a session is lost, a model goes on to see what it saw.
+        is_open = self._connection.is_ready
+        return self._guarded_instructions(self._connection.instructions if is_open else self._listed_instructions)
 
     def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
         return self._connection._read(operation, read, may_repeat=may_repeat)
@@ -436,11 +471,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
 
     def _make_child(self, remote_name: str, name: str) -> MCPTool:
         override = self.tool_overrides.get(remote_name, ToolOverride())
-        own = {
-            option: value
-            for option in ("result_format", "retry_idempotent", "max_result_size", "include_output_schema")
-            if (value := getattr(override, option)) is not None
-        }
+        own = {option: value for option in _OF_SINGLE_TOOLS if (value := getattr(override, option)) is not None}
         return MCPTool._for_toolset(
             self,
             remote_name,
@@ -448,7 +479,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             inputs_from_state=self.inputs_from_state.get(remote_name),
             outputs_to_state=self.outputs_to_state.get(remote_name),
             outputs_to_string=self.outputs_to_string.get(remote_name),
-            options=dataclasses.replace(self.options, required=True, **own),
+            options=dataclasses.replace(self.options, required=True, include_instructions=False, **own),
             description=override.description,
             exposed_name=override.name,
             bound_arguments=self.bound_arguments.get(remote_name),
@@ -521,6 +552,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     def _is_outdated(self) -> bool:
         # While a session is open: whether the server is to be asked for its tools, or has told of others.
         return self._connection.is_ready and (not self._is_warm() or self._fresh.is_due or self._fresh.has_news)
+
+    def _has_unknown_changes(self) -> bool:
+        return self._fresh.is_outdated
 
     def refresh(self) -> None:
         """
@@ -694,6 +728,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
                 )
                 raise ValueError(msg)
             self._generation = generation
+            self._listed_instructions = listing.instructions
             self._fresh.loaded(listing, list(children.values()), publish=publish)
         self._fresh.announce()
 
@@ -810,7 +845,13 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`. None of a server that is
             not required and cannot be reached.
         """
-        return iter([*([] if self._is_absent() else self._fresh.seen_by_run()), *self._added_tools()])
+        return iter(self._instructed(self._shown()))
+
+    def _instructed(self, tools: list[Tool]) -> list[Tool]:
+        return with_instructions(tools) if self.options.include_instructions else tools
+
+    def _shown(self) -> list[Tool]:
+        return [*([] if self._is_absent() else self._fresh.seen_by_run()), *self._added_tools()]
 
     def __len__(self) -> int:
         """
@@ -841,7 +882,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         :raises IndexError: If there is no such position. The message says whether the toolset was warmed up.
         :raises KeyError: If there is no such name. The message has the closest names.
         """
-        tools = cast("list[MCPTool]", list(self))
+        tools = cast("list[MCPTool]", self._shown())
         if isinstance(index, str):
             for tool in tools:
                 if tool.name == index:
@@ -917,7 +958,8 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         :param item: Tool instance or tool name.
         :returns: True if contained, False otherwise.
         """
-        return any(tool is item or tool.name == item for tool in self)
+        wanted = item._as(item.name) if isinstance(item, MCPTool) else item
+        return any(tool is wanted or tool.name == wanted for tool in self._shown())
 
     def get_selectable_tools(self) -> list[Tool]:
         """
@@ -1015,7 +1057,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             stored["exclude_tools"] = list(self.exclude_tools)
         if self.tool_filter is not None:
             name = getattr(self.tool_filter, "__qualname__", type(self.tool_filter).__qualname__)
-            stored["tool_filter"] = name if for_traces else store_filter(self.tool_filter)
+            stored["tool_filter"] = name if for_traces else store_callable("`tool_filter`", self.tool_filter)
         if self.tool_overrides:
             stored["tool_overrides"] = {name: override.to_dict() for name, override in self.tool_overrides.items()}
         if self.bound_arguments:

@@ -16,6 +16,8 @@ from typing import Any, Final, Self
 
 from pydantic_core import to_jsonable_python
 
+from haystack_integrations.tools.mcp.reprs import short_repr
+
 _NOT_FROM_TO_DICT = "`MCPPendingCall.from_dict` takes what `to_dict` of an MCPPendingCall of this version gave"
 
 _ELICITATION = "elicitation/create"
@@ -38,6 +40,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPQuestion:
     """

@@ -11,6 +11,7 @@ copies of their caller's context.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,10 @@ from typing import Any
 
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.reprs import short_repr
 
+
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPRequestContext:
     """
@@ -94,6 +98,9 @@ class Identity:
 
 
 current_context: ContextVar[MCPRequestContext | None] = ContextVar("haystack_mcp_request_context", default=None)
+
+# The task of the request that the code is part of, while it is under way.
+current_request: ContextVar[asyncio.Task[Any] | None] = ContextVar("haystack_mcp_request", default=None)
 
 # Of the running operation, set in its task.
 current_identity: ContextVar[Identity | None] = ContextVar("haystack_mcp_identity", default=None)

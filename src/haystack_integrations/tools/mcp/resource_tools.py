@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, Self
-from urllib.parse import unquote
 
 from haystack.core.serialization import generate_qualified_class_name
 from haystack.dataclasses import TextContent
@@ -16,8 +14,11 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
 from haystack_integrations.tools.mcp.convert.results import ContentPart, model_content, model_text
+from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix, provider_safe_name
+from haystack_integrations.tools.mcp.convert.uri_patterns import matches_any
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
@@ -77,7 +78,8 @@ class MCPResourceToolset(ReaderBase, Toolset):
         :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
             command line as a list or a server object.
         :param uris: What the model may list and read: URIs, or patterns such as `"notes://public/*"`. Default:
-            everything that the server gives.
+            everything that the server gives. A URI with white space, invisible characters, backslashes or segments of
+            dots matches no pattern, encoded or not.
         :param given_only: Whether the model may read only resources whose URI it got from the server before: in a list
             of resources, or by a link in a result of the server's tools. It cannot make up URIs then, and templates are
             not listed. The tools have to use the same connection: an equal `server_info` and equal `handlers`.
@@ -206,15 +208,13 @@ class MCPResourceToolset(ReaderBase, Toolset):
             raise ValueError(msg)
 
     def _may_read(self, uri: str) -> bool:
-        return self.uris is None or any(fnmatchcase(uri, pattern) for pattern in self.uris)
+        return self.uris is None or matches_any(uri, self.uris)
 
     def _checked(self, uri: str) -> str:
         if not isinstance(uri, str) or not uri:
             msg = "`uri` must be the URI of a resource"
             raise ValueError(msg)
-        # A server may resolve the dots, and what it reads is then elsewhere than the pattern says.
-        climbs = self.uris is not None and ".." in unquote(unquote(uri)).replace("\\", "/").split("/")
-        if climbs or not self._may_read(uri):
+        if not self._may_read(uri):
             msg = f"This resource may not be read. Those that may be: {', '.join(self.uris or [])}"
             raise ValueError(msg)
         if self.given_only and not self._connection._was_given(uri):
@@ -320,6 +320,9 @@ class MCPResourceToolset(ReaderBase, Toolset):
         """
         return cls(**loaded_parameters(data["data"]))
 
+    def _repr_html_(self) -> str:
+        return html_table(self.tools, f"{type(self).__name__} of {self.server_info.describe()}")
+
     def __repr__(self) -> str:
         """
         Describe the toolset without secrets.
@@ -347,5 +350,6 @@ def _line(kind: str, uri: str, listed: types.Resource | types.ResourceTemplate) 
     description = " ".join((listed.description or "").split())
     if len(description) > _DESCRIPTION:
         description = description[: _DESCRIPTION - 1] + "…"
+    line = visible_text(f"{kind}{uri}{f' ({facts})' if facts else ''}{f': {description}' if description else ''}")
     # One line each, whatever the server says.
-    return " ".join(f"{kind}{uri}{f' ({facts})' if facts else ''}{f': {description}' if description else ''}".split())
+    return " ".join(line.split())

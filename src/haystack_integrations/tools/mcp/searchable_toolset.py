@@ -18,6 +18,7 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
+from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
     MCPConfigurationError,
@@ -33,6 +34,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
     trace_dict,
 )
+from haystack_integrations.tools.mcp.instructed_tools import with_instructions, without_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, try_to_warm_up
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
@@ -168,7 +170,7 @@ class MCPSearchableToolset(ContextManaged, Toolset):
             ]
         tools: dict[str, Tool] = {}
         twice = []
-        for tool in listed:
+        for tool in without_instructions(listed):
             if tools.setdefault(tool.name, tool) is not tool or tool.name == self.search_tool_name:
                 twice.append(tool.name)
         if twice and (strictly or twice != self._twice):
@@ -505,6 +507,10 @@ class MCPSearchableToolset(ContextManaged, Toolset):
         """
         return self is other
 
+    def _repr_html_(self) -> str:
+        tools = self._tools_now(strictly=False)
+        return html_table(tools.values(), f"{type(self).__name__}, which searches {len(tools)} tools")
+
     def __repr__(self) -> str:
         """
         Describe the toolset without secrets.
@@ -566,10 +572,10 @@ class ToolsFound(RunToolset):
         """
         is_small = self._toolset._is_small if self._is_small is None else self._is_small
         if not is_small:
-            return iter([self.search_tool, *self._found.values()])
+            return iter(with_instructions([self.search_tool, *self._found.values()]))
         items = tool_items(self._toolset._catalog) if self._all is None else self._all
         tools = [tool for item in items for tool in ([item] if isinstance(item, Tool) else item)]
-        return iter([tool for tool in tools if self._is_selected(tool)])
+        return iter(with_instructions(filter(self._is_selected, tools)))
 
     def get_selectable_tools(self) -> list[Tool]:
         """

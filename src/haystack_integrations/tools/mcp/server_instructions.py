@@ -63,20 +63,12 @@ def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
             sources[known[0]] = tool  # which may have one
     said: dict[str, str | None] = {}
     for source in sources:
-        said[_unused(_name(source), said)] = source._guarded_instructions()
+        said[_unused(source._known_name(), said)] = source._guarded_instructions(source.connection.instructions)
     return said
 
 
 def _source(tool: ToolBase) -> ToolBase:
     return tool._toolset if isinstance(tool, MCPTool) and tool._toolset is not None else tool
-
-
-def _name(source: ToolBase) -> str:
-    given = source._provider_name or source.tool_name_prefix
-    # With a snapshot, what a model sees is the same before the server is connected to.
-    pinned = source.snapshot
-    own = source.connection.status().server_name if pinned is None else pinned.server_name
-    return given or own or source.server_info.describe()
 
 
 def _unused(name: str, taken: Container[str]) -> str:

@@ -19,12 +19,14 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from haystack.dataclasses import TextContent
-from haystack.utils import Secret, deserialize_callable, serialize_callable
+from haystack.utils import Secret, deserialize_callable
 
 from haystack_integrations.tools.mcp.connection.limits import check_timeout
 from haystack_integrations.tools.mcp.convert.results import model_text, result_handler
 from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import check_exposed_name
+from haystack_integrations.tools.mcp.reprs import short_repr
+from haystack_integrations.tools.mcp.tool_failures import OnToolError, check_max_tool_failures, check_on_tool_error
 
 if TYPE_CHECKING:
     from mcp import types
@@ -65,6 +67,7 @@ class FromState:
             raise ValueError(msg)
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class ToolOverride:
     """
@@ -78,6 +81,8 @@ class ToolOverride:
         read-only or idempotent.
     :param max_result_size: How many characters of a result's text the model sees, at least 200.
     :param include_output_schema: Whether the description has the tool's output schema.
+    :param on_tool_error: What is done if a call in a run fails: "agent", "model" or "raise"; see MCPTool.
+    :param max_tool_failures: After how many failures in a row the tool is not called any more in a run, at least 1.
     """
 
     name: str | None = None
@@ -87,6 +92,8 @@ class ToolOverride:
     retry_idempotent: bool | None = None
     max_result_size: int | None = None
     include_output_schema: bool | None = None
+    on_tool_error: OnToolError | None = None
+    max_tool_failures: int | None = None
 
     def __post_init__(self) -> None:
         """
@@ -104,6 +111,9 @@ class ToolOverride:
         if self.result_format is not None:
             result_handler(self.result_format)
         check_max_result_size(self.max_result_size)
+        if self.on_tool_error is not None:
+            check_on_tool_error(self.on_tool_error)
+        check_max_tool_failures(self.max_tool_failures)
         for parameter in ("retry_idempotent", "include_output_schema"):
             if getattr(self, parameter) not in (None, True, False):
                 msg = f"ToolOverride: `{parameter}` must be True, False or None, got {getattr(self, parameter)!r}"
@@ -479,21 +489,11 @@ def load_bound_arguments(stored: Any) -> Any:
     return {name: _loaded(value) for name, value in stored.items()}
 
 
-def store_filter(tool_filter: Callable[..., bool]) -> str:
-    """
-    Serialize a `tool_filter`.
-
-    :param tool_filter: The function.
-    :returns: Its import path.
-    """
-    return serialize_callable(tool_filter)
-
-
 def load_filter(stored: Any) -> Any:
     """
     Import a stored `tool_filter`.
 
-    :param stored: The result of `store_filter`.
+    :param stored: Its import path.
     :returns: The function.
     """
     return deserialize_callable(stored) if isinstance(stored, str) else stored

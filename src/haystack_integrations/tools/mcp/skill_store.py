@@ -12,6 +12,7 @@ from haystack.dataclasses import FileContent, ImageContent
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
+from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
 from haystack_integrations.tools.mcp.convert.skills import MCPSkill, file_uri, readable_file, skills_by_name
 from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -107,7 +108,9 @@ class MCPSkillStore(ContextManaged):
         """
         skills = self._skills = skills_by_name(self._connection.list_skills())
         # One line each, so that a description cannot pass for another skill.
-        return {name: SkillInfo(name, " ".join(skill.description.split())) for name, skill in skills.items()}
+        return {
+            name: SkillInfo(name, " ".join(visible_text(skill.description).split())) for name, skill in skills.items()
+        }
 
     def load_skill(self, name: str) -> tuple[str, list[str]]:
         """
@@ -121,7 +124,7 @@ class MCPSkillStore(ContextManaged):
         :raises MCPConnectionError: If the file cannot be read.
         """
         skill = self._skill(name)
-        return self._connection.load_skill(skill), skill.paths
+        return visible_text(self._connection.load_skill(skill)), skill.paths
 
     def read_skill_file(self, name: str, path: str) -> str | ImageContent | FileContent:
         """

@@ -31,6 +31,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 from haystack_integrations.tools.mcp.shaping import check_max_result_size
 from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice, check_snapshot
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.tool_failures import OnToolError, check_max_tool_failures, check_on_tool_error
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.session import ToolListing
@@ -45,7 +46,9 @@ ResultFormat: TypeAlias = Literal["text", "content", "json"]
 @dataclass(frozen=True, kw_only=True)
 class ToolOptions:
     """
-    The keyword-only parameters that MCPTool and MCPToolset share. MCPTool documents them; `required` is the toolset's.
+    The keyword-only parameters that MCPTool and MCPToolset share.
+
+    MCPTool documents them; `required` and `include_instructions` are the toolset's.
     """
 
     tool_name_prefix: str | None = None
@@ -64,6 +67,9 @@ class ToolOptions:
     task_timeout: float | None = DEFAULT_TASK_TIMEOUT
     snapshot: MCPToolSnapshot | str | None = None
     on_drift: OnDrift | None = None
+    on_tool_error: OnToolError = "agent"
+    max_tool_failures: int | None = None
+    include_instructions: bool = False
 
     def __post_init__(self) -> None:
         """
@@ -74,13 +80,13 @@ class ToolOptions:
         if self.tool_name_prefix is not None:
             check_prefix(self.tool_name_prefix)
         result_handler(self.result_format)
-        if not isinstance(self.required, bool):
-            msg = f"`required` must be True or False, got {self.required!r}"
-            raise ValueError(msg)
+        for name in ("required", "include_output_schema", "include_instructions"):
+            if not isinstance(getattr(self, name), bool):
+                msg = f"`{name}` must be True or False, got {getattr(self, name)!r}"
+                raise ValueError(msg)
         check_max_result_size(self.max_result_size)
-        if not isinstance(self.include_output_schema, bool):
-            msg = f"`include_output_schema` must be True or False, got {self.include_output_schema!r}"
-            raise ValueError(msg)
+        check_on_tool_error(self.on_tool_error)
+        check_max_tool_failures(self.max_tool_failures)
         object.__setattr__(self, "interceptors", check_interceptors(self.interceptors) or None)
         object.__setattr__(self, "snapshot", check_snapshot(self.snapshot, self.on_drift))
 
@@ -185,17 +191,34 @@ class ToolBase(ContextManaged):
         """
         return None if self.options.snapshot is None else self.options.on_drift or "error"
 
-    def _guarded_instructions(self) -> str | None:
+    def _guarded_instructions(self, own: str | None) -> str | None:
         """
         Return what the server says of its use: that of the snapshot, unless the server's own is to be used.
+
+        :param own: The server's own.
         """
         guard = self._guard
         if guard is None or guard.snapshot.instructions is None:
-            return self._connection.instructions
+            return own
         has_drifted = guard.latest is not None and "instructions" in guard.latest.report.kinds
         if has_drifted and self.on_drift == "warn":
-            return self._connection.instructions
+            return own
         return guard.snapshot.instructions or None
+
+    def _included_instructions(self) -> str | None:
+        """
+        Return the instructions for the descriptions of tools.
+        """
+        return self._guarded_instructions(self._connection.instructions)
+
+    def _known_name(self) -> str:
+        """
+        Return the name under which a model is told of the server.
+        """
+        given = self._provider_name or self.tool_name_prefix
+        # With a snapshot, what a model sees is the same before the server is connected to.
+        own = self._connection.status().server_name if self.snapshot is None else self.snapshot.server_name
+        return given or own or self.server_info.describe()
 
     def _check_usable(self, missing: Iterable[str]) -> None:
         """
@@ -247,6 +270,20 @@ class ToolBase(ContextManaged):
         return self.options.include_output_schema
 
     @property
+    def on_tool_error(self) -> OnToolError:
+        """
+        Who gets the errors of tool calls: "agent", "model" or "raise".
+        """
+        return self.options.on_tool_error
+
+    @property
+    def max_tool_failures(self) -> int | None:
+        """
+        How often in a row a tool may fail in one run; None for no limit.
+        """
+        return self.options.max_tool_failures
+
+    @property
     def interceptors(self) -> list[Any]:
         """
         What wraps each call, outermost first, as it was given.
@@ -292,6 +329,12 @@ class ToolBase(ContextManaged):
     @property
     def _holds(self) -> Holds:
         return self._connection._holds
+
+    def _has_unknown_changes(self) -> bool:
+        """
+        Tell whether the server has said that its tools changed, and not yet how.
+        """
+        return False
 
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation

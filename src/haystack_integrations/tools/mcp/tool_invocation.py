@@ -21,12 +21,19 @@ from haystack.tools.tool import Tool
 from haystack_integrations.tools.mcp.budgets import REFUSED
 from haystack_integrations.tools.mcp.convert.json_values import json_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPCallRefusedError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.errors import (
+    MCPBudgetExceededError,
+    MCPCallRefusedError,
+    MCPToolFailedError,
+    MCPToolNotFoundError,
+)
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 
 # What a call comes to if it has no result.
 Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
+
+_ENDS_RUN = (MCPBudgetExceededError, MCPToolFailedError)
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ def invoke(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> Any:
     :param arguments: Its arguments, completed.
     :returns: The result of the tool, or a `Failure`, which is not raised, so that the other calls go on.
     :raises MCPBudgetExceededError: If a budget ends the run.
+    :raises MCPToolFailedError: If the tool fails, and that ends the run.
     """
     tool = resolved.tool
     if tool is None:
@@ -78,7 +86,7 @@ def invoke(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> Any:
         if _is_async_only(tool):
             return asyncio.run(_invoke_native(tool, arguments))
         return tool.invoke(**arguments)
-    except MCPBudgetExceededError:
+    except _ENDS_RUN:
         raise
     except Exception as error:
         return _failure(tool, error)
@@ -92,6 +100,7 @@ async def invoke_async(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> 
     :param arguments: Its arguments, completed.
     :returns: As `invoke`.
     :raises MCPBudgetExceededError: As `invoke`.
+    :raises MCPToolFailedError: As `invoke`.
     """
     tool = resolved.tool
     if tool is None:
@@ -100,7 +109,7 @@ async def invoke_async(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> 
         if HAS_ASYNC_FUNCTION or isinstance(tool, MCPTool):
             return await _invoke_native(tool, arguments)
         return await asyncio.to_thread(partial(tool.invoke, **arguments))
-    except MCPBudgetExceededError:
+    except _ENDS_RUN:
         raise
     except Exception as error:
         return _failure(tool, error)

@@ -25,7 +25,7 @@ from haystack.tools import (
 )
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
-from haystack.utils import deserialize_callable, serialize_callable
+from haystack.utils import deserialize_callable
 
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency, gather_bounded
 from haystack_integrations.tools.mcp.haystack_compat import (
@@ -33,6 +33,8 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_state_schema,
     serialize_state_schema,
 )
+from haystack_integrations.tools.mcp.import_paths import store_callable
+from haystack_integrations.tools.mcp.tool_failures import calls_of
 from haystack_integrations.tools.mcp.tool_invocation import (
     Failure,
     ResolvedCall,
@@ -225,13 +227,16 @@ class MCPToolCaller:
         :raises MCPToolNotFoundError: With `raise_on_failure`, if there is no such tool.
         :raises ToolInvocationError: With `raise_on_failure`, if a call fails.
         :raises MCPBudgetExceededError: If a `call_budget` ends the run.
+        :raises MCPToolFailedError: If a tool with `on_tool_error="raise"` fails.
         :raises ValueError: If two tools have the same name.
         """
         callback = select_streaming_callback(self.streaming_callback, streaming_callback, requires_async=False)
         warm_up_tools(self.tools if tools is None else tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in in_batches(step.calls):
-            for number, result in zip(batch, self._results(step, batch), strict=True):
+            with calls_of([*step.history, *step.replies]):
+                results = self._results(step, batch)
+            for number, result in zip(batch, results, strict=True):
                 message = self._conclude(step, number, result)
                 if callback is not None:
                     callback(_chunk(message, number))
@@ -262,6 +267,7 @@ class MCPToolCaller:
         :raises MCPToolNotFoundError: As `run`.
         :raises ToolInvocationError: As `run`.
         :raises MCPBudgetExceededError: As `run`.
+        :raises MCPToolFailedError: As `run`.
         :raises ValueError: As `run`.
         """
         callback = self.streaming_callback if streaming_callback is None else streaming_callback
@@ -269,7 +275,9 @@ class MCPToolCaller:
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in in_batches(step.calls):
             made = [partial(self._result_async, step, number) for number in batch]
-            for number, result in zip(batch, await gather_bounded(made, self.max_concurrency), strict=True):
+            with calls_of([*step.history, *step.replies]):
+                results = await gather_bounded(made, self.max_concurrency)
+            for number, result in zip(batch, results, strict=True):
                 message = self._conclude(step, number, result)
                 if callback is not None:
                     await _send(callback, _chunk(message, number))
@@ -367,7 +375,9 @@ class MCPToolCaller:
             raise_on_failure=self.raise_on_failure,
             max_concurrency=self.max_concurrency,
             state_schema=None if self.state_schema is None else serialize_state_schema(self.state_schema),
-            streaming_callback=None if self.streaming_callback is None else serialize_callable(self.streaming_callback),
+            streaming_callback=None
+            if self.streaming_callback is None
+            else store_callable("`streaming_callback`", self.streaming_callback),
             tool_streaming_callback_passthrough=self.tool_streaming_callback_passthrough,
         )
 

@@ -357,7 +357,9 @@ class OAuthConfig:
         return dict(shown)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self._shown().items())
+        usual = {"grant_type": "authorization_code"}
+        fields = {name: value for name, value in self._shown().items() if usual.get(name) != value}
+        shown = ", ".join(f"{name}={value!r}" for name, value in fields.items())
         storage = "" if self.token_storage is None else f", token_storage={type(self.token_storage).__name__}"
         return f"{type(self).__name__}({shown}{storage})"
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from haystack_integrations.tools.mcp.reprs import short_repr
+
 # When the logins began that wait for a person now, by the URL of the MCP server.
 _logins: dict[str, list[float]] = {}
 
@@ -46,6 +48,7 @@ def login_seconds(server_url: str) -> float | None:
     return time.monotonic() - min(logins) if logins else None
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPLoginRequest:
     """
@@ -65,6 +68,7 @@ class MCPLoginRequest:
     user: str | None = None
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPAssertionRequest:
     """

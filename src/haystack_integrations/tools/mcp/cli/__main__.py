@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 
+import haystack_integrations.tools.mcp as package
+
 
 def main(arguments: list[str] | None = None) -> int:
     """
@@ -18,6 +20,10 @@ def main(arguments: list[str] | None = None) -> int:
     :param arguments: Its arguments; by default those of the process.
     :returns: The exit code; `mcp-haystack --help` lists them.
     """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:  # without the second that importing Haystack takes
+        print(f"mcp-haystack {package.__version__}")  # noqa: T201
+        return 0
     try:
         import cyclopts  # noqa: F401, PLC0415 - to say how to install it
         import rich  # noqa: F401, PLC0415
@@ -30,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     from haystack_integrations.tools.mcp.cli.app import run  # noqa: PLC0415 - needs both
 
-    return run(sys.argv[1:] if arguments is None else arguments)
+    return run(arguments)
 
 
 if __name__ == "__main__":

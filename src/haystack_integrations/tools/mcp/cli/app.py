@@ -8,8 +8,11 @@ The command line `mcp-haystack`: which commands there are, and how they end.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
+import shlex
+import shutil
 import signal
 import sys
 import traceback
@@ -23,7 +26,9 @@ from cyclopts import App, CycloptsError
 import haystack_integrations.tools.mcp as package
 from haystack_integrations.tools.mcp.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
 from haystack_integrations.tools.mcp.cli.output import Output, results_on_stdout
+from haystack_integrations.tools.mcp.cli.targets import LAUNCHERS
 from haystack_integrations.tools.mcp.cli.wording import for_terminal
+from haystack_integrations.tools.mcp.redaction import redact_args
 
 # Where each command is, and what it does. Only the module of the command that runs is imported.
 _COMMANDS = {
@@ -38,6 +43,14 @@ _COMMANDS = {
     "serve": ("serve:serve", "Serve what was built in Haystack as an MCP server."),
     "config": ("config:config", "Check an mcp.json, and print the toolsets for it as YAML."),
 }
+
+# After their target comes what they send.
+_WITH_ARGUMENTS = ("call", "read", "prompt")
+# Options of ours that may come after a target, as opposed to those of a command.
+_OPTIONS = frozenset(
+    "--json --verbose --timeout --config --header --token-env --oauth --env --cwd --resources --prompts --tool "
+    "--snapshot --check".split()
+)
 
 # Their logs are shown with `--verbose`.
 _LIBRARIES = ("mcp", "fastmcp", "httpx2", "asyncio")
@@ -68,6 +81,7 @@ def make_app(chosen: str | None = None) -> App:
         version=lambda: f"mcp-haystack {package.__version__}",
         suppress_keyboard_interrupt=False,
     )
+    app.register_install_completion_command(help="Install completion for the shell, e.g. bash or zsh.")
     for number, (name, (place, summary)) in enumerate(_COMMANDS.items()):
         about = {} if name == chosen else {"help": summary}
         app.command(f"{__package__}.{place}", name=name, help_epilogue="", sort_key=number, **about)
@@ -92,12 +106,12 @@ def _run(words: list[str], output: Output) -> int:
             exit_on_error=False,
             print_error=False,
             result_action="return_value",
-            console=output.results,
+            console=output.help,
             error_console=output.notes,
         )
         return int(result) if isinstance(result, int) else ExitCode.OK
     except CycloptsError as error:
-        return _tell(output, f"{error}\nTry: {_help_for(words)}", ExitCode.USAGE, error)
+        return _tell(output, f"{error}{_in_quotes(words)}\nTry: {_help_for(words)}", ExitCode.USAGE, error)
     except BrokenPipeError:
         _drop_stdout()
         return ExitCode.NO_READER
@@ -114,6 +128,18 @@ def _tell(output: Output, text: str, code: ExitCode, error: BaseException) -> Ex
     if output.is_json:
         output.json({"error": {"type": type(error).__name__, "message": text, "exitCode": int(code)}})
     return code
+
+
+def _in_quotes(words: list[str]) -> str:
+    # The words of a command without quotes are a target and others that belong nowhere.
+    name, program, *rest = [*words, "", ""]
+    if name not in _COMMANDS or name in ("serve", "config") or not (program in LAUNCHERS or shutil.which(program)):
+        return ""
+    command = f"{program} …"
+    if name not in _WITH_ARGUMENTS:
+        own = itertools.takewhile(lambda word: word not in _OPTIONS, filter(None, rest))
+        command = shlex.join(redact_args([program, *own]))
+    return f"\nIf '{program}' starts the server, put its whole command in quotes: mcp-haystack {name} \"{command}\""
 
 
 def _help_for(words: list[str]) -> str:

@@ -97,6 +97,6 @@ def _of_entry(entry: CheckedEntry) -> Iterator[Finding]:
         advice = "Set them, write `${NAME:-default}` in the file, or disable the server"
         yield Finding(entry.name, State.PROBLEM, text, advice, ExitCode.USAGE)
     info = entry.toolset.server_info
-    for place in without_plain_secrets(entry.name, info)[1].values():
+    for place in dict.fromkeys(without_plain_secrets(entry.name, info)[1].values()):
         advice = "Write `${NAME}` there, and set that environment variable"
         yield Finding(entry.name, State.WARNING, f"`{place}` has a secret in plain text", advice)

@@ -26,8 +26,8 @@ from haystack_integrations.tools.mcp.config.variables import Variables, missing_
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.transports.entries import foreign_keys
 
-_YAML = (".yaml", ".yml")
-CONFIG_SUFFIXES = (".json", ".jsonc", *_YAML)
+YAML_SUFFIXES = (".yaml", ".yml")
+CONFIG_SUFFIXES = (".json", ".jsonc", *YAML_SUFFIXES)
 
 # Of the clients that keep a file in the project.
 _IN_A_PROJECT = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json")
@@ -158,7 +158,7 @@ def servers_in(file: Path, *, only: str | None = None) -> dict[str, MCPServerInf
     :raises CommandError: If it cannot be read.
     :raises ValueError: If an entry cannot be used.
     """
-    if file.suffix in _YAML:
+    if file.suffix in YAML_SUFFIXES:
         stored = stored_servers(file)
         return {name: info for name, info in stored.items() if only in (None, name)}
     toolsets = toolsets_in(file, only=only)
@@ -175,7 +175,7 @@ def names_in(file: Path) -> list[str]:
     :param file: The file.
     :returns: The names; none of a configuration file that cannot be read.
     """
-    if file.suffix in _YAML:
+    if file.suffix in YAML_SUFFIXES:
         return list(stored_servers(file))
     try:
         content, _, where = read_config(file)

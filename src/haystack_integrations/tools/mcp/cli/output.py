@@ -22,8 +22,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# Where no terminal says how wide it is. The variable COLUMNS takes precedence.
-_WIDTH_IN_A_PIPE = 120
+# Where no terminal says how wide it is: tables are not wrapped, so that programs can read their lines, and help is. The
+# variable COLUMNS takes precedence.
+_WIDTH_OF_TABLES, _WIDTH_OF_HELP = 1_000_000, 120
 
 # Control characters but tab and line break, and those that reverse the order of what is shown.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -54,9 +55,11 @@ def as_json(value: Any) -> str:
     Write a value for a script.
 
     :param value: JSON, and objects of the MCP SDK in it.
-    :returns: Indented JSON, with the names of the protocol.
+    :returns: Indented JSON, with the names of the protocol. Control characters are escaped.
     """
-    return json.dumps(value, indent=2, ensure_ascii=False, default=protocol_json)
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=protocol_json)
+    # Within strings. What JSON does not escape, a terminal may obey.
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def protocol_json(value: Any) -> Any:
@@ -83,8 +86,9 @@ class Output:
         """
         self.is_json = is_json
         self._is_silent = is_silent
-        self.results: Console = _console(_results_stream or sys.stdout)
-        self.notes: Console = _console(sys.stderr)
+        self.results: Console = _console(_results_stream or sys.stdout, _WIDTH_OF_TABLES)
+        self.help: Console = _console(_results_stream or sys.stdout, _WIDTH_OF_HELP)
+        self.notes: Console = _console(sys.stderr, _WIDTH_OF_HELP)
 
     def json(self, value: Any) -> None:
         """
@@ -219,8 +223,8 @@ def _literal(renderable: Any, style: str | None) -> Any:
     return Text(visible(renderable), style=style or "") if isinstance(renderable, str) else renderable
 
 
-def _console(stream: Any) -> Console:
+def _console(stream: Any, width_in_a_pipe: int) -> Console:
     console = Console(file=stream, highlight=False, emoji=False, markup=False)
     if not console.is_terminal and console._environ.get("COLUMNS") is None:
-        console.width = _WIDTH_IN_A_PIPE
+        console.width = width_in_a_pipe
     return console

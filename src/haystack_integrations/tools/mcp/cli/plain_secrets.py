@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from haystack.utils import Secret
 
@@ -39,10 +40,15 @@ def without_plain_secrets(name: str, info: MCPServerInfo) -> tuple[MCPServerInfo
         if not found and redact_text(value) == value:
             return value
         variable = key if field == "env" and key.isidentifier() else f"{prefix}_{variable_name(key)}"
-        while variable in variables:
-            variable += "_"
-        variables[variable] = place
-        return _with_variable(value, variable, found)
+
+        def variable_for_next() -> str:
+            number, name = 1, variable
+            while name in variables:
+                number, name = number + 1, f"{variable}_{number + 1}"
+            variables[name] = place
+            return f"${{{name}}}"
+
+        return from_template(_with_variables(value, found, variable_for_next))
 
     for field in _FIELDS:
         value = getattr(info, field, None)
@@ -78,10 +84,15 @@ def _within(text: Any, secrets: set[str]) -> Iterator[str]:
     yield from (secret for secret in secrets if isinstance(text, str) and secret in text)
 
 
-def _with_variable(value: str, variable: str, secrets: set[str]) -> str | Secret:
-    placeholder = f"${{{variable}}}"
+def _with_variables(value: str, secrets: set[str], next_variable: Callable[[], str]) -> str:
     scheme = _SCHEME.fullmatch(value)
     if scheme is not None:
-        return from_template(f"{scheme['scheme']} {placeholder}")
-    longest = max(secrets, key=len, default=value)
-    return from_template(value.replace(longest, placeholder) if longest in value else placeholder)
+        return f"{scheme['scheme']} {next_variable()}"
+    # In a URL, they may be encoded.
+    written = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret))}
+    found = [form for form in sorted(written, key=len, reverse=True) if form in value]
+    parts = re.split("|".join(map(re.escape, found)), value) if found else [value]
+    rest = "".join(parts)
+    if len(parts) == 1 or _plain_secrets({"url": rest}) or redact_text(rest) != rest:
+        return next_variable()  # there is one that cannot be told from the rest
+    return "".join([parts[0], *(f"{next_variable()}{part}" for part in parts[1:])])

@@ -25,13 +25,21 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.files import CONFIG_SUFFIXES, config_files, names_in, servers_in
+from haystack_integrations.tools.mcp.cli.files import (
+    CONFIG_SUFFIXES,
+    YAML_SUFFIXES,
+    checked_entries,
+    config_files,
+    names_in,
+    servers_in,
+)
 from haystack_integrations.tools.mcp.cli.options import Reach
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.import_paths import is_import_path
@@ -49,7 +57,7 @@ _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 
 
 # Commands that start a server only with arguments, and an example of these.
-_LAUNCHERS = {
+LAUNCHERS = {
     **dict.fromkeys(("python", "python3"), "server.py"),
     **dict.fromkeys(("node", "bun", "deno"), "server.js"),
     **dict.fromkeys(("uvx", "pipx"), "mcp-server-time"),
@@ -91,6 +99,67 @@ def server_of(target: str, reach: Reach) -> Server:
             msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
         raise CommandError(msg)
     return servers[0]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    One of several servers, each of which may be unusable by itself.
+
+    :param name: Its name.
+    :param info: How to reach it; None if that cannot be said.
+    :param reason: Why not.
+    """
+
+    name: str
+    info: MCPServerInfo | None
+    reason: str = ""
+
+
+def several_of(target: str | None, reach: Reach) -> list[Entry] | None:
+    """
+    Find the servers of a configuration file, or of all files in which a name is looked up.
+
+    :param target: The file. None for that of `--config`, for those of the working directory, or else of the editors.
+    :param reach: The options that say more.
+    :returns: The servers, without those that are disabled; None if the target is no configuration file with several.
+    :raises CommandError: If there is no file, or it cannot be read.
+    """
+    if target is None:
+        files = [reach.config] if reach.config is not None else config_files()
+        files = [file for file in files if not file.is_absolute()] or files
+        if not files:
+            msg = f"There is no target, and no configuration file in {os.getcwd()} nor of an editor. {_CHOICES}"
+            raise CommandError(msg)
+    else:
+        files = [Path(target)]
+        if not files[0].is_file() or files[0].suffix not in CONFIG_SUFFIXES:
+            return None
+    entries: dict[str, Entry] = {}
+    for file in files:
+        for entry in _entries_of(file):
+            entries.setdefault(entry.name, _reached(entry, reach))
+    return [*entries.values()] if target is None or len(entries) > 1 else None
+
+
+def _reached(entry: Entry, reach: Reach) -> Entry:
+    try:
+        return entry if entry.info is None else Entry(entry.name, reach.apply(entry.info))
+    except CommandError as error:  # an option that is not for servers of this kind
+        return Entry(entry.name, None, str(error))
+
+
+def _entries_of(file: Path) -> Iterator[Entry]:
+    if file.suffix in YAML_SUFFIXES:
+        yield from (Entry(name, info) for name, info in servers_in(file).items())
+        return
+    for entry in checked_entries(file):
+        if entry.error is not None:
+            yield Entry(entry.name, None, entry.error)
+        elif entry.missing:
+            yield Entry(entry.name, None, f"these environment variables are not set: {', '.join(entry.missing)}")
+        elif entry.toolset is not None:
+            yield Entry(entry.name, entry.toolset.server_info)
 
 
 def servers_of(target: str, reach: Reach, *, uses_logins: bool = True) -> list[Server]:
@@ -152,8 +221,8 @@ def _by_name(name: str, reach: Reach) -> Server:
         if name in names:
             return _named(file, name)
         known += names
-    if name in _LAUNCHERS:
-        msg = f"'{name}' alone starts no server. Put the whole command in quotes, e.g. '{name} {_LAUNCHERS[name]}'."
+    if name in LAUNCHERS:
+        msg = f"'{name}' alone starts no server. Put the whole command in quotes, e.g. '{name} {LAUNCHERS[name]}'."
         raise CommandError(msg)
     if shutil.which(name):
         return Server(name, server_info_from([name]))

@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.concurrency import Turns
 from haystack_integrations.tools.mcp.convert.skills import MCPSkill
 from haystack_integrations.tools.mcp.convert.write_json import is_small, write_in_pieces
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
+from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
 from haystack_integrations.tools.mcp.request_context import current_identity
@@ -113,6 +114,12 @@ class MCPClient(ABC):
 
     # Makes what a handler runs in that the server wants something of. Set likewise.
     on_question: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
+
+    # Whose event loop a handler runs in if nothing says for which call it is. Set likewise.
+    caller: Callable[[], Caller | None] = staticmethod(lambda: None)
+
+    # The tasks of the requests under way, one of which a server's question may be for. Set likewise.
+    requests_under_way: Callable[[], list[asyncio.Task[Any]]] = staticmethod(list)
 
     @property
     def _is_stateless(self) -> bool:

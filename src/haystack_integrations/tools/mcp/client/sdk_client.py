@@ -222,6 +222,8 @@ class SDKClient(TaskClient):
             self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
             self._callbacks.redactor = self._redactor_of_all
             self._callbacks.on_question = self.on_question
+            self._callbacks.caller = self.caller
+            self._callbacks.requests_under_way = self.requests_under_way
             await self._callbacks.load()
             sdk = await self._open_transport()
             stack: AsyncExitStack[bool | None] = AsyncExitStack()

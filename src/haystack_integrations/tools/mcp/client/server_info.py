@@ -13,6 +13,7 @@ from haystack.core.serialization import generate_qualified_class_name, import_cl
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
+from haystack_integrations.tools.mcp.reprs import unchanged_fields
 from haystack_integrations.tools.mcp.secret_template import stored_template
 
 if TYPE_CHECKING:
@@ -177,7 +178,9 @@ class MCPServerInfo(ABC):
         return {"type": self._serialized_type(), **self._redacted_fields()}
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={value!r}" for name, value in self._redacted_fields().items())
+        usual = unchanged_fields(self)
+        shown = {name: value for name, value in self._redacted_fields().items() if name not in usual}
+        fields = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"{type(self).__name__}({fields})"
 
 

@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp.handlers.progress import (
     WaitingReports,
     is_asynchronous,
 )
+from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class Calling:
             display_name=display_name or tool_name,
             may_repeat=may_repeat,
             invocation_timeout=invocation_timeout,
-            secrets=tuple(secrets),
+            secrets=tuple(texts("secrets", secrets)) if secrets else (),
             meta=meta,
             on_progress=on_progress,
         )
@@ -191,7 +192,7 @@ class Calling:
             display_name=display_name or tool_name,
             may_repeat=may_repeat,
             invocation_timeout=invocation_timeout,
-            secrets=tuple(secrets),
+            secrets=tuple(texts("secrets", secrets)) if secrets else (),
             meta=meta,
             on_progress=on_progress,
         )

@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.request_context import current_caller
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ T = TypeVar("T")
 _CLOSE_TIMEOUT = 20.0
 
 
+@explains_options
 class MCPConnection(Continuing, Watching, ContextManaged):
     """
     The supervised connection to one MCP server.
@@ -441,6 +443,16 @@ class MCPConnection(Continuing, Watching, ContextManaged):
         session = supervisor.session if supervisor is not None else None
         return session.why_unusable(tool_name) if session is not None else None
 
+    def _latest_definition(self, tool_name: str) -> types.Tool | None:
+        """
+        Return what the server said of a tool when it was last asked; None without an open session.
+        """
+        supervisor = self._newest
+        session = supervisor.session if supervisor is not None else None
+        if session is None:
+            return None
+        return next((tool for tool in session.tools if tool.name == tool_name), None)
+
     def notify_roots_changed(self) -> bool:
         """
         Tell the server that the function `roots` in `handlers` gives something else than before, so that it asks again.
@@ -559,6 +571,9 @@ class MCPConnection(Continuing, Watching, ContextManaged):
 
     async def _enter_async(self) -> None:
         await self.open_async()
+
+    def _repr_html_(self) -> str:
+        return self.status()._html(f"MCPConnection to {self.server_info.describe()}")
 
     def __repr__(self) -> str:
         """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from haystack_integrations.tools.mcp.connection.calling import Calling, CallRequest, check_call
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
+from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, strings_in
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def _beginning(
         tool_args=tool_args if tool_args is not None else {},
         display_name=tool_name,
         invocation_timeout=invocation_timeout,
-        secrets=tuple(secrets),
+        secrets=tuple(texts("secrets", secrets)),
         meta=meta,
         on_progress=on_progress,
         leaves_tasks=True,

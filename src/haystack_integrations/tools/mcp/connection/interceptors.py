@@ -17,10 +17,11 @@ from types import MappingProxyType
 from typing import Any
 
 from haystack.core.errors import SerializationError
-from haystack.utils import Secret, deserialize_callable, serialize_callable
+from haystack.utils import Secret, deserialize_callable
 
 from haystack_integrations.tools.mcp.handlers.progress import is_asynchronous
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
+from haystack_integrations.tools.mcp.import_paths import store_callable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,20 +161,10 @@ class Interceptor:
         if callable(getattr(self.given, "to_dict", None)) and not isinstance(self.given, type):
             return serialize_object("interceptors", self.given)
         try:
-            path = serialize_callable(self.given)
-            is_the_same = deserialize_callable(path) == self.given
-        except Exception as error:
-            raise SerializationError(self._not_stored(str(error).rstrip("."))) from error
-        if not is_the_same:
-            raise SerializationError(self._not_stored(f"'{path}' is something else"))
-        return path
-
-    def _not_stored(self, reason: str) -> str:
-        return (
-            f"`interceptors`: '{self.name}' cannot be serialized: {reason}. Use a function that is defined at the top "
-            'of a module, an object with `to_dict` and `from_dict`, or an import path, "package.module:name". Lambdas '
-            "and functions inside of functions have none."
-        )
+            return store_callable(f"`interceptors`: '{self.name}'", self.given)
+        except SerializationError as error:
+            msg = f'{error}, an object with `to_dict` and `from_dict`, or an import path, "package.module:name".'
+            raise SerializationError(msg) from error
 
 
 class Interceptors(tuple[Interceptor, ...]):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -27,8 +28,8 @@ from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
 from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, keep_forever
-from haystack_integrations.tools.mcp.request_context import Identity, current_identity
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
 
 if TYPE_CHECKING:
     from mcp import types
@@ -153,7 +154,8 @@ class Session:
         self._owner = owner
         self._client = client
         self._task: asyncio.Task[None] | None = None
-        self._calls: set[asyncio.Task[Any]] = set()
+        # The requests under way, in the order in which they began, with their callers.
+        self._calls: dict[asyncio.Task[Any], Caller | None] = {}
         self._abandoned: set[asyncio.Task[Any]] = set()
         # When it was opened, in the seconds of its loop.
         self.opened_at: float | None = None
@@ -171,6 +173,9 @@ class Session:
         self._attendant: asyncio.Task[None] | None = None
         client.on_change = owner.server_changed
         client.on_question = owner.server_asks
+        client.caller = self._latest_caller
+        client.requests_under_way = lambda: [*self._calls]
+        self._last_caller: Caller | None = None
         self.details: ServerDetails = ServerDetails()
         # Whether the server keeps nothing for it, so that different identities may share it.
         self.is_stateless: bool = False
@@ -181,6 +186,10 @@ class Session:
         self._silence = SilenceWatch(self._life, self._ping)
         self.deadlines: Deadlines = Deadlines()
         client.time_left = self.deadlines.left
+
+    def _latest_caller(self) -> Caller | None:
+        # A server's request need not say for which call it is; most often there is one.
+        return next(reversed(self._calls.values()), self._last_caller)
 
     @property
     def is_open(self) -> bool:
@@ -201,7 +210,12 @@ class Session:
             msg = f"Failed to connect to {self._owner.description}: the AsyncExecutor was shut down."
             raise MCPConnectionError(msg, operation="connect")
         opened: asyncio.Future[None] = loop.create_future()
-        self._task = asyncio.create_task(self._run(opened))
+        self._last_caller = caller_of_operation.get()
+        # It outlives whoever opens it.
+        context = contextvars.copy_context()
+        context.run(caller_of_operation.set, None)
+        context.run(current_request.set, None)
+        self._task = asyncio.create_task(self._run(opened), context=context)
         Session.live.add(self)
 
         def forget(_: asyncio.Task[None]) -> None:  # a task that is cancelled before its start never runs
@@ -532,7 +546,8 @@ class Session:
         :returns: The running task, which makes it.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._calls.add(task)
+        self._calls[task] = self._last_caller = caller_of_operation.get()
+        current_request.set(task)
         self._user = current_identity.get()
         self._silence.begin(task, longest_silence, ping_interval)
         return task
@@ -561,7 +576,8 @@ class Session:
             del error, task  # its traceback holds this frame
 
     def _end(self, task: asyncio.Task[Any]) -> None:
-        self._calls.discard(task)
+        self._calls.pop(task, None)
+        current_request.set(None)
         self._silence.end(task)
         if task in self._abandoned:
             self._abandoned.discard(task)

@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from haystack_integrations.tools.mcp.convert.tables import html_rows
+from haystack_integrations.tools.mcp.reprs import short_repr, unchanged_fields
 
 ConnectionState: TypeAlias = Literal["idle", "connecting", "ready", "lost", "closed"]
 
 CircuitState: TypeAlias = Literal["closed", "open", "half-open"]
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPConnectionStatus:
     """
@@ -65,3 +70,12 @@ class MCPConnectionStatus:
         whether the server is back.
         """
         return self.state != "closed" and self.retry_in is None
+
+    def _repr_html_(self) -> str:
+        return self._html("MCPConnectionStatus")
+
+    def _html(self, caption: str) -> str:
+        usual = unchanged_fields(self) - {"state"}
+        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in usual}
+        rows = [(name.replace("_", " "), str(value)) for name, value in facts.items()]
+        return html_rows(("", ""), rows, f"{caption}: {'healthy' if self.is_healthy else 'not healthy'}")

@@ -33,10 +33,17 @@ _JOINERS: Final = frozenset(["\u200c", _JOINER, "\ufe0e", _EMOJI])
 
 
 @lru_cache(maxsize=4096)
-def _is_invisible(character: str) -> bool:
+def is_invisible(character: str) -> bool:
+    """
+    Tell whether people do not see a character, or see something else than a model does.
+
+    :param character: The character.
+    :returns: True for format and control characters but tabs and ends of lines, for fillers and variation selectors,
+        and for characters of private use.
+    """
     if character in _VISIBLE_CONTROLS:
         return False
-    return unicodedata.category(character) in ("Cc", "Cf", "Cs") or ord(character) in _IGNORABLE
+    return unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs") or ord(character) in _IGNORABLE
 
 
 def _is_joiner_in_place(text: str, index: int) -> bool:
@@ -45,7 +52,7 @@ def _is_joiner_in_place(text: str, index: int) -> bool:
     if text[index] == _JOINER and text[index - 1] == _EMOJI:  # as in a heart on fire
         index -= 1
     before = text[index - 1] if index else ""
-    return before > "\x7f" and not _is_invisible(before)
+    return before > "\x7f" and not is_invisible(before)
 
 
 def invisible_characters(text: str) -> Counter[str]:
@@ -60,14 +67,14 @@ def invisible_characters(text: str) -> Counter[str]:
     found = (
         character
         for index, character in enumerate(text)
-        if _is_invisible(character) and not _is_joiner_in_place(text, index)
+        if is_invisible(character) and not _is_joiner_in_place(text, index)
     )
     return Counter(f"U+{ord(character):04X}" for character in found)
 
 
 def visible_text(text: str) -> str:
     """
-    Take invisible characters out of a text.
+    Take invisible characters out of a text. Whatever a server says of itself passes through it on its way to a model.
 
     :param text: The text.
     :returns: What is left; the same object if that is all.
@@ -77,7 +84,7 @@ def visible_text(text: str) -> str:
     kept = "".join(
         character
         for index, character in enumerate(text)
-        if not _is_invisible(character) or _is_joiner_in_place(text, index)
+        if not is_invisible(character) or _is_joiner_in_place(text, index)
     )
     return kept if len(kept) < len(text) else text
 
@@ -94,7 +101,7 @@ def escaped_json(text: str) -> str:
 
     def escape(match: re.Match[str]) -> str:
         character = match.group()
-        if not _is_invisible(character):
+        if not is_invisible(character):
             return character
         units = character.encode("utf-16-be", "surrogatepass")
         return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

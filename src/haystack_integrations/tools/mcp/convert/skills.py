@@ -23,6 +23,7 @@ from haystack.dataclasses import ByteStream, FileContent, ImageContent
 
 from haystack_integrations.tools.mcp.convert.resources import resource_streams
 from haystack_integrations.tools.mcp.errors import MCPSkillError
+from haystack_integrations.tools.mcp.reprs import short_repr
 
 if TYPE_CHECKING:
     from mcp import types
@@ -33,6 +34,7 @@ _MAIN_FILE: Final = "SKILL.md"
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
+@short_repr
 @dataclass(frozen=True, slots=True)
 class MCPSkillFile:
     """
@@ -48,6 +50,7 @@ class MCPSkillFile:
     size: int
 
 
+@short_repr
 @dataclass(frozen=True, slots=True)
 class MCPSkill:
     """

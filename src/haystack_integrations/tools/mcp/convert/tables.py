@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Shows tools as a table, in a terminal and in a notebook.
+Shows tools and facts as tables, in a terminal and in a notebook.
 """
 
 from __future__ import annotations
@@ -39,9 +39,40 @@ def html_table(tools: Iterable[Tool], caption: str) -> str:
     :param caption: Text above the table.
     :returns: HTML, in which everything that the server says is escaped.
     """
-    header = "".join(f"<th>{name}</th>" for name in _HEADER)
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _row(tool))}</tr>" for tool in tools)
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
+    return html_rows(_HEADER, map(_row, tools), caption)
+
+
+def html_parameters(tool: Tool, caption: str) -> str:
+    """
+    Make a table of the parameters of a tool for a notebook.
+
+    :param tool: The tool.
+    :param caption: Text above the table; the description comes after it.
+    :returns: HTML.
+    """
+    required = tool.parameters.get("required", ())
+    rows = []
+    for name, schema in tool.parameters.get("properties", {}).items():
+        described = schema if isinstance(schema, dict) else {}
+        kind = described.get("type", "")
+        kind = " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+        rows.append((name, kind, "yes" if name in required else "no", str(described.get("description", ""))))
+    return html_rows(("parameter", "type", "required", "description"), rows, f"{caption}: {tool.description}")
+
+
+def html_rows(header: Iterable[str], rows: Iterable[Iterable[str]], caption: str) -> str:
+    """
+    Make a table for a notebook.
+
+    :param header: The headings.
+    :param rows: The cells.
+    :param caption: Text above the table.
+    :returns: HTML, in which everything is escaped.
+    """
+    headings = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(_printable(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    text = escape(_printable(caption))
+    return f"<table><caption>{text}</caption><thead><tr>{headings}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _row(tool: Tool) -> tuple[str, str, str]:

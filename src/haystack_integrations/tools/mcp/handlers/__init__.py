@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from haystack.core.errors import SerializationError
-from haystack.utils import deserialize_callable, serialize_callable
+from haystack.utils import deserialize_callable
 
 from haystack_integrations.tools.mcp.handlers.elicitation import AskUser
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
@@ -26,6 +26,8 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_object,
     serialize_object,
 )
+from haystack_integrations.tools.mcp.import_paths import store_callable
+from haystack_integrations.tools.mcp.reprs import short_repr
 
 if TYPE_CHECKING:
     from mcp.types import Implementation
@@ -42,6 +44,7 @@ GENERATION_KWARGS = ("max_tokens", "temperature", "stop", "model", "tool_choice"
 _CLIENT_INFO_KEYS = ("name", "version", "title", "description", "websiteUrl", "icons")
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPSampling:
     """
@@ -57,8 +60,8 @@ class MCPSampling:
     :param chat_generator: Any Haystack chat generator. It gets the server's messages and, as `generation_kwargs`, its
         `maxTokens`, `temperature` and `stopSequences`. It runs in a thread of its own.
     :param function: A function instead: it gets the server's request (`CreateMessageRequestParams` of the MCP SDK) and
-        returns a string, a `ChatMessage`, or a `CreateMessageResult` or `ErrorData` of the MCP SDK. A sync function
-        runs in a thread of its own; an async one in the event loop of all sessions, which it must not block.
+        returns a string, a `ChatMessage`, or a `CreateMessageResult` or `ErrorData` of the MCP SDK. It runs
+        where functions of MCPHandlers do.
     :param consent: A function that gets the request, like `function`, and returns whether it may be answered. By
         default, every request may.
     :param max_requests: How many requests are answered in a session. By default, there is no limit.
@@ -138,7 +141,7 @@ class MCPSampling:
         data = _changed(self)
         for name in ("function", "consent"):
             if name in data:
-                data[name] = _stored_function(f"MCPSampling.{name}", data[name])
+                data[name] = store_callable(f"`MCPSampling.{name}`", data[name])
         if "chat_generator" in data:
             data["chat_generator"] = serialize_object("MCPSampling.chat_generator", data["chat_generator"])
         return data
@@ -160,6 +163,7 @@ class MCPSampling:
         return cls(**data)
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPHandlers:
     """
@@ -169,8 +173,9 @@ class MCPHandlers:
     session only if their handlers are equal, because a server's request names no call.
 
     Sync functions run in threads of their own, and may call tools of the same server or run pipelines. Async functions
-    run in the event loop of all sessions; they must not block it. If a function raises, the server is only told that it
-    failed; the log says why.
+    run in the event loop in which the call is awaited, and end with the call; for calls that a thread waits for, and
+    after that loop has ended, they run in the event loop of all sessions, which they must not block. If a function
+    raises, the server is only told that it failed; the log says why.
 
     ### Usage example
 
@@ -199,9 +204,9 @@ class MCPHandlers:
     :param messages: Gets every notification of a server, as a type of the MCP SDK, and exceptions of the transport,
         one after the other and after the package has dealt with them.
     :param progress: Called with an MCPProgress for each report of a tool call's progress, in order. A function runs in
-        a thread of the call; what an asynchronous one awaits is awaited in the loop that holds all sessions, so it must
-        not block. The call returns after it. If it raises, that is logged, and it gets no more of that call. Without
-        it, servers are not asked for progress.
+        a thread of the call; what an asynchronous one awaits is awaited where async functions run. The call returns
+        after it. If it raises, that is logged, and it gets no more of that call. Without it, servers are not asked for
+        progress.
     :param pending_calls: Called with an `MCPPendingCall` for each call that is left open with `answer_later`, and for
         each that a server runs as a task, before anything else is done with it: to keep it, so that the call can be
         continued whatever happens to this process. The call waits for it. If it raises, that is logged.
@@ -281,7 +286,7 @@ class MCPHandlers:
             if isinstance(value, AskUser):
                 data[name] = {"ask_user": value.to_dict()}
             elif callable(value):
-                data[name] = _stored_function(f"MCPHandlers.{name}", value)
+                data[name] = store_callable(f"`MCPHandlers.{name}`", value)
         if isinstance(data.get("roots"), tuple):
             data["roots"] = list(data["roots"])
         if "extensions" in data:
@@ -336,19 +341,6 @@ def _check_callable(owner: str, name: str, value: Any) -> None:
         raise ValueError(msg)
 
 
-def _stored_function(field: str, function: Any) -> str:
-    try:
-        stored = serialize_callable(function)
-        found = deserialize_callable(stored)
-    except Exception as error:
-        msg = f"`{field}` cannot be serialized: {error}. Use a function that is defined at the top of a module."
-        raise SerializationError(msg) from error
-    if found != function:
-        msg = f"`{field}` cannot be serialized: '{stored}' is something else. Use a function at the top of a module."
-        raise SerializationError(msg)
-    return stored
-
-
 def takes_tools(chat_generator: Any) -> bool:
     """
     Tell whether a chat generator can give its model tools.
@@ -364,11 +356,22 @@ def _checked_roots(roots: Any) -> tuple[str, ...]:
         msg = f"MCPHandlers: `roots` must be a list of paths or file:// URIs, or a function, got {roots!r}"
         raise ValueError(msg)
     for root in roots:
-        scheme = urlsplit(root).scheme if isinstance(root, str) and "://" in root else ""
-        if not isinstance(root, (str, Path)) or not str(root) or (scheme and scheme != "file"):
+        if not is_root(root):
             msg = f"MCPHandlers: `roots` must contain paths and file:// URIs, got {root!r}"
             raise ValueError(msg)
     return tuple(str(root) for root in roots)
+
+
+def is_root(root: object) -> bool:
+    """
+    Tell whether a server can be told of a folder or file.
+
+    :param root: What names it.
+    :returns: True for paths and `file://` URIs.
+    """
+    if not isinstance(root, (str, Path)) or not str(root):
+        return False
+    return not (isinstance(root, str) and "://" in root) or urlsplit(root).scheme == "file"
 
 
 def _checked_client_info(client_info: Any) -> dict[str, Any]:

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -14,12 +15,14 @@ from haystack import logging
 from mcp import types
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
+from haystack_integrations.tools.mcp.executor import Caller, caller_of_operation
 from haystack_integrations.tools.mcp.handlers.answers import elicit_result
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, answer_later
 from haystack_integrations.tools.mcp.handlers.logging import log_message
 from haystack_integrations.tools.mcp.handlers.roots import roots_result
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
+from haystack_integrations.tools.mcp.request_context import current_request
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -53,6 +56,10 @@ class Callbacks:
         self._server_name = server
         # Asked each time: later calls have other secrets.
         self.redactor: Callable[[], Redactor] = lambda: redactor
+        # Whose loop a handler runs in that is part of no operation.
+        self.caller: Callable[[], Caller | None] = lambda: None
+        # The tasks of the requests that such a handler may be for.
+        self.requests_under_way: Callable[[], list[asyncio.Task[Any]]] = list
         # What a handler runs in that the server wants something of.
         self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
@@ -253,10 +260,22 @@ class Callbacks:
             exc_info=error,
         )
 
-    async def _guarded(self, field: str, answer: Awaitable[T]) -> T | types.ErrorData:
+    @contextmanager
+    def _on_behalf_of_caller(self) -> Iterator[None]:
+        reset = caller_of_operation.set(caller_of_operation.get() or self.caller())
         try:
-            with self.on_question():
-                return await answer
+            yield
+        finally:
+            caller_of_operation.reset(reset)
+
+    async def _guarded(self, field: str, answer: Coroutine[Any, Any, T]) -> T | types.ErrorData:
+        request = current_request.get()
+        requests = self.requests_under_way() if request is None else [request]
+        if asyncio.current_task() in requests:  # it ends with its request anyway
+            requests = []
+        try:
+            with self.on_question(), self._on_behalf_of_caller():
+                return await (_unless_all_fail(requests, answer) if requests else answer)
         except Exception as error:
             self.failed(field, error)
             return types.ErrorData(code=types.INTERNAL_ERROR, message=f"The client's {field} handler failed")
@@ -297,13 +316,15 @@ class Callbacks:
         if self._handlers.logging is None:
             log_message(self._server_name, params, self.redactor())
         else:
-            self._logged.put(params)
+            with self._on_behalf_of_caller():
+                self._logged.put(params)
 
     async def _deliver_log(self, params: types.LoggingMessageNotificationParams) -> None:
         await self._deliver("logging", params)
 
     async def _note(self, message: Any) -> None:
-        self._noted.put(self.redactor().error(message) if isinstance(message, Exception) else message)
+        with self._on_behalf_of_caller():
+            self._noted.put(self.redactor().error(message) if isinstance(message, Exception) else message)
 
     async def _deliver_message(self, message: Any) -> None:
         await self._deliver("messages", message)
@@ -320,6 +341,32 @@ class Callbacks:
             field=field,
             server=self._server,
         )
+
+
+async def _unless_all_fail(requests: list[asyncio.Task[Any]], answer: Coroutine[Any, Any, T]) -> T:
+    # In some revisions, nothing says which request a question of the server is for, and nobody takes it back.
+    answering = asyncio.create_task(answer)
+    left = set(requests)
+
+    def ended(request: asyncio.Task[Any]) -> None:
+        if request.cancelled() or request.exception() is not None:
+            left.discard(request)
+        if not left:
+            answering.cancel()
+
+    for request in requests:
+        request.add_done_callback(ended)
+    try:
+        return await answering
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        msg = "the call that it was for has ended" if not left else "it was cancelled"
+        raise RuntimeError(msg) from None
+    finally:
+        for request in requests:
+            request.remove_done_callback(ended)
 
 
 def _needs_url(code: int | None, data: Any) -> bool:

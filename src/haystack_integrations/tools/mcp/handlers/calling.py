@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from haystack_integrations.tools.mcp.executor import caller_loop, caller_of_operation
+
 # What waits for a slow function is not to fill the memory.
 _MOST_WAITING = 10_000
 
@@ -24,17 +26,49 @@ async def call(function: Callable[..., Any], *args: Any) -> Any:
     """
     Call a function of the user: await an async one, and run a sync one in a daemon thread of its own.
 
-    A pool of threads could run dry if functions wait for calls that wait for functions. If the caller is cancelled, a
-    thread is left to itself.
+    An async one runs in the event loop of the caller if that is running, so that it can use what belongs to that loop.
+    A pool of threads could run dry if functions wait for calls that wait for functions. If the caller is cancelled, an
+    async function is, too; a thread is left to itself.
 
     :param function: The function.
     :param args: Its arguments.
     :returns: Its result.
     """
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
-        return await function(*args)
+        return await _in_loop_of_caller(function(*args))
     result = await in_thread(function, *args)
-    return await result if inspect.isawaitable(result) else result
+    return await _in_loop_of_caller(result) if inspect.isawaitable(result) else result
+
+
+async def _in_loop_of_caller(awaitable: Awaitable[Any]) -> Any:
+    loop = caller_loop()
+    if loop is None or loop is asyncio.get_running_loop():
+        return await awaitable
+    coro = awaited(awaitable)
+    try:
+        running = asyncio.run_coroutine_threadsafe(coro, loop)
+    except RuntimeError:  # it was closed in this moment
+        coro.close()
+        raise
+    try:
+        return await asyncio.wrap_future(running)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # It would end this task, and with it what others wait for.
+        msg = "it was cancelled in the event loop of its caller"
+        raise RuntimeError(msg) from None
+
+
+async def awaited(awaitable: Awaitable[Any]) -> Any:
+    """
+    Make a coroutine of anything that can be awaited.
+
+    :param awaitable: What to await.
+    :returns: Its result.
+    """
+    return await awaitable
 
 
 async def in_thread(function: Callable[..., Any], *args: Any, name: str = "mcp-haystack-handler") -> Any:
@@ -97,14 +131,14 @@ class InOrder:
 
     def put(self, item: Any) -> None:
         """
-        Deliver an item after those that wait. To be called in the loop.
+        Deliver an item after those that wait, on behalf of the current caller. To be called in the loop.
 
         :param item: The item.
         """
         if len(self._waiting) >= _MOST_WAITING:
             self._waiting.popleft()
             self._overflow()
-        self._waiting.append(item)
+        self._waiting.append((item, caller_of_operation.get()))
         if self._task is None:
             # Not in the context of a call: it may outlive the call.
             self._task = asyncio.create_task(self._drain(), context=contextvars.Context())
@@ -112,6 +146,8 @@ class InOrder:
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                await self._deliver(self._waiting.popleft())
+                item, caller = self._waiting.popleft()
+                caller_of_operation.set(caller)  # the context is this task's own
+                await self._deliver(item)
         finally:
             self._task = None

@@ -25,11 +25,16 @@ from typing import Any, TypeAlias, TypeVar
 
 from haystack import logging
 
+from haystack_integrations.tools.mcp.executor import caller_loop
+from haystack_integrations.tools.mcp.handlers.calling import awaited
+from haystack_integrations.tools.mcp.reprs import short_repr
+
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
+@short_repr
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MCPProgress:
     """
@@ -88,7 +93,8 @@ class HandlerReports(_Reports):
     """
     Those for the function in `MCPHandlers`, which a thread of this call runs. Used in the executor's loop.
 
-    What the function awaits, if it is asynchronous, is awaited in the executor's loop.
+    What the function awaits, if it is asynchronous, is awaited in the event loop of the caller if that is running, and
+    in the executor's otherwise.
     """
 
     def __init__(self, callback: ProgressCallback) -> None:
@@ -130,9 +136,9 @@ class HandlerReports(_Reports):
                 pass  # the loop was closed; nobody waits
 
     def _wait(self, awaitable: Awaitable[None], report: MCPProgress) -> None:
-        coro = _awaited(awaitable)
+        coro = awaited(awaitable)
         try:
-            asyncio.run_coroutine_threadsafe(coro, self._loop).result()
+            asyncio.run_coroutine_threadsafe(coro, caller_loop() or self._loop).result()
         except RuntimeError as error:
             coro.close()  # the loop may be closed
             self._fail(error, report)
@@ -162,10 +168,6 @@ class HandlerReports(_Reports):
             return True
         await asyncio.wait({self._done}, timeout=timeout)
         return self._done.done()
-
-
-async def _awaited(awaitable: Awaitable[None]) -> None:
-    await awaitable
 
 
 class WaitingReports(_Reports):

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from mcp import types
+
+from haystack_integrations.tools.mcp.handlers import is_root
 
 
 def roots_result(roots: Any) -> types.ListRootsResult:
@@ -34,10 +37,11 @@ def roots_result(roots: Any) -> types.ListRootsResult:
 def _root(root: Any) -> types.Root:
     if isinstance(root, types.Root):
         return root
-    if not isinstance(root, (str, Path)):
-        msg = f"a root must be a path or a file:// URI, got {type(root).__name__}"
+    if not is_root(root):
+        what = f"{urlsplit(root).scheme}://…" if isinstance(root, str) and "://" in root else type(root).__name__
+        msg = f"a root must be a path or a file:// URI, got {what}"
         raise TypeError(msg)
-    if isinstance(root, str) and root.startswith("file://"):
+    if isinstance(root, str) and "://" in root:
         return types.Root.model_validate({"uri": root})
     path = Path(root).expanduser().absolute()
     return types.Root.model_validate({"uri": path.as_uri(), "name": path.name or str(path)})

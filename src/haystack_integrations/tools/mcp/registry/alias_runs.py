@@ -15,6 +15,7 @@ from haystack.tools.toolset import Toolset
 from haystack_integrations.tools.mcp.budgets import CallCounts, note_refusal
 from haystack_integrations.tools.mcp.errors import MCPCallRefusedError
 from haystack_integrations.tools.mcp.haystack_compat import current_run
+from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ToolsOfAliasRun(RunToolset):
         """
         Iterate over the tools of the run. Those that are added to the alias meanwhile are among them.
         """
-        return iter([tool for tool in self._alias._arrange(self._members) if self._is_selected(tool)])
+        return iter(with_instructions(filter(self._is_selected, self._alias._arrange(self._members))))
 
 
 class TurnsOfRuns:

@@ -17,9 +17,11 @@ from haystack_integrations.tools.mcp.budgets import is_in_budget
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
 from haystack_integrations.tools.mcp.convert.schemas import permissive_schema
+from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, combine
+from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
 from haystack_integrations.tools.mcp.registry.alias_runs import ToolsOfAliasRun, TurnsOfRuns
@@ -83,8 +85,10 @@ class MCPAliasToolset(ContextManaged, Toolset):
 
     def _member(self, name: str) -> MCPToolset:
         provider = self._providers[name]
-        # A plain server info has no limit of its own, so that `timeout_sec=None` means none.
+        # A plain server info has no limits of its own, so that `timeout_sec=None` means none.
         parameters: dict[str, Any] = {"server_info": provider, "invocation_timeout": None}
+        if self._config.timeout_sec is None:
+            parameters["read_timeout"] = None
         if isinstance(provider, MCPToolset):
             parameters = {**provider._init_parameters(), "eager_connect": False}
         if self._config.timeout_sec is not None:
@@ -195,7 +199,7 @@ class MCPAliasToolset(ContextManaged, Toolset):
                 "a tool of the same name"
             )
             raise MCPConfigurationError(msg)
-        return [*(tool for _, tool in arranged.values()), *self._added]
+        return with_instructions([*(tool for _, tool in arranged.values()), *self._added])
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
@@ -487,6 +491,9 @@ class MCPAliasToolset(ContextManaged, Toolset):
         Pickle the configuration. The unpickled object opens its own connections.
         """
         return _unpickled, (type(self), self._config, self._providers, self._turns is not None)
+
+    def _repr_html_(self) -> str:
+        return html_table(self, f"{type(self).__name__} '{self.tool_alias}' of {', '.join(self._members)}")
 
     def __repr__(self) -> str:
         """

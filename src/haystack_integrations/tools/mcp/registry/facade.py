@@ -235,9 +235,13 @@ def first_reply(reply: Reply) -> ChatMessage:
 
     :param reply: A ChatMessage, a list of them, or a dictionary with `replies`.
     :returns: The first one.
-    :raises TypeError: If there is none.
+    :raises ValueError: If the `replies` are empty.
+    :raises TypeError: If it is something else.
     """
     found: Any = reply.get("replies") if isinstance(reply, Mapping) else reply
+    if isinstance(reply, Mapping) and isinstance(found, list | tuple) and not found:
+        msg = "The chat generator gave no reply: its `replies` are an empty list"
+        raise ValueError(msg)
     if isinstance(found, Sequence) and found:
         found = found[0]
     if not isinstance(found, ChatMessage):

@@ -17,6 +17,7 @@ from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.registry.facade import MCPFacade, first_reply
+from haystack_integrations.tools.mcp.tool_failures import calls_of
 
 # After so many refusals, a model that goes on to call tools is stopped.
 MAX_REFUSED_TURNS: Final = 2
@@ -124,7 +125,8 @@ def generate(chat_generator: Any, generation: Generation) -> tuple[Any, list[Cha
         if generation.must_refuse():
             generation.messages += facade.refuse_completion_response(reply)
         else:
-            generation.messages += facade.process_completion_response(reply)
+            with calls_of(generation.messages):
+                generation.messages += facade.process_completion_response(reply)
 
 
 async def generate_async(chat_generator: Any, generation: Generation) -> tuple[Any, list[ChatMessage]]:
@@ -156,7 +158,8 @@ async def generate_async(chat_generator: Any, generation: Generation) -> tuple[A
         if generation.must_refuse():
             generation.messages += facade.refuse_completion_response(reply)
         else:
-            generation.messages += await facade.process_completion_response_async(reply)
+            with calls_of(generation.messages):
+                generation.messages += await facade.process_completion_response_async(reply)
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:

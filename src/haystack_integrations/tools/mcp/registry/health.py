@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from haystack_integrations.tools.mcp.convert.tables import html_rows
 from haystack_integrations.tools.mcp.errors import (
     MCPConfigurationError,
     MCPConnectionError,
@@ -17,8 +18,10 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
+from haystack_integrations.tools.mcp.reprs import short_repr
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPProviderHealth:
     """
@@ -42,6 +45,7 @@ class MCPProviderHealth:
     tools: int = 0
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPAliasHealth:
     """
@@ -131,6 +135,15 @@ class MCPHealthReport(Mapping[str, MCPAliasHealth]):
                 detail = f"{each.tools} tools" if each.ok else each.error
                 lines.append(f"  {each.provider} ({each.server}): {state} after {each.seconds:.2f} s, {detail}")
         return "\n".join(lines) or "no aliases"
+
+    def _repr_html_(self) -> str:
+        header = ("alias", "server", "state", "seconds", "tools", "error")
+        rows = []
+        for alias in self._aliases.values():
+            for each in alias.providers:
+                state, error = "ok" if each.ok else "failed", each.error or alias.error or ""
+                rows.append((alias.tool_alias, each.provider, state, f"{each.seconds:.2f}", str(each.tools), error))
+        return html_rows(header, rows, "ok" if self.ok else "failed")
 
     def __repr__(self) -> str:
         """

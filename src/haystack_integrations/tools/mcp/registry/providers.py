@@ -20,6 +20,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.secret_template import from_template
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
@@ -33,6 +34,7 @@ Provider: TypeAlias = MCPServerInfo | MCPToolset
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 
 
+@short_repr
 @dataclass(frozen=True)
 class MCPProvider:
     """
@@ -79,6 +81,7 @@ class MCPProvider:
         return _built(self, build)
 
 
+@short_repr
 @dataclass(frozen=True)
 class LocalStdioMCPProvider:
     """
@@ -116,8 +119,11 @@ class LocalStdioMCPProvider:
         """
 
         def build() -> StdioServerInfo:
-            env = {name: from_template(value) if isinstance(value, str) else value for name, value in self.env.items()}
-            return StdioServerInfo(command=self.command, args=list(self.args), env=env or None)
+            env: Any = self.env
+            if isinstance(env, Mapping):
+                env = {name: from_template(value) if isinstance(value, str) else value for name, value in env.items()}
+            args: Any = self.args
+            return StdioServerInfo(self.command, list(args) if isinstance(args, tuple) else args, env or None)
 
         return _built(self, build)
 

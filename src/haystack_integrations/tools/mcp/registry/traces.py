@@ -18,6 +18,7 @@ from haystack.dataclasses import ChatMessage, TextContent
 from haystack_integrations.tools.mcp.budgets import CONTINUED, REFUSED, was_refused
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import was_declined
+from haystack_integrations.tools.mcp.reprs import short_repr
 
 TraceFormat = Literal["openai", "haystack"]
 TraceScope = Literal["all", "last"]
@@ -54,6 +55,7 @@ def conversation_trace(
     return [message.to_dict() if format == "haystack" else _openai(message) for message in chosen]
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MCPToolUsage:
     """

@@ -29,6 +29,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from haystack_integrations.tools.mcp.serving.header_checks import look_up_called_tools
 from haystack_integrations.tools.mcp.serving.safety import LARGEST_BODY, ExplainRefusals
@@ -95,8 +96,8 @@ def http_app(
         # FastMCP's default lets every host and every web page in. Lists that are empty, but not None, are what makes it
         # look at the Origin of requests to an address that is not a loopback one.
         host_origin_protection="auto",
-        allowed_hosts=list(allowed_hosts) if allowed_hosts is not None else None,
-        allowed_origins=list(allowed_origins or ()),
+        allowed_hosts=texts("allowed_hosts", allowed_hosts) if allowed_hosts is not None else None,
+        allowed_origins=texts("allowed_origins", allowed_origins or ()),
     )
     kinds: list[Any] = [each.cls for each in app.user_middleware]
     guard = kinds.index(HostOriginGuardMiddleware)

@@ -12,12 +12,15 @@ from typing import Any, Literal
 from jsonschema import Draft202012Validator, SchemaError
 from mcp.types import Icon, ToolAnnotations
 
+from haystack_integrations.tools.mcp.reprs import short_repr
+
 _TEXTS = ("name", "title", "description")
 _FLAGS = ("enabled", "forward", "include_embeddings", "include_blobs")
 _LIMITS = ("max_documents", "max_characters", "max_concurrency")
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
     """
@@ -62,7 +65,7 @@ class ServeOptions:
     name: str | None = None
     title: str | None = None
     description: str | None = None
-    tags: Iterable[str] = ()
+    tags: Iterable[str] = frozenset()
     icons: Sequence[Icon | Mapping[str, Any] | str] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     annotations: ToolAnnotations | Mapping[str, Any] | None = None
@@ -103,6 +106,8 @@ class ServeOptions:
         self._check_timeout()
         self._set("tags", frozenset(_texts("tags", self.tags)))
         self._set("scopes", tuple(_texts("scopes", self.scopes)))
+        if isinstance(self.icons, str | Mapping):
+            _refuse("icons", "a list of icons, dictionaries or URLs", self.icons)
         self._set("icons", tuple(_icon(each) for each in self.icons))
         self._set("annotations", self.hints)
         self._set("version", _version(self.version))

@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.supervisors import Multiprocess
 
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
+from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.serving.approvals import keys_for_workers
 from haystack_integrations.tools.mcp.serving.http import http_app
 from haystack_integrations.tools.mcp.serving.safety import LARGEST_BODY, auth_provider, check_bind
@@ -160,8 +161,8 @@ def run_server(
             "event_store": event_store,
             "retry_interval": retry_interval,
             "stateless": workers > 1 if stateless is None else stateless,
-            "allowed_hosts": allowed_hosts,
-            "allowed_origins": allowed_origins,
+            "allowed_hosts": None if allowed_hosts is None else texts("allowed_hosts", allowed_hosts),
+            "allowed_origins": None if allowed_origins is None else texts("allowed_origins", allowed_origins),
             "max_body_size": int(max_body_size),
             "grace_period": grace_period,
         },

@@ -22,6 +22,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.secret_template import value_of
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class BearerToken(TokenVerifier):
             raise ValueError(msg)
         # Digests have one length, so that comparing them says nothing about the token.
         self._digest = hashlib.sha256(value.encode()).digest()
-        self._scopes = list(scopes)
+        self._scopes = texts("scopes", scopes)
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """

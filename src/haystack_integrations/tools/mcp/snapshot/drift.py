@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json
+from haystack_integrations.tools.mcp.reprs import short_repr
 
 DriftKind = Literal[
     "added",
@@ -43,6 +44,7 @@ _LONGEST_NAME: Final = 128
 _MOST_TOOLS: Final = 10
 
 
+@short_repr
 @dataclass(frozen=True)
 class MCPToolDrift:
     """

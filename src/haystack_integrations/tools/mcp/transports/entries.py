@@ -76,7 +76,17 @@ _ONLY_TOOLS_KEYS = ("enabledTools", "includeTools", "allowedTools", "enabled_too
 _NOT_TOOLS_KEYS = ("disabledTools", "excludeTools", "disabled_tools")
 
 # Ours: what a toolset takes, under the names of its parameters.
-_TOOLSET_KEYS = ("tool_name_prefix", "required", "connection_timeout", "invocation_timeout", "snapshot", "on_drift")
+_TOOLSET_KEYS = (
+    "tool_name_prefix",
+    "required",
+    "connection_timeout",
+    "invocation_timeout",
+    "snapshot",
+    "on_drift",
+    "on_tool_error",
+    "max_tool_failures",
+    "include_instructions",
+)
 
 _MILLISECONDS_KEYS = ("timeoutMs", "timeout_ms")
 

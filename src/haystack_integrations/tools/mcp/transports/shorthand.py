@@ -117,6 +117,12 @@ def _from_entry(entry: Mapping[Any, Any]) -> MCPServerInfo:
             msg = f"{where}: this is a whole configuration with {key!r}; pass one of its entries, or use "
             msg += "load_mcp_toolsets, which makes a toolset for each server"
             raise ValueError(msg)
+    if entry and all(isinstance(each, Mapping) for each in entry.values()):
+        msg = (
+            f"{where}: these are several servers, {', '.join(map(repr, entry))}; pass one of the dictionaries, or use "
+        )
+        msg += "load_mcp_toolsets({'mcpServers': {...}}), which makes a toolset for each server"
+        raise ValueError(msg)
     settings = settings_of(entry, where)
     if settings.disabled or settings.only_tools is not None or settings.not_tools or settings.parameters:
         msg = f"{where}: a dictionary says how to reach the server. What it says about the tools are parameters of "

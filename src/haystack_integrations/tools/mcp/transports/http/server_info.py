@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
 from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
@@ -414,6 +415,7 @@ def check_proxy_url(url: str, owner: str) -> None:
         raise ValueError(msg)
 
 
+@explains_options
 @dataclass(repr=False)
 class SSEServerInfo(HttpServerInfo):
     """
@@ -534,10 +536,10 @@ class SSEServerInfo(HttpServerInfo):
             warnings.warn(
                 "Only one of url or base_url should be provided, if both are provided, base_url will be ignored",
                 DeprecationWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         if self.base_url:
-            warnings.warn("base_url is deprecated, use url instead", DeprecationWarning, stacklevel=3)
+            warnings.warn("base_url is deprecated, use url instead", DeprecationWarning, stacklevel=4)
             self.url = self.url or derived_url
         super().__post_init__()
 
@@ -545,6 +547,7 @@ class SSEServerInfo(HttpServerInfo):
         return {**super()._redacted_fields(), "base_url": self.base_url and redact_url(self.base_url)}
 
 
+@explains_options
 @dataclass(repr=False)
 class StreamableHttpServerInfo(HttpServerInfo):
     """

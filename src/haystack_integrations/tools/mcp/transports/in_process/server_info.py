@@ -15,12 +15,14 @@ from haystack_integrations.tools.mcp.client.server_info import (
     Negotiation,
 )
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.transports.fields import check_gate, check_negotiation
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
 
 
+@explains_options
 @dataclass(repr=False)
 class InProcessServerInfo(MCPServerInfo):
     """

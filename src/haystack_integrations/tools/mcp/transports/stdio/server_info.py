@@ -18,6 +18,7 @@ from haystack_integrations.tools.mcp.client.server_info import (
     MCPServerInfo,
     Negotiation,
 )
+from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.fields import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.base import MCPClient
 
 
+@explains_options
 @dataclass(repr=False)
 class StdioServerInfo(MCPServerInfo):
     """

@@ -1,0 +1,247 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Tools that fail while an Agent runs: how often they are called, and whether that ends the run.
+"""
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.core.errors import PipelineRuntimeError
+from haystack.dataclasses import ChatMessage
+from mcp import types
+
+from haystack_integrations.components.tools.mcp import MCPToolCaller
+from haystack_integrations.tools.mcp import (
+    MCPInvocationError,
+    MCPRegistry,
+    MCPTool,
+    MCPToolFailedError,
+    MCPToolset,
+    StdioServerInfo,
+    ToolConfig,
+    call_budget,
+    load_mcp_toolsets,
+)
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+GO = [ChatMessage.from_user("go")]
+BROKEN = "Failed to invoke Tool `f`: broken"
+TWICE = "This tool has failed 2 times in a row. Do not call it again in this run: answer with what you have."
+
+both_ways = pytest.mark.parametrize("way", ["run", "run_async"])
+
+
+class FailingServer(ForeignServer):
+    """
+    Fails with each call but those of which the number is in `good`.
+    """
+
+    def __init__(self, *good: int) -> None:
+        self.good = good
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+        super().__init__(definition("f", schema), definition("g", schema))
+
+    @property
+    def answer(self) -> types.CallToolResult:
+        return text_result("fine") if len(self.calls) in self.good else text_result("broken", is_error=True)
+
+    @answer.setter
+    def answer(self, _: Any) -> None:
+        pass
+
+
+def agent(tools: Any, *replies: ChatMessage, raises: bool = False) -> Agent:
+    how = {"raise_on_tool_invocation_failure": raises}
+    return Agent(chat_generator=ScriptedChatGenerator([*replies, say("done")]), tools=tools, **how)
+
+
+def run(agent: Agent, way: str, messages: list[ChatMessage] = GO) -> list[ChatMessage]:
+    ran = agent.run(messages=messages) if way == "run" else asyncio.run(agent.run_async(messages=messages))
+    return ran["messages"]
+
+
+def told(messages: list[ChatMessage]) -> list[tuple[Any, bool]]:
+    return [(each.result, each.error) for message in messages for each in message.tool_call_results]
+
+
+def error_of(run_of_agent: Any) -> BaseException:
+    # An Agent of Haystack 2 raises an error of its own, which has the tool's as its cause.
+    with pytest.raises(Exception, match="broken") as raised:
+        run_of_agent()
+    error: BaseException = raised.value
+    while isinstance(error, PipelineRuntimeError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+class TestLimit:
+    @both_ways
+    @pytest.mark.parametrize("options", [{}, {"result_format": "json"}, {"result_format": "content"}])
+    @pytest.mark.parametrize("on_tool_error", ["agent", "model"])
+    def test_a_tool_that_fails_too_often_is_not_called_any_more(self, way, on_tool_error, options):
+        server = FailingServer()
+        with MCPToolset(server.info, max_tool_failures=2, on_tool_error=on_tool_error, **options) as toolset:
+            messages = run(agent(toolset, *[call("f", n=n) for n in range(4)], call("g")), way)
+        assert [name for name, _ in server.calls] == ["f", "f", "g"]
+        assert [("broken" in text, "2 times in a row" in text) for text, _ in told(messages)] == [
+            (True, False),
+            (True, True),
+            (False, True),
+            (False, True),
+            (True, False),
+        ]
+        if on_tool_error == "agent":
+            assert told(messages)[0] == (BROKEN, True)
+            assert told(messages)[1:3] == [(f"{BROKEN}\n{TWICE}", True), (TWICE, True)]
+
+    @both_ways
+    def test_a_call_that_succeeds_begins_the_count_anew(self, way):
+        server = FailingServer(2, 5)
+        with MCPToolset(server.info, max_tool_failures=2) as toolset:
+            run(agent(toolset, *[call("f")] * 9), way)
+        assert len(server.calls) == 4
+
+    async def test_runs_of_one_agent_that_overlap_are_counted_apart(self):
+        server = FailingServer()
+        with MCPToolset(server.info, max_tool_failures=2) as toolset:
+            generator = ScriptedChatGenerator([*[call("f")] * 6, say("done"), say("done")])
+            reply = generator._next
+            both_asked = asyncio.Barrier(2)
+
+            async def in_step(messages: Any, *_: Any, tools: Any = None, **__: Any) -> dict[str, Any]:
+                await asyncio.wait_for(both_asked.wait(), 30)
+                return {"replies": [reply(messages, tools)]}
+
+            generator.run_async = in_step
+            one = Agent(chat_generator=generator, tools=toolset)
+            ran = await asyncio.gather(*[one.run_async(messages=GO) for _ in range(2)])
+        assert len(server.calls) == 4
+        for each in ran:
+            assert told(each["messages"])[-1] == (TWICE, True)
+
+    def test_the_next_run_of_a_conversation_begins_anew(self):
+        server = FailingServer()
+        with MCPToolset(server.info, max_tool_failures=2) as toolset:
+            first = run(agent(toolset, *[call("f")] * 3), "run")
+            run(agent(toolset, *[call("f")] * 3), "run", [*first, *GO])
+        assert len(server.calls) == 4
+
+    def test_calls_that_were_refused_have_not_failed(self):
+        server = FailingServer()
+        with MCPToolset(server.info, max_tool_failures=3) as toolset, call_budget(max_calls_per_tool={"f": 1}):
+            messages = run(agent(toolset, *[call("f")] * 5), "run")
+        assert len(server.calls) == 1
+        assert all("in a row" not in text for text, _ in told(messages))
+
+    def test_calls_at_the_same_time_are_not_held_up(self):
+        server = FailingServer()
+        with MCPToolset(server.info, max_tool_failures=1) as toolset:
+            run(agent(toolset, calls(("f", {"n": 1}), ("f", {"n": 2})), call("f")), "run")
+        assert len(server.calls) == 2
+
+    def test_it_holds_for_single_tools_beside_arguments_from_the_state(self):
+        server = FailingServer()
+        state = {"inputs_from_state": {"f": {"messages": "n"}}} if HAS_HOOKS else {}
+        overrides = {"f": {"max_tool_failures": 1, "name": "ff"}, "g": {"on_tool_error": "raise"}}
+        with MCPToolset(server.info, tool_overrides=overrides, **state) as toolset:
+            assert toolset["ff"].max_tool_failures == 1
+            assert toolset["g"].on_tool_error == "raise"
+            run(agent(toolset, *[call("ff")] * 3), "run")
+        assert len(server.calls) == 1
+        tool = MCPTool("f", server.info, max_tool_failures=1)
+        run(agent([tool], *[call("f")] * 3), "run")
+        tool.close()
+        assert [arguments for _, arguments in server.calls[1:]] == [{}]
+
+    @both_ways
+    def test_it_holds_in_other_loops(self, way):
+        server = FailingServer()
+        toolset = MCPToolset(server.info, max_tool_failures=2)
+        with toolset:
+            caller, messages = MCPToolCaller(toolset), [*GO]
+            for _ in range(4):
+                pending = {"messages": [*messages, call("f")]}
+                done = caller.run(**pending) if way == "run" else asyncio.run(caller.run_async(**pending))
+                messages = done["messages"]
+        assert len(server.calls) == 2
+        generator = ScriptedChatGenerator([*[call("f")] * 4, say("done")])
+        with MCPRegistry({"p": toolset}, [ToolConfig("x", ["p"])]) as registry:
+            parameters = {"prompt": "go", "tool_alias": "x", "chat_generator": generator}
+            if way == "run":
+                registry.generate(**parameters)
+            else:
+                asyncio.run(registry.generate_async(**parameters))
+        assert len(server.calls) == 4
+
+
+class TestWhoGetsIt:
+    @both_ways
+    @pytest.mark.parametrize("raises", [True, False])
+    def test_toolsets_of_one_agent_differ(self, way, raises):
+        servers = [FailingServer(), FailingServer()]
+        for server in servers:
+            server.tools = server.tools[:1]
+        lenient = MCPToolset(servers[0].info, tool_name_prefix="a", on_tool_error="model")
+        strict = MCPToolset(servers[1].info, tool_name_prefix="b", on_tool_error="raise")
+        with lenient, strict:
+            messages = run(agent([lenient, strict], call("a_f"), raises=raises), way)
+            assert told(messages) == [("[This tool call failed] Failed to invoke Tool `a_f`: broken", False)]
+            error = error_of(lambda: run(agent([lenient, strict], call("b_f"), raises=raises), way))
+            assert isinstance(error, MCPToolFailedError)
+            assert (str(error), error.tool_name) == ("Failed to invoke Tool `b_f`: broken", "b_f")
+            assert type(error.__cause__) is MCPInvocationError
+            assert copy.copy(error).tool_name == "b_f"
+            with pytest.raises(MCPInvocationError):
+                strict["b_f"].call()
+            with pytest.raises(MCPToolFailedError):
+                MCPToolCaller([strict]).run(messages=[call("b_f")])
+
+    @both_ways
+    def test_by_default_the_agent_decides(self, way):
+        with MCPToolset(FailingServer().info) as toolset:
+            assert told(run(agent(toolset, call("f")), way)) == [(BROKEN, True)]
+            assert type(error_of(lambda: run(agent(toolset, call("f"), raises=True), way))) is MCPInvocationError
+
+    def test_nothing_of_an_error_gets_into_the_state(self):
+        outputs = {"outputs_to_state": {"f": {"found": {"source": "result"}}}}
+        with MCPToolset(FailingServer().info, on_tool_error="model", **outputs) as toolset:
+            generator = ScriptedChatGenerator([call("f"), say("done")])
+            one = Agent(chat_generator=generator, tools=toolset, state_schema={"found": {"type": str}})
+            assert not one.run(messages=GO).get("found")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"max_tool_failures": 0}, "`max_tool_failures` must be a whole number of at least 1"),
+        ({"max_tool_failures": True}, "`max_tool_failures` must be"),
+        ({"on_tool_error": "ignore"}, "`on_tool_error` must be one of 'agent', 'model', 'raise', got 'ignore'"),
+        ({"include_instructions": 1}, "`include_instructions` must be True or False"),
+    ],
+)
+def test_what_is_invalid_is_refused_by_name(options, named):
+    with pytest.raises(ValueError, match=named):
+        MCPToolset(StdioServerInfo("x"), **options)
+    if "include_instructions" not in options:
+        with pytest.raises(ValueError, match=named):
+            MCPToolset(StdioServerInfo("x"), tool_overrides={"f": options})
+        with pytest.raises(ValueError, match=named):
+            MCPTool("f", StdioServerInfo("x"), **options)
+
+
+def test_the_options_are_stored_and_stand_in_files():
+    options = {"max_tool_failures": 3, "on_tool_error": "raise", "include_instructions": True}
+    toolset = MCPToolset(StdioServerInfo("x"), **options, tool_overrides={"f": {"max_tool_failures": 1}})
+    loaded = MCPToolset.from_dict(toolset.to_dict())
+    assert loaded.options.changed() == options
+    assert loaded.tool_overrides["f"].max_tool_failures == 1
+    [from_file] = load_mcp_toolsets({"mcpServers": {"x": {"command": "x", **options}}}, prefix_tool_names=False)
+    assert from_file.options.changed() == options
