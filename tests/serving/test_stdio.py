@@ -182,9 +182,13 @@ def test_a_result_that_cannot_be_written_fails_its_own_call_only(served: ServedP
     served.call(1, "wait", seconds=1.0)
     served.wait_for("EVENT wait")
     served.call(2, "half_an_emoji", where="result")
-    assert served.answer(2)["error"] == {"code": -32603, "message": "The result cannot be written as JSON"}
+    answer = served.answer(2)
+    if "error" in answer:  # FastMCP finds it itself from 4.2 on.
+        assert answer["error"] == {"code": -32603, "message": "The result cannot be written as JSON"}
+        served.wait_for("The JSONRPCResponse cannot be written as JSON")
+    else:
+        assert answer["result"]["isError"]
     assert served.answer(1)["result"]["content"][0]["text"] == "waited"
-    served.wait_for("The JSONRPCResponse cannot be written as JSON")
     served.signal()
     assert served.wait() == 0
 

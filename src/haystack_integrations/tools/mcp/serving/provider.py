@@ -169,6 +169,16 @@ class HaystackProvider(Provider):
         """
         return next((tool for tool in self._known_tools() if tool.key == key), None)
 
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        """
+        Find what the newest version of a tool takes, of which clients are told, or were at the last listing.
+
+        :param name: Its name for clients.
+        :returns: JSON schema of its arguments; None if there is no such tool.
+        """
+        named = [tool for tool in self._known_tools() if tool.name == name]
+        return max(named, key=version_sort_key).parameters if named else None
+
     def give_way(self, tool: Tool) -> None:
         """
         Serve a tool no longer, because there is another one of its name now. The log says so, unless it is not to.
