@@ -15,7 +15,7 @@ from haystack.tools import Tool
 from pydantic import BaseModel, BeforeValidator, Field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
-from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, only
+from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, PlainFields, only
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -34,6 +34,46 @@ SCHEMA: dict[str, Any] = {
 
 def checked(arguments: dict[str, Any], *, strict: bool = False) -> Any:
     return ArgumentCheck("tool", SCHEMA).check(arguments, strict=strict)
+
+
+PLAIN: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "A text"},
+        "count": {"type": "integer", "default": 3},
+        "share": {"type": "number"},
+        "flag": {"type": "boolean"},
+        "any": {},
+        "short": {"type": "string", "maxLength": 2},
+        "list": {"type": "array"},
+    },
+    "required": ["text"],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "fits"),
+    [
+        (PLAIN, {"text": "a", "count": 1, "share": 0.5, "flag": True, "any": None}, False),
+        (PLAIN, {"text": "a", "count": 1, "share": 0.5, "flag": True, "any": 1.5}, True),
+        (PLAIN, {"text": "a", "share": 1}, True),
+        (PLAIN, {"count": 1}, False),
+        (PLAIN, {"text": "a", "count": True}, False),
+        (PLAIN, {"text": "a", "count": 1.0}, False),
+        (PLAIN, {"text": "a", "share": float("nan")}, False),
+        (PLAIN, {"text": "a", "any": float("inf")}, False),
+        (PLAIN, {"text": "a", "short": "a"}, False),
+        (PLAIN, {"text": "a", "list": []}, False),
+        (PLAIN, {"text": "a", "other": "b"}, False),
+        ({**PLAIN, "anyOf": [{"required": ["flag"]}]}, {"text": "a"}, False),
+        ({**PLAIN, "minProperties": 2}, {"text": "a"}, False),
+        ({"type": "object", "properties": {"a": True}}, {"a": 1}, False),
+        ({"type": "object"}, {}, True),
+        ({"$ref": "#/$defs/it", "$defs": {"it": PLAIN}}, {}, False),
+    ],
+)
+def test_only_plain_values_of_plain_schemas_need_no_validation(schema: dict[str, Any], value: Any, fits: bool):
+    assert PlainFields(schema).fit(value) is fits
 
 
 NO_NUMBERS = [

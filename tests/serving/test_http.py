@@ -2,6 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import asyncio
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ from haystack.utils import Secret
 from mcp import MCPError
 
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
+from haystack_integrations.tools.mcp.serving.run import _bind
 from tests.support.background import Stopwatch, in_thread
 from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, free_port
 from tests.support.waiting import LIMIT, wait_until
@@ -327,6 +329,20 @@ class TestBadInput:
     @pytest.mark.parametrize("path", ["/", "/mcp/../etc/passwd", "/%2e%2e/etc/passwd", "/mcp/x"])
     def test_other_paths_lead_nowhere(self, served: ServedOverHttp, path: str) -> None:
         assert httpx2.get(f"http://127.0.0.1:{served.port}{path}").status_code == 404
+
+
+async def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
+    [listening] = _bind("127.0.0.1", 0)
+    accepted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async with await asyncio.start_server(accept, sock=listening):
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        assert await asyncio.wait_for(accepted, 30)
+        writer.close()
 
 
 class TestParameters:

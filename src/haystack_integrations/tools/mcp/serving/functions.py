@@ -22,10 +22,9 @@ from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent,
 from pydantic import BaseModel, PydanticUserError, RootModel
 from pydantic import ValidationError as PydanticValidationError
 
-from haystack_integrations.tools.mcp.serving.arguments import invalid_arguments, shortened
+from haystack_integrations.tools.mcp.serving.arguments import WRAP_RESULT, invalid_arguments, shortened
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import CallPool
-from haystack_integrations.tools.mcp.serving.results import WRAP_RESULT
 from haystack_integrations.tools.mcp.serving.schemas import object_schema, output_schema, with_nullable_numbers
 from haystack_integrations.tools.mcp.serving.served_tool import ServedCall, ServedTool, current_call
 

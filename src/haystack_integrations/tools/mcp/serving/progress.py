@@ -19,6 +19,9 @@ from haystack_integrations.tools.mcp.serving.values import well_formed
 INTERVAL = 0.25
 # Clients give up on a call that is silent for too long, the strictest after some 30 seconds.
 HEARTBEAT = 10.0
+# How long a call over HTTP runs before the first notification, in seconds. In the newest protocol that turns the answer
+# from JSON into a stream of events, which clients limit to 1 MiB each. Many clients ask for the progress of any call.
+PATIENCE = 0.25
 
 # The client went away: its call is cancelled anyway.
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
@@ -31,7 +34,8 @@ class ProgressReporter:
     Steps are all sent, in their order. Text that a model writes is collected and sent a few times a second. In silence,
     a heartbeat shows that the call is alive.
 
-    It is an asynchronous context manager around the work. If the client did not ask for progress, it does nothing.
+    It is an asynchronous context manager around the work. If the client did not ask for progress, it does nothing; nor
+    does it for a call over HTTP that ends within `PATIENCE`.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class ProgressReporter:
         self._any_news = asyncio.Event()
         self._urgent_news = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
+        self._start: asyncio.TimerHandle | None = None
 
     @property
     def is_wanted(self) -> bool:
@@ -77,6 +82,15 @@ class ProgressReporter:
             return False
         request = context.request_context
         return request is None or "progressToken" in (request.meta or {})
+
+    @property
+    def _patience(self) -> float:
+        """
+        Seconds before the first notification.
+        """
+        request = self._call.context and self._call.context.request_context
+        is_over_http = request is not None and request.request is not None
+        return PATIENCE if is_over_http else 0.0
 
     def step(self, message: str) -> None:
         """
@@ -114,8 +128,17 @@ class ProgressReporter:
         Begin to report.
         """
         if self.is_wanted:
-            self._sender = asyncio.create_task(self._send())
+            if patience := self._patience:
+                self._start = self._loop.call_later(patience, self._start_sending)
+            else:
+                self._start_sending()
         return self
+
+    def _start_sending(self) -> None:
+        self._sender = asyncio.create_task(self._send())
+        with self._lock:
+            if self._news or self._text:
+                self._any_news.set()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -123,6 +146,8 @@ class ProgressReporter:
         """
         Send what is left, unless the work failed.
         """
+        if self._start is not None:
+            self._start.cancel()
         sender = self._sender
         if sender is None:
             return

@@ -198,8 +198,20 @@ class HaystackProvider(Provider):
         return is_named or any(tool is each for each in self._removed)
 
     async def _list_tools(self) -> Sequence[Tool]:
-        tools: list[Tool] = self._unique(await self._collect(Source.list_tools.__name__))
-        self._listed = tools = [tool for tool in tools if not self._is_removed(tool)] if self._removed else tools
+        self._listed = self._shown(await self._collect(Source.list_tools.__name__))
+        return await self._marked(self._listed)
+
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
+        named = [tool for tool in await self._collect(Source.list_tools.__name__) if tool.name == name]
+        found = await self._marked(self._shown(named))
+        matching = [tool for tool in found if version is None or version.matches(tool.version)]
+        return max(matching, key=version_sort_key, default=None)
+
+    def _shown(self, tools: Sequence[Tool]) -> list[Tool]:
+        unique = self._unique(tools)
+        return [tool for tool in unique if not self._is_removed(tool)] if self._removed else unique
+
+    async def _marked(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         hidden = [tool for tool in tools if isinstance(tool, ServedTool) and not tool.is_enabled]
         if not hidden:
             return tools

@@ -15,7 +15,7 @@ from fastmcp import Context
 from fastmcp.dependencies import Dependency
 from fastmcp.exceptions import ToolError
 from fastmcp.server.auth import AuthCheck, require_scopes
-from fastmcp.server.dependencies import OptionalCurrentContext, resolve_dependencies
+from fastmcp.server.dependencies import OptionalCurrentContext, get_context, resolve_dependencies
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.tasks import TaskConfig
 from haystack import logging
@@ -91,6 +91,23 @@ def current_call() -> ServedCall:
     return _current_call.get()
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """
+    What a served tool consists of, in one place: pydantic is slow in giving private attributes.
+    """
+
+    body: Body
+    options: ServeOptions
+    pool: CallPool
+    arguments: ArgumentCheck
+    results: ResultWriter
+    body_checks: bool
+    bound: dict[str, Any]
+    injected: Callable[..., None]
+    has_dependencies: bool
+
+
 class ServedTool(Tool):
     """
     A tool of the server that runs something of Haystack.
@@ -98,14 +115,7 @@ class ServedTool(Tool):
     For tools that are not plain functions, FastMCP neither checks arguments nor keeps to the timeout; this one does.
     """
 
-    _body: Body = PrivateAttr()
-    _options: ServeOptions = PrivateAttr()
-    _pool: CallPool = PrivateAttr()
-    _arguments: ArgumentCheck = PrivateAttr()
-    _results: ResultWriter = PrivateAttr()
-    _body_checks: bool = PrivateAttr()
-    _bound: dict[str, Any] = PrivateAttr()
-    _injected: Callable[..., None] = PrivateAttr()
+    _parts: _Parts = PrivateAttr()
 
     @classmethod
     def create(
@@ -156,15 +166,18 @@ class ServedTool(Tool):
             auth=require_scopes(*options.scopes) if options.scopes else auth,
             task_config=_task_config(options),
         )
-        tool._body = body
-        tool._options = options
-        tool._pool = pool if options.max_concurrency is None else CallPool(options.max_concurrency)
-        tool._arguments = ArgumentCheck(tool.name, shown)
-        tool._results = ResultWriter(tool.name, output_schema, options)
-        tool._body_checks = body_checks
         dependencies = {name: each for name, each in options.bound.items() if isinstance(each, Dependency)}
-        tool._bound = {name: each for name, each in options.bound.items() if name not in dependencies}
-        tool._injected = _injected({_CONTEXT: OptionalCurrentContext(), **dependencies})
+        tool._parts = _Parts(
+            body=body,
+            options=options,
+            pool=pool if options.max_concurrency is None else CallPool(options.max_concurrency),
+            arguments=ArgumentCheck(tool.name, shown),
+            results=ResultWriter(tool.name, output_schema, options),
+            body_checks=body_checks,
+            bound={name: each for name, each in options.bound.items() if name not in dependencies},
+            injected=_injected({_CONTEXT: OptionalCurrentContext(), **dependencies}),
+            has_dependencies=bool(dependencies),
+        )
         return tool
 
     @property
@@ -172,7 +185,7 @@ class ServedTool(Tool):
         """
         Whether clients see it, as long as nobody enables or disables it.
         """
-        return self._options.enabled
+        return self._parts.options.enabled
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """
@@ -183,31 +196,32 @@ class ServedTool(Tool):
         :raises ToolError: If the arguments cannot be used, the server is busy, or the call takes too long. The client
             gets to see the message.
         """
-        async with resolve_dependencies(self._injected, {}) as injected:
-            context: Context | None = injected.pop(_CONTEXT)
-            arguments = self._checked(arguments, context)
-            # A background task has all the time that it needs.
-            limit = None if context is not None and context.is_background_task else self.timeout
-            with anyio.move_on_after(limit):
-                value = await self._call({**arguments, **self._bound, **injected}, context)
-                return self._results.result(value)
+        parts = self._parts
+        context = None if parts.has_dependencies else _context_of_request()
+        if context is not None:
+            return await self._result_of(parts, arguments, {}, context)
+        async with resolve_dependencies(parts.injected, {}) as injected:
+            context = injected.pop(_CONTEXT)
+            return await self._result_of(parts, arguments, injected, context)
+
+    async def _result_of(
+        self, parts: _Parts, arguments: dict[str, Any], injected: dict[str, Any], context: Context | None
+    ) -> ToolResult:
+        arguments = {**_checked(parts, arguments, context), **parts.bound, **injected}
+        # A background task has all the time that it needs.
+        if self.timeout is None or (context is not None and context.is_background_task):
+            return parts.results.result(await self._call(parts, arguments, context))
+        with anyio.move_on_after(self.timeout):
+            return parts.results.result(await self._call(parts, arguments, context))
         raise self._timed_out()
 
-    def _checked(self, arguments: dict[str, Any], context: Context | None) -> dict[str, Any]:
-        strict = self._options.strict_validation
-        if strict is None:
-            strict = context is not None and context.fastmcp.strict_input_validation
-        if self._body_checks and not strict:
-            return self._arguments.prepare(arguments)
-        return self._arguments.check(arguments, strict=strict)
-
-    async def _call(self, arguments: dict[str, Any], context: Context | None) -> Any:
+    async def _call(self, parts: _Parts, arguments: dict[str, Any], context: Context | None) -> Any:
         try:
-            async with self._pool.place() as place:
+            async with parts.pool.place() as place:
                 call = ServedCall(self.name, context, place)
                 token = _current_call.set(call)
                 try:
-                    return await self._body(arguments, call)
+                    return await parts.body(arguments, call)
                 finally:
                     _current_call.reset(token)
         except ServerBusyError as busy:
@@ -254,12 +268,31 @@ class InvalidValueError(ValueError):
         super().__init__("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details))
 
 
+def _checked(parts: _Parts, arguments: dict[str, Any], context: Context | None) -> dict[str, Any]:
+    strict = parts.options.strict_validation
+    if strict is None:
+        strict = context is not None and context.fastmcp.strict_input_validation
+    if parts.body_checks and not strict:
+        return parts.arguments.prepare(arguments)
+    return parts.arguments.check(arguments, strict=strict)
+
+
 def _cause(error: BaseException) -> BaseException:
     while isinstance(error, ToolInvocationError) and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, ToolInvocationError):
         return RuntimeError(f"Tool '{error.tool_name}' could not be invoked")
     return error
+
+
+def _context_of_request() -> Context | None:
+    """
+    Give the context that there is already. In a worker of background tasks there is none before one is asked for.
+    """
+    try:
+        return get_context()
+    except RuntimeError:
+        return None
 
 
 def _injected(dependencies: dict[str, Any]) -> Callable[..., None]:
