@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
@@ -481,6 +482,17 @@ def test_workers_answer_what_needs_no_session() -> None:
         assert [result(future.result(60))["content"][0]["text"] for future in calls] == ["waited"] * 6
         assert process.wait() == 0
         assert process.errors.count("EVENT closed") == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_workers_end_when_their_supervisor_is_killed() -> None:
+    with ServedOverHttp({"workers": 2, "port": free_port(), "grace_period": GRACE}) as process:
+        process.wait_for("EVENT opened", count=2)
+        workers = psutil.Process(process.process.pid).children()
+        process.signal(signal.SIGKILL)
+        assert psutil.wait_procs(workers, START_LIMIT)[1] == []
+        process.wait_for("EVENT closed", count=2)
+        socket.create_server(("127.0.0.1", process.port)).close()
 
 
 STARTS_FOR_EVER = """

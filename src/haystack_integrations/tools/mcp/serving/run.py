@@ -12,9 +12,12 @@ import asyncio
 import functools
 import inspect
 import logging as python_logging
+import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -351,6 +354,7 @@ class _Supervisor(Multiprocess):
 
 
 def _worker_app(blueprint: _Blueprint) -> Starlette:
+    threading.Thread(target=_stop_with_supervisor, name="mcp-serving-supervisor", daemon=True).start()
     # uvicorn would only note a signal, and make the server to its end. Nobody has been promised anything yet.
     previous = {number: signal.signal(number, lambda number, _: os._exit(128 + number)) for number in STOP_SIGNALS}
     try:
@@ -360,6 +364,19 @@ def _worker_app(blueprint: _Blueprint) -> Starlette:
             signal.signal(stop_signal, handler)
     share_key(server)
     return _Blueprint(server, options=blueprint.options).app()
+
+
+def _stop_with_supervisor() -> None:
+    """
+    Stop this worker when its supervisor is gone, which may have been killed and told nobody.
+
+    Otherwise it would go on listening, and no next server could.
+    """
+    supervisor = multiprocessing.parent_process()
+    if supervisor is None:
+        return
+    multiprocessing.connection.wait([supervisor.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:
