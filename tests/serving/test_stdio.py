@@ -158,10 +158,11 @@ def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> 
     assert served.answer(3)["result"]["isError"]
     served.call(4, "nothing")
     assert "Unknown tool" in served.answer(4)["result"]["content"][0]["text"]
-    served.call(5, "fail")
-    failure = served.answer(5)
-    assert failure["result"]["isError"]
-    assert "hunter2" not in str(failure)
+    for tool in ("fail", "leave"):
+        served.call(5, tool)
+        failure = served.answer(5)
+        assert failure["result"]["isError"]
+        assert "hunter2" not in str(failure)
     served.send(id=6, method="no/such/method")
     assert served.answer(6)["error"]["code"] == -32601
     served.send_line("\n\n")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Literal, TypeVar, get_args
 
 from fastmcp import FastMCP
@@ -24,6 +24,7 @@ from mcp.types import CompletionArgument, CompletionContext, PromptReference, Re
 
 from haystack_integrations.tools.mcp.serving.background_tasks import tasks_extension
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.exits import surviving_exits
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import DEFAULT_MAX_CONCURRENCY, CallPool
 from haystack_integrations.tools.mcp.serving.served_tool import ServedTool
@@ -374,15 +375,16 @@ class HaystackProvider(Provider):
         if server is not None:
             # Named, because a provider with a namespace, or of a mounted server, is none of the server's own.
             announcer_of(server).watch_providers([self])
-        try:
-            for source in self.sources:
-                await source.warm_up()
-            self._unique(await self._collect(Source.list_tools.__name__, may_raise=True), may_raise=True)
-            await self._check_options()
-            yield
-        finally:
-            for source in reversed(self.sources):
-                await source.close()
+        with surviving_exits(server) if server is not None else nullcontext():
+            try:
+                for source in self.sources:
+                    await source.warm_up()
+                self._unique(await self._collect(Source.list_tools.__name__, may_raise=True), may_raise=True)
+                await self._check_options()
+                yield
+            finally:
+                for source in reversed(self.sources):
+                    await source.close()
 
 
 def _server_that_starts() -> FastMCP[Any] | None:

@@ -24,6 +24,7 @@ from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
 from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, without
+from haystack_integrations.tools.mcp.serving.exits import CodeExitedError, is_for_others
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import CallPool, Place, ServerBusyError
 from haystack_integrations.tools.mcp.serving.results import ResultWriter
@@ -236,6 +237,10 @@ class ServedTool(Tool):
             failure = _cause(error)  # its text quotes all arguments, bound ones, too
         except ValidationError as error:
             failure = error
+        except BaseException as error:
+            if is_for_others(error):
+                raise
+            raise CodeExitedError(error) from error
         if isinstance(failure, ValidationError):
             # FastMCP would take it for one of the arguments. Its text quotes values.
             failure = InvalidValueError(failure)

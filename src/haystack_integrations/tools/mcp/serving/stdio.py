@@ -37,6 +37,7 @@ from mcp.types import (
 )
 
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.exits import surviving_exits
 from haystack_integrations.tools.mcp.serving.low_level import low_level_server
 from haystack_integrations.tools.mcp.serving.stopping import Stop
 
@@ -63,7 +64,7 @@ async def serve_stdio(server: FastMCP[Any], stop: Stop, *, max_body_size: int) -
     low_level = low_level_server(server)
     transport = set_transport("stdio")
     try:
-        with _stdin() as file:
+        with surviving_exits(server), _stdin() as file:
             lines = _Lines(file, max_body_size)
             async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (read, write):
                 conversation = _Conversation(stop, max_body_size, announcer_of(server).close)
