@@ -153,10 +153,11 @@ class ServedTool(Tool):
         :param body_checks: Whether the body itself checks arguments and raises a `ToolError`. Then they are checked
             before only if values of another type are to be refused.
         :returns: The tool.
+        :raises ValueError: If clients cannot call it.
         """
         if options.output_schema is not None:
             output_schema = dict(options.output_schema) if options.output_schema else None
-        shown = without(parameters, options.bound)
+        shown = without(_of_object(options.name or name, parameters), options.bound)
         tool = cls(
             name=options.name or name,
             **{"title": title, "description": description, **options.of_component()},
@@ -271,6 +272,15 @@ class InvalidValueError(ValueError):
         """
         details = error.errors(include_url=False, include_context=False, include_input=False)
         super().__init__("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details))
+
+
+def _of_object(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Have a schema say that arguments are an object, which MCP demands of it: no client could list any tool."""
+    kinds = parameters.get("type", "object")
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+        msg = f"The parameters of tool '{tool_name}' must be of type 'object', as arguments have names, not {kinds!r}"
+        raise ValueError(msg)
+    return {**parameters, "type": "object"}
 
 
 def _checked(parts: _Parts, arguments: dict[str, Any], context: Context | None) -> dict[str, Any]:
