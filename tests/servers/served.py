@@ -105,6 +105,11 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
         raise RuntimeError("the password is hunter2")
 
     @server.tool
+    def echo(text: str) -> str:
+        """Say the same."""
+        return text
+
+    @server.tool
     async def leave() -> None:
         """Want to end the process, from a task of its own."""
         await asyncio.gather(_leave())

@@ -25,7 +25,7 @@ from mcp import MCPError
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
 from haystack_integrations.tools.mcp.serving.run import _bind
 from tests.support.background import Stopwatch, in_thread
-from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, free_port
+from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, envelope, free_port
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
@@ -314,6 +314,24 @@ class TestBadInput:
             with pytest.raises((MCPError, ToolError)):
                 await client.call_tool("half_an_emoji", {"where": "result"})
             assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+
+    @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
+    def test_half_an_emoji_is_read_wherever_the_body_is_cut(self, served: ServedOverHttp, version: str) -> None:
+        session: dict[str, str] = {}
+        if version == HANDSHAKE:
+            client = {"name": "\ud83d", "version": "1"}
+            parameters: dict[str, Any] = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": client}
+            answer = served.post("initialize", parameters, **{"mcp-protocol-version": HANDSHAKE})
+            session = {"mcp-session-id": answer.headers["mcp-session-id"]}
+        arguments = {"text": "\ud83d \U0001f600 \ude00 \\ud83d"}
+        parameters = {"name": "echo", "arguments": arguments, "_meta": envelope()}
+        content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": parameters}).encode()
+        for size in (1, 5, 7, len(content)):
+            parts = [content[begin : begin + size] for begin in range(0, len(content), size)]
+            headers = {"mcp-protocol-version": version, "mcp-method": "tools/call", "mcp-name": "echo", **session}
+            response = served.post_bytes(iter(parts), **headers)
+            answer = json.loads(response.text.removeprefix("event: message").strip().removeprefix("data: "))
+            assert answer["result"]["structuredContent"] == {"result": "\ufffd \U0001f600 \ufffd \\ud83d"}
 
     @pytest.mark.parametrize("tool", ["fail", "leave"])
     def test_what_fails_inside_stays_inside(self, served: ServedOverHttp, tool: str) -> None:

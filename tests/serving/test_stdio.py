@@ -156,6 +156,12 @@ def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> 
     assert "longer than 10000 bytes" in served.answer(None)["error"]["message"]
     served.call(3, "add", a="no number", b=2)
     assert served.answer(3)["result"]["isError"]
+    # What the SDK cannot read is answered all the same.
+    served.send_line(r'{"jsonrpc": "2.0", "id": "\ud83d", "method": "tools/call", "params": {"name": "\ud83d"}}')
+    assert "Unknown tool" in served.answer("\ufffd")["result"]["content"][0]["text"]
+    for unreadable in ("[" * 300 + "]" * 300, "9" * 5000):
+        served.send_line(f'{{"jsonrpc": "2.0", "id": 8, "method": "ping", "params": {{"_": {unreadable}}}}}')
+        assert served.answer(8)["error"]["code"] == -32600
     served.call(4, "nothing")
     assert "Unknown tool" in served.answer(4)["result"]["content"][0]["text"]
     for tool in ("fail", "leave"):

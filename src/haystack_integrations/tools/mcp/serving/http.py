@@ -9,6 +9,7 @@ Serving over Streamable HTTP.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -35,8 +36,12 @@ from haystack_integrations.tools.mcp.serving.header_checks import look_up_called
 from haystack_integrations.tools.mcp.serving.safety import LARGEST_BODY, ExplainRefusals
 from haystack_integrations.tools.mcp.serving.sessions import ExplainSessions, RefuseQuestions
 from haystack_integrations.tools.mcp.serving.stopping import Stop
+from haystack_integrations.tools.mcp.serving.values import well_formed_json
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# What may go on in the next part of a body: an escape in JSON, or a pair of them.
+_BEGUN_ESCAPE = re.compile(rb"\\{1,64}(?:u[0-9a-fA-F]{0,4}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z")
 
 
 class _ForPages:
@@ -104,7 +109,7 @@ def http_app(
         retry_interval=retry_interval,
         middleware=[
             Middleware(_EndStreams, stop=stop, path=path),
-            Middleware(_NoteDisconnects, path=path),
+            Middleware(_ReadRequests, path=path),
             Middleware(ExplainSessions, path=path, stateless=stateless),
             *smaller_bodies,
         ],
@@ -246,9 +251,9 @@ class _Connection:
             scope.cancel()
 
 
-class _NoteDisconnects:
+class _ReadRequests:
     """
-    Lets calls know when their connection is closed.
+    Mends what the SDK could not read, and lets calls know when their connection is closed.
     """
 
     def __init__(self, app: ASGIApp, path: str) -> None:
@@ -260,15 +265,22 @@ class _NoteDisconnects:
             await self._app(scope, receive, send)
             return
         connection = scope[_Connection.SCOPE_KEY] = _Connection()
+        begun = b""
 
-        async def noting() -> Message:
+        async def read() -> Message:
+            nonlocal begun
             message = await receive()
-            if message["type"] == "http.disconnect":
+            if message["type"] == "http.request":
+                body, begun = begun + message.get("body", b""), b""
+                if message.get("more_body") and (escape := _BEGUN_ESCAPE.search(body)):
+                    body, begun = body[: escape.start()], escape[0]
+                message["body"] = well_formed_json(body)
+            elif message["type"] == "http.disconnect":
                 connection.close()
             return message
 
         try:
-            await self._app(scope, noting, send)
+            await self._app(scope, read, send)
         except ClientDisconnect:
             # Before it had sent all of its request. Any client may do that, and would fill the log with tracebacks.
             logger.debug("A client closed its connection before the end of its request")
