@@ -27,6 +27,8 @@ SCHEMA: dict[str, Any] = {
         "either": {"type": ["integer", "string"]},
         "pair": {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}]},
         "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "maybe": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+        "deep": {"type": "array", "items": {"type": "object", "properties": {"tags": {"type": "array"}}}},
     },
     "additionalProperties": False,
 }
@@ -120,6 +122,30 @@ def test_texts_are_read_as_numbers_and_in_pairs():
         "counts": {"a": 2},
         "either": "3",
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ({"counts": '{"a": "1"}'}, {"counts": {"a": 1}}),
+        ({"pair": ' ["1", "x"]'}, {"pair": [1, "x"]}),
+        ({"maybe": '["a"]'}, {"maybe": ["a"]}),
+        ({"maybe": None}, {"maybe": None}),
+        ({"either": "[1]"}, {"either": "[1]"}),
+        ({"deep": ['{"tags": "[1]"}']}, {"deep": [{"tags": [1]}]}),
+    ],
+)
+def test_a_text_of_json_is_read_as_the_object_or_list_that_is_wanted(arguments: dict[str, Any], read: dict[str, Any]):
+    assert checked(arguments) == read
+    if arguments != read:
+        with pytest.raises(ToolError, match="must be of type"):
+            checked(arguments, strict=True)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "[1]", "1", '"a"', "null", "[" * 100_000])
+def test_other_texts_are_no_objects(text: str):
+    with pytest.raises(ToolError, match="'counts' must be of type object"):
+        checked({"counts": text})
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -11,6 +11,7 @@ Nothing that a client sent is quoted in a message: it goes to logs, too.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import logging
 import re
 import uuid
@@ -244,7 +245,8 @@ class ArgumentCheck:
         """
         Read a value as what the schema wants.
 
-        Texts are read as numbers and booleans, unless that is strict. A number like 1.0 is an integer, in JSON schema.
+        Texts are read as numbers and booleans, and texts of JSON as objects and lists, unless that is strict. A number
+        like 1.0 is an integer, in JSON schema.
         """
         schema = self._resolved(schema)
         if not isinstance(schema, dict):
@@ -254,6 +256,9 @@ class ArgumentCheck:
         for keyword in _ALTERNATIVES:
             if keyword in schema:
                 value = self._coerce_to_one_of(value, schema[keyword], strict=strict)
+        kinds = _kinds_of(schema)
+        if isinstance(value, str) and not strict and "string" not in kinds:
+            value = _parsed(value, kinds)
         if isinstance(value, dict):
             properties, others = schema.get("properties", {}), schema.get("additionalProperties")
             return {
@@ -263,7 +268,6 @@ class ArgumentCheck:
             first = schema.get("prefixItems") or []
             items = [*first, *[schema.get("items")] * (len(value) - len(first))]
             return [self._coerce(each, item, strict=strict) for each, item in zip(value, items, strict=False)]
-        kinds = _kinds_of(schema)
         if isinstance(value, float) and value.is_integer() and "integer" in kinds and "number" not in kinds:
             return int(value)
         if strict or (isinstance(value, str) and "string" in kinds):
@@ -298,6 +302,15 @@ class ArgumentCheck:
                 target = target.get(key) if isinstance(target, dict) else None
             schema = target
         return None
+
+
+def _parsed(text: str, kinds: Collection[str]) -> Any:
+    """Read a text of JSON, which models send for objects and lists, if one of those is wanted."""
+    with suppress(ValueError, RecursionError):
+        value = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
+        if (isinstance(value, dict) and "object" in kinds) or (isinstance(value, list) and "array" in kinds):
+            return value
+    return text
 
 
 def _read(value: Any, kind: str) -> Any:
