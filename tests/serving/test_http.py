@@ -21,6 +21,8 @@ from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
 from haystack.utils import Secret
 from mcp import MCPError
+from starlette.requests import Request
+from starlette.responses import Response
 
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
 from haystack_integrations.tools.mcp.serving.run import _bind
@@ -349,6 +351,21 @@ class TestBadInput:
     @pytest.mark.parametrize("path", ["/", "/mcp/../etc/passwd", "/%2e%2e/etc/passwd", "/mcp/x"])
     def test_other_paths_lead_nowhere(self, served: ServedOverHttp, path: str) -> None:
         assert httpx2.get(f"http://127.0.0.1:{served.port}{path}").status_code == 404
+
+    def test_it_says_that_it_is_healthy(self, served: ServedOverHttp) -> None:
+        answer = httpx2.get(f"http://127.0.0.1:{served.port}/health")
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+async def test_a_health_route_of_the_servers_own_is_taken() -> None:
+    server = FastMCP("own")
+
+    @server.custom_route("/health", methods=["GET"])
+    async def health(_request: Request) -> Response:
+        return Response("fine")
+
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=http_app(server)), base_url="http://x") as client:
+        assert (await client.get("/health")).text == "fine"
 
 
 async def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from importlib.metadata import version
 
 import anyio
 import httpx2
@@ -213,11 +214,17 @@ async def test_a_tool_of_the_decorator_with_a_name_of_haystacks_is_an_error_if_t
         assert (await client.call_tool("same", {"text": "Hi"})).content[0].text != "Second."
 
 
+@pytest.mark.parametrize(("given", "shown"), [({}, version("mcp-haystack")), ({"version": "7"}, "7")])
+async def test_the_version_of_the_server_is_not_that_of_fastmcp(given: dict[str, str], shown: str):
+    async with Client(create_mcp_server("shop", tools=[], **given), mode="legacy") as client:
+        assert client.initialize_result.serverInfo.version == shown
+
+
 async def test_clients_get_the_highest_version_and_may_ask_for_another():
-    def version(number: str):
+    def numbered(number: str):
         return _tool("say", lambda text: f"{text} {number}"), ServeOptions(version=number)
 
-    server = create_mcp_server("shop", tools=[version("1.5"), version("1"), version("2")])
+    server = create_mcp_server("shop", tools=[numbered("1.5"), numbered("1"), numbered("2")])
     async with Client(server) as client:
         [tool] = await client.list_tools()
         assert tool.meta["fastmcp"]["version"] == "2"

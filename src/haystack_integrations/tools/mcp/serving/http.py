@@ -27,7 +27,9 @@ from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
@@ -40,8 +42,15 @@ from haystack_integrations.tools.mcp.serving.values import well_formed_json
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
+# Where load balancers and supervisors ask whether the server takes calls.
+_HEALTH = "/health"
+
 # What may go on in the next part of a body: an escape in JSON, or a pair of them.
 _BEGUN_ESCAPE = re.compile(rb"\\{1,64}(?:u[0-9a-fA-F]{0,4}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z")
+
+
+async def _answer_health(_request: Request) -> JSONResponse:
+    return JSONResponse({"status": "ok"})
 
 
 class _ForPages:
@@ -81,8 +90,8 @@ def http_app(
     """
     Make the ASGI application that serves a server, for uvicorn or any other ASGI server.
 
-    It checks the Host and the Origin of requests. When the process is told to stop, it ends the streams that would
-    never end by themselves, so that only calls are waited for.
+    It answers `GET /health` with `{"status": "ok"}`, and checks the Host and the Origin of requests. When the process
+    is told to stop, it ends the streams that would never end by themselves, so that only calls are waited for.
 
     :param server: What is served.
     :param path: Path of the endpoint.
@@ -119,6 +128,8 @@ def http_app(
         allowed_hosts=list(allowed_hosts) if allowed_hosts is not None else None,
         allowed_origins=list(allowed_origins or ()),
     )
+    # After the server's own routes, so that one of its own at the same path is taken.
+    app.router.routes.append(Route(_HEALTH, _answer_health))
     kinds: list[Any] = [each.cls for each in app.user_middleware]
     guard = kinds.index(HostOriginGuardMiddleware)
     # Before authorization: a browser asks without a token whether its page may call.

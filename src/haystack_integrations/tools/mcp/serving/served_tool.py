@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,6 +24,11 @@ from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
 from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, without
+from haystack_integrations.tools.mcp.serving.background_tasks import (
+    dependencies_on_docket,
+    resolved_by_docket,
+    run_by_docket,
+)
 from haystack_integrations.tools.mcp.serving.exits import CodeExitedError, is_for_others
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import CallPool, Place, ServerBusyError
@@ -133,6 +138,7 @@ class ServedTool(Tool):
         annotations: ToolAnnotations | None = None,
         auth: AuthCheck | list[AuthCheck] | None = None,
         body_checks: bool = False,
+        of_docket: Mapping[str, Any] | None = None,
     ) -> ServedTool:
         """
         Create a tool.
@@ -152,6 +158,7 @@ class ServedTool(Tool):
         :param auth: Who may use it, if the options name no scopes.
         :param body_checks: Whether the body itself checks arguments and raises a `ToolError`. Then they are checked
             before only if values of another type are to be refused.
+        :param of_docket: What the body wants Docket to resolve if the tool is run as a background task.
         :returns: The tool.
         :raises ValueError: If clients cannot call it.
         """
@@ -180,6 +187,10 @@ class ServedTool(Tool):
             injected=_injected({_CONTEXT: OptionalCurrentContext(), **dependencies}),
             has_dependencies=bool(dependencies),
         )
+        of_docket = {**(of_docket or {}), **dependencies_on_docket(dependencies)}
+        if of_docket and options.task:
+            # Docket runs this method of the tool, whose signature has none of them.
+            object.__setattr__(tool, "run", run_by_docket(tool.run, of_docket))
         return tool
 
     @property
@@ -210,6 +221,8 @@ class ServedTool(Tool):
         self, parts: _Parts, arguments: dict[str, Any], injected: dict[str, Any], context: Context | None
     ) -> ToolResult:
         arguments = {**_checked(parts, arguments, context), **parts.bound, **injected}
+        if parts.has_dependencies:
+            arguments.update({name: each for name, each in resolved_by_docket.get().items() if name in injected})
         # A background task has all the time that it needs.
         if self.timeout is None or (context is not None and context.is_background_task):
             return parts.results.result(await self._call(parts, arguments, context))
@@ -249,14 +262,14 @@ class ServedTool(Tool):
 
     def _timed_out(self) -> ToolError:
         logger.warning(
-            "A call of tool '{tool}' ran into its timeout of {timeout} s", tool=self.name, timeout=self.timeout
-        )
-        msg = f"Tool '{self.name}' did not finish within {self.timeout:g} s. " + (
-            "It can be called as a background task, which has no such limit."
+            "A call of tool '{tool}' ran into its timeout of {timeout} s. {advice}, which has no such limit",
+            tool=self.name,
+            timeout=self.timeout,
+            advice="Clients can call it as a background task"
             if self.task_config.supports_tasks()
-            else "The server could offer it as a background task (`ServeOptions(task=True)`), which has no such limit."
+            else "Offer it as a background task (`ServeOptions(task=True)`)",
         )
-        return ToolError(msg)
+        return ToolError(f"Tool '{self.name}' did not finish within {self.timeout:g} s.")
 
 
 class InvalidValueError(ValueError):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, Literal, Self, get_args
@@ -273,7 +274,8 @@ def create_mcp_server(
         from a call that asks something to the call that answers. Processes that share the work need the same ones, and
         servers of the same name. The first one encrypts, all of them decrypt. By default those of the environment
         variable `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas, or else one that only this process has.
-    :param fastmcp_options: Further parameters of `fastmcp.FastMCP`: `instructions`, `version`, `middleware`, ...
+    :param fastmcp_options: Further parameters of `fastmcp.FastMCP`: `instructions`, `version` (by default that of this
+        package), `middleware`, ...
     :returns: The server. It is a FastMCP, so everything that FastMCP does with servers works with it.
     :raises ValueError: If something cannot be served.
     :raises ImportError: If something needs a package that is not installed.
@@ -299,5 +301,10 @@ def create_mcp_server(
         strict_input_validation=strict_input_validation,
         dereference_schemas=dereference_schemas,
         on_duplicate=policy,
-        **{"request_state_security": request_state_security(request_state_keys), **fastmcp_options},
+        **{
+            "request_state_security": request_state_security(request_state_keys),
+            # Not FastMCP's, which it would be otherwise.
+            "version": importlib.metadata.version("mcp-haystack"),
+            **fastmcp_options,
+        },
     )
