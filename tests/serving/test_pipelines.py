@@ -195,10 +195,12 @@ async def test_documents_are_sent_to_a_pipeline():
     async with serving(pipeline) as client:
         result = await client.call_tool("ask", {"documents": [{"content": "a", "meta": {"page": 1}}]})
         with pytest.raises(ToolError, match="documents"):
-            await client.call_tool("ask", {"documents": '[{"content": "a"}]'})
+            await client.call_tool("ask", {"documents": '{"content": "a"}'})
+        as_text = await client.call_tool("ask", {"documents": '[{"content": "a"}]'})
 
     (document,) = (result.structured_content or {})["documents"]
     assert (document["content"], document["meta"]) == ("a", {"page": 1})
+    assert (as_text.structured_content or {})["documents"][0]["content"] == "a"
 
 
 @component

@@ -152,6 +152,7 @@ class _ServedAgent:
             body=self._call,
             options=self._options,
             pool=pool,
+            kind="agents",
             output_schema=self._output_schema,
         )
 

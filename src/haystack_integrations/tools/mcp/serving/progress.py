@@ -19,8 +19,9 @@ from haystack_integrations.tools.mcp.serving.values import well_formed
 INTERVAL = 0.25
 # Clients give up on a call that is silent for too long, the strictest after some 30 seconds.
 HEARTBEAT = 10.0
-# How long a call over HTTP runs before the first notification, in seconds. In the newest protocol that turns the answer
-# from JSON into a stream of events, which clients limit to 1 MiB each. Many clients ask for the progress of any call.
+# How long a call over HTTP that may be short runs before the first notification, in seconds. In the newest protocol
+# that turns the answer from JSON into a stream of events, which clients limit to 1 MiB each. Many clients ask for
+# progress always.
 PATIENCE = 0.25
 
 # The client went away: its call is cancelled anyway.
@@ -34,8 +35,7 @@ class ProgressReporter:
     Steps are all sent, in their order. Text that a model writes is collected and sent a few times a second. In silence,
     a heartbeat shows that the call is alive.
 
-    It is an asynchronous context manager around the work. If the client did not ask for progress, it does nothing; nor
-    does it for a call over HTTP that ends within `PATIENCE`.
+    It is an asynchronous context manager around the work. If the client did not ask for progress, it does nothing.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class ProgressReporter:
         total: int | None = None,
         interval: float | None = None,
         heartbeat: float | None = None,
+        patient: bool = False,
     ) -> None:
         """
         Initialize the ProgressReporter.
@@ -53,9 +54,11 @@ class ProgressReporter:
         :param total: How many steps there are, if that is known.
         :param interval: Seconds between two notifications about text; by default `INTERVAL`.
         :param heartbeat: Seconds of silence after which a notification is sent anyway; by default `HEARTBEAT`.
+        :param patient: Whether nothing is sent of a call over HTTP that ends within `PATIENCE`.
         """
         self._call = call
         self._total = total
+        self._patient = patient
         self._interval = INTERVAL if interval is None else interval
         self._heartbeat = HEARTBEAT if heartbeat is None else heartbeat
         self._lock = threading.Lock()
@@ -90,7 +93,7 @@ class ProgressReporter:
         """
         request = self._call.context and self._call.context.request_context
         is_over_http = request is not None and request.request is not None
-        return PATIENCE if is_over_http else 0.0
+        return PATIENCE if self._patient and is_over_http else 0.0
 
     def step(self, message: str) -> None:
         """

@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp.serving.background_tasks import (
     run_by_docket,
 )
 from haystack_integrations.tools.mcp.serving.exits import CodeExitedError, is_for_others
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
 from haystack_integrations.tools.mcp.serving.pool import CallPool, Place, ServerBusyError
 from haystack_integrations.tools.mcp.serving.results import ResultWriter
 from haystack_integrations.tools.mcp.serving.values import well_formed
@@ -139,6 +139,7 @@ class ServedTool(Tool):
         auth: AuthCheck | list[AuthCheck] | None = None,
         body_checks: bool = False,
         of_docket: Mapping[str, Any] | None = None,
+        kind: str = "tools",
     ) -> ServedTool:
         """
         Create a tool.
@@ -159,9 +160,11 @@ class ServedTool(Tool):
         :param body_checks: Whether the body itself checks arguments and raises a `ToolError`. Then they are checked
             before only if values of another type are to be refused.
         :param of_docket: What the body wants Docket to resolve if the tool is run as a background task.
+        :param kind: The parameter of `create_mcp_server` that it comes from.
         :returns: The tool.
         :raises ValueError: If clients cannot call it.
         """
+        check_name("`ServeOptions(name=...)`" if options.name else f"`{kind}`", options.name or name)
         if options.output_schema is not None:
             output_schema = dict(options.output_schema) if options.output_schema else None
         shown = without(_of_object(options.name or name, parameters), options.bound)
