@@ -9,7 +9,7 @@ Code that calls `sys.exit`, or raises anything else that is no Exception, fails 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -70,16 +70,16 @@ def surviving_exits(server: FastMCP[Any]) -> Iterator[None]:
     if _answer_all_the_same not in middleware:
         middleware.append(_answer_all_the_same)
     loop = asyncio.get_running_loop()
-    factory: Any = loop.get_task_factory()
-    if not isinstance(factory, _TaskFactory):
-        factory = _TaskFactory(factory)
-        loop.set_task_factory(factory)
+    before: Any = loop.get_task_factory()
+    factory = before if isinstance(before, _TaskFactory) else _TaskFactory(before)
+    loop.set_task_factory(factory)
     factory.users += 1
     try:
         yield
     finally:
         factory.users -= 1
-        if not factory.users and loop.get_task_factory() is factory:
+        now: Any = loop.get_task_factory()
+        if not factory.users and now is factory:
             loop.set_task_factory(factory.before)
 
 
@@ -110,7 +110,7 @@ class _TaskFactory:
     Has tasks of requests fail, where asyncio's would end the event loop.
     """
 
-    def __init__(self, before: Callable[..., Any] | None) -> None:
+    def __init__(self, before: Any) -> None:
         self.before = before
         self.users = 0
 

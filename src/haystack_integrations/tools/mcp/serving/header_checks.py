@@ -8,7 +8,7 @@ Checks of the headers in which clients repeat arguments (`Mcp-Param-*`), without
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import ref
 
@@ -47,11 +47,11 @@ class _KnownSchemas:
     Adds the tools of Haystack that were never listed to the schemas that FastMCP knows.
     """
 
-    def __init__(self, server: FastMCP[Any], of_fastmcp: Callable[[str], dict[str, Any] | None]) -> None:
+    def __init__(self, server: FastMCP[Any], of_fastmcp: Callable[[str], Mapping[str, Any] | None]) -> None:
         self._server = ref(server)
         self._of_fastmcp = of_fastmcp
 
-    def __call__(self, name: str) -> dict[str, Any] | None:
+    def __call__(self, name: str) -> Mapping[str, Any] | None:
         schema, server = self._of_fastmcp(name), self._server()
         if schema is not None or server is None:
             return schema

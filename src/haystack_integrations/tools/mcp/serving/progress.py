@@ -91,7 +91,8 @@ class ProgressReporter:
         """
         Seconds before the first notification.
         """
-        request = self._call.context and self._call.context.request_context
+        context = self._call.context
+        request = context.request_context if context is not None else None
         is_over_http = request is not None and request.request is not None
         return PATIENCE if self._patient and is_over_http else 0.0
 
