@@ -12,8 +12,9 @@ from typing import Any, Literal, Self, get_args
 from fastmcp import FastMCP, settings
 from fastmcp.server.auth import AuthProvider
 from fastmcp.server.http import StarletteWithLifespan
+from fastmcp.server.providers.aggregate import AggregateProvider
 from fastmcp.tools.base import Tool
-from fastmcp.utilities.versions import VersionSpec
+from fastmcp.utilities.versions import VersionSpec, version_sort_key
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
@@ -29,7 +30,25 @@ from haystack_integrations.tools.mcp.serving.safety import auth_provider
 ComponentKind = Literal["tool", "resource", "template", "prompt"]
 
 
-class HaystackServer(FastMCP[Any]):
+class _InTurn(AggregateProvider):
+    """
+    Looks up a tool in the server's own functions and in what is Haystack's, one after the other.
+
+    FastMCP asks its providers at once, in a task each, which takes longer than the answers of these two.
+    """
+
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
+        if len(self.providers) > 2:  # noqa: PLR2004 - others may be slow
+            return await super()._get_tool(name, version)
+        try:
+            found = [await provider.get_tool(name, version) for provider in self.providers]
+        # Of any kind: FastMCP decides whether it is one of the server.
+        except Exception:
+            return await super()._get_tool(name, version)
+        return max((tool for tool in found if tool is not None), key=version_sort_key, default=None)
+
+
+class HaystackServer(FastMCP[Any], _InTurn):
     """
     A FastMCP that serves what was built in Haystack, as `create_mcp_server` makes it.
 
