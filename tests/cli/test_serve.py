@@ -349,6 +349,14 @@ def test_why_a_server_does_not_start_is_told_without_a_traceback(
     assert told in ran.stderr.partition("Error: ")[2]
 
 
+@pytest.mark.parametrize("stem", ["Größe 1", "x" * 130, "a.b"])
+def test_a_pipeline_has_a_name_that_clients_take_whatever_its_file_is_called(shelf: Path, stem: str) -> None:
+    (shelf / f"{stem}.yaml").write_text(PIPELINE)
+    with MCPConnection(InProcessServerInfo(Order(target=f"{stem}.yaml").server())) as connection:
+        [tool] = connection.list_tools()
+    assert re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.name)
+
+
 def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_HAYSTACK_SERVE", "")
     order = Order(target="shelf.py:search", inputs={"question": "retriever.query"})

@@ -50,6 +50,10 @@ class Changing(Provider):
         self.on_change = self.source.on_change
 
 
+async def _leave() -> None:
+    sys.exit("hunter2")
+
+
 @asynccontextmanager
 async def lifespan(server: Any) -> AsyncIterator[None]:
     tell("opened")
@@ -99,6 +103,16 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
     def fail() -> None:
         """Fail with a secret in the text."""
         raise RuntimeError("the password is hunter2")
+
+    @server.tool
+    def echo(text: str) -> str:
+        """Say the same."""
+        return text
+
+    @server.tool
+    async def leave() -> None:
+        """Want to end the process, from a task of its own."""
+        await asyncio.gather(_leave())
 
     @server.tool
     async def ask(context: Context) -> str:

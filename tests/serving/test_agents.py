@@ -192,6 +192,25 @@ async def test_state_is_bound_by_the_server():
     assert result.structured_content == {"notes": ["note of Paris"]}
 
 
+@pytest.mark.parametrize(
+    ("outputs", "shown"),
+    [
+        ({"where": "city"}, "Paris"),
+        (["notes"], '["note of Paris"]'),
+        (["city", "notes"], '{"city": "Paris", "notes": ["note of Paris"]}'),
+        (["last_message"], "Done."),
+        ({"text": "answer", "notes": "notes"}, "Done."),
+    ],
+)
+async def test_the_model_sees_the_outputs_that_were_chosen(outputs: Any, shown: str):
+    agent = agent_that_says(call("note"), say("Done."), tools=[note], state_schema=SCHEMA)
+    async with serving(agent, bound={"city": "Paris"}, outputs=outputs) as client:
+        result = await client.call_tool("helper", {"task": "x"})
+
+    assert [block.text for block in result.content] == [shown]
+    assert list(result.structured_content or {}) == list(outputs)
+
+
 async def test_a_conversation_is_continued():
     agent = agent_that_says(say("You are Ada."))
     conversation = [

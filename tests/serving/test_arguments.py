@@ -15,7 +15,7 @@ from haystack.tools import Tool
 from pydantic import BaseModel, BeforeValidator, Field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
-from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, only
+from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, PlainFields, only
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -27,6 +27,8 @@ SCHEMA: dict[str, Any] = {
         "either": {"type": ["integer", "string"]},
         "pair": {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}]},
         "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "maybe": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+        "deep": {"type": "array", "items": {"type": "object", "properties": {"tags": {"type": "array"}}}},
     },
     "additionalProperties": False,
 }
@@ -34,6 +36,46 @@ SCHEMA: dict[str, Any] = {
 
 def checked(arguments: dict[str, Any], *, strict: bool = False) -> Any:
     return ArgumentCheck("tool", SCHEMA).check(arguments, strict=strict)
+
+
+PLAIN: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "A text"},
+        "count": {"type": "integer", "default": 3},
+        "share": {"type": "number"},
+        "flag": {"type": "boolean"},
+        "any": {},
+        "short": {"type": "string", "maxLength": 2},
+        "list": {"type": "array"},
+    },
+    "required": ["text"],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "fits"),
+    [
+        (PLAIN, {"text": "a", "count": 1, "share": 0.5, "flag": True, "any": None}, False),
+        (PLAIN, {"text": "a", "count": 1, "share": 0.5, "flag": True, "any": 1.5}, True),
+        (PLAIN, {"text": "a", "share": 1}, True),
+        (PLAIN, {"count": 1}, False),
+        (PLAIN, {"text": "a", "count": True}, False),
+        (PLAIN, {"text": "a", "count": 1.0}, False),
+        (PLAIN, {"text": "a", "share": float("nan")}, False),
+        (PLAIN, {"text": "a", "any": float("inf")}, False),
+        (PLAIN, {"text": "a", "short": "a"}, False),
+        (PLAIN, {"text": "a", "list": []}, False),
+        (PLAIN, {"text": "a", "other": "b"}, False),
+        ({**PLAIN, "anyOf": [{"required": ["flag"]}]}, {"text": "a"}, False),
+        ({**PLAIN, "minProperties": 2}, {"text": "a"}, False),
+        ({"type": "object", "properties": {"a": True}}, {"a": 1}, False),
+        ({"type": "object"}, {}, True),
+        ({"$ref": "#/$defs/it", "$defs": {"it": PLAIN}}, {}, False),
+    ],
+)
+def test_only_plain_values_of_plain_schemas_need_no_validation(schema: dict[str, Any], value: Any, fits: bool):
+    assert PlainFields(schema).fit(value) is fits
 
 
 NO_NUMBERS = [
@@ -80,6 +122,30 @@ def test_texts_are_read_as_numbers_and_in_pairs():
         "counts": {"a": 2},
         "either": "3",
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ({"counts": '{"a": "1"}'}, {"counts": {"a": 1}}),
+        ({"pair": ' ["1", "x"]'}, {"pair": [1, "x"]}),
+        ({"maybe": '["a"]'}, {"maybe": ["a"]}),
+        ({"maybe": None}, {"maybe": None}),
+        ({"either": "[1]"}, {"either": "[1]"}),
+        ({"deep": ['{"tags": "[1]"}']}, {"deep": [{"tags": [1]}]}),
+    ],
+)
+def test_a_text_of_json_is_read_as_the_object_or_list_that_is_wanted(arguments: dict[str, Any], read: dict[str, Any]):
+    assert checked(arguments) == read
+    if arguments != read:
+        with pytest.raises(ToolError, match="must be of type"):
+            checked(arguments, strict=True)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "[1]", "1", '"a"', "null", "[" * 100_000])
+def test_other_texts_are_no_objects(text: str):
+    with pytest.raises(ToolError, match="'counts' must be of type object"):
+        checked({"counts": text})
 
 
 @pytest.mark.parametrize("strict", [True, False])

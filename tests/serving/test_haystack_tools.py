@@ -19,6 +19,7 @@ from fastmcp.tools.function_tool import FunctionTool
 from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.builders import PromptBuilder
 from haystack.tools import ComponentTool, PipelineTool, Tool, Toolset, create_tool_from_function
+from pydantic import Field
 
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
@@ -326,6 +327,153 @@ async def test_a_tool_of_haystack_gets_the_context_that_it_asks_for():
     assert (await called(server, "whoami", text="server")).content[0].text == "server: shop"
 
 
+def _of_user() -> str:
+    return "bob"
+
+
+def find(
+    text: str,
+    limit: int = Field(10, description="How many", ge=1),
+    words: list[str] = Field(default_factory=list),  # noqa: B008 - what is tested
+    user: str = Depends(_of_user),
+) -> str:
+    """Find."""
+    return f"{text} {limit} {words} {user}"
+
+
+def seek(text: str, user: Annotated[str, Depends(_of_user)] = "") -> str:
+    return f"{text} {user}"
+
+
+async def test_what_fastmcp_resolves_in_defaults_of_its_functions_is_resolved_in_those_of_haystack():
+    @component
+    class Finder:
+        @component.output_types(found=str)
+        def run(self, text: str, limit: int = Field(10, ge=1), user: str = Depends(_of_user)) -> dict[str, str]:
+            return {"found": f"{text} {limit} {user}"}
+
+    tools = [
+        create_tool_from_function(find),
+        Tool("seek", "Seeks.", TEXT, seek),
+        ComponentTool(Finder(), name="finder", description="Finds."),
+    ]
+    async with Client(create_mcp_server("shop", tools=tools)) as client:
+        by_name = {tool.name: tool.input_schema for tool in await client.list_tools()}
+        assert list(by_name["find"]["properties"]) == ["text", "limit", "words"]
+        assert list(by_name["finder"]["properties"]) == ["text", "limit"]
+        assert (await client.call_tool("find", {"text": "tea"})).content[0].text == "tea 10 [] bob"
+        assert (await client.call_tool("find", {"text": "tea", "limit": 2})).content[0].text == "tea 2 [] bob"
+        assert (await client.call_tool("finder", {"text": "tea"})).structured_content == {"found": "tea 10 bob"}
+        assert (await client.call_tool("seek", {"text": "tea"})).content[0].text == "tea bob"
+        for name in ("find", "seek", "finder"):
+            with pytest.raises(ToolError, match="there is no argument"):
+                await client.call_tool(name, {"text": "tea", "user": "eve"})
+
+    pipeline = Pipeline()
+    pipeline.add_component("finder", Finder())
+    with pytest.raises(ValueError, match=r"default of finder\.limit is a FieldInfo, which a pipeline does not resolve"):
+        create_mcp_server("shop", pipelines={"find": pipeline})
+    bound = ServeOptions(bound={"limit": 3, "user": "bob"})
+    async with Client(create_mcp_server("shop", pipelines={"find": pipeline}, options={"find": bound})) as client:
+        assert (await client.call_tool("find", {"text": "tea"})).structured_content == {"found": "tea 3 bob"}
+
+
+def sphinx(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
+    """
+    Look for it.
+
+    Everywhere.
+
+    :param text: What it is.
+    :param count: Not this.
+    :returns: Where it is.
+    """
+    return text
+
+
+def google(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
+    """Look for it.
+
+    Everywhere.
+
+    Args:
+        text: What it is.
+        count: Not this.
+
+    Returns:
+        Where it is.
+    """
+    return text
+
+
+def numpy(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
+    """Look for it.
+
+    Everywhere.
+
+    Parameters
+    ----------
+    text : str
+        What it is.
+    count : int
+        Not this.
+
+    Returns
+    -------
+    str
+        Where it is.
+    """
+    return text
+
+
+@pytest.mark.parametrize("function", [sphinx, google, numpy])
+async def test_docstrings_and_annotations_describe_arguments(function: Any):
+    @component
+    class Looking:
+        @component.output_types(found=str)
+        def run(self, text: str, count: Annotated[int, Field(description="How many", ge=1)] = 1, plain: bool = False):
+            return {"found": text}
+
+    Looking.run.__doc__ = function.__doc__
+    pipeline = Pipeline()
+    pipeline.add_component("looking", Looking())
+    server = create_mcp_server(
+        "shop",
+        tools=[
+            create_tool_from_function(function, name="of_haystack"),
+            create_tool_from_function(function, name="described", description="My own."),
+            ComponentTool(Looking(), name="component"),
+            function,
+        ],
+        pipelines={"pipeline": pipeline},
+        options={"pipeline": ServeOptions(inputs=["text", "count", "plain"])},
+    )
+    async with Client(server) as client:
+        tools = {tool.name: tool for tool in await client.list_tools()}
+    for name, tool in tools.items():
+        said = {name: each.get("description") for name, each in tool.input_schema["properties"].items()}
+        assert (said["text"], said["count"]) == ("What it is.", "How many"), name
+    assert tools["of_haystack"].description == tools[function.__name__].description == "Look for it.\n\nEverywhere."
+    assert tools["described"].description == "My own."
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"properties": {"a": {"type": "integer"}}},
+        {"anyOf": [{"required": ["a"]}, {}]},
+        {"type": ["object", "null"]},
+    ],
+)
+async def test_parameters_that_do_not_say_that_they_are_an_object_are_one(parameters: dict[str, Any]):
+    server = create_mcp_server("shop", tools=[Tool("show", "Shows.", parameters, lambda **given: given)])
+    async with Client(server) as client:
+        [tool] = await client.list_tools()
+        assert tool.input_schema == {**parameters, "type": "object"}
+        assert (await client.call_tool("show", {"a": 1})).structured_content == {"a": 1}
+
+
 def test_a_tool_that_needs_the_state_of_an_agent_is_refused():
     tool = Tool("order", "Orders.", TEXT, lambda text, user: user + text, inputs_from_state={"user": "user"})
     with pytest.raises(ValueError, match=r"takes 'user' from the State of an Agent.*bound=\{'user': \.\.\.\}"):
@@ -400,6 +548,7 @@ async def test_an_error_says_nothing_of_the_arguments_that_the_client_does_not_s
         ({"paint": paint}, "must be a list of tools, toolsets and functions, got dict"),
         (5, "must be a list of tools, toolsets and functions, got int"),
         ([(paint, {"timeout": -1})], "`timeout` must be a positive number"),
+        ([Tool("text", "No arguments.", {"type": "string"}, paint)], "tool 'text' must be of type 'object'"),
         ([(paint, {"output_schema": {"type": "array"}})], "`output_schema` must be"),
     ],
 )

@@ -195,10 +195,12 @@ async def test_documents_are_sent_to_a_pipeline():
     async with serving(pipeline) as client:
         result = await client.call_tool("ask", {"documents": [{"content": "a", "meta": {"page": 1}}]})
         with pytest.raises(ToolError, match="documents"):
-            await client.call_tool("ask", {"documents": '[{"content": "a"}]'})
+            await client.call_tool("ask", {"documents": '{"content": "a"}'})
+        as_text = await client.call_tool("ask", {"documents": '[{"content": "a"}]'})
 
     (document,) = (result.structured_content or {})["documents"]
     assert (document["content"], document["meta"]) == ("a", {"page": 1})
+    assert (as_text.structured_content or {})["documents"][0]["content"] == "a"
 
 
 @component
@@ -412,6 +414,43 @@ async def test_a_heartbeat_shows_that_a_slow_call_is_alive(monkeypatch: pytest.M
 
     assert [message for _, message in seen[:4]] == ["Running c0", *["Running c0 ..."] * 3]
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+
+@pytest.mark.parametrize(("size", "patience", "steps"), [(3_000_000, LIMIT, 0), (900_000, 0.0, 1)])
+async def test_a_large_result_reaches_a_client_that_asks_for_progress_over_http(
+    monkeypatch: pytest.MonkeyPatch, size: int, patience: float, steps: int
+):
+    monkeypatch.setattr(progress, "PATIENCE", patience)
+    seen: list[str | None] = []
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+
+    server = create_mcp_server("shop", pipelines={"ask": chain(Shout())})
+    async with reachable(server) as url, Client(url, progress_handler=note) as client:
+        result = await client.call_tool("ask", {"text": "a" * size})
+
+    assert len((result.structured_content or {})["text"]) == size + 1
+    # Not twice.
+    assert len("".join(block.text for block in result.content)) < 100_000
+    assert result.content[-1].text.endswith("All of it is in the structured content.")
+    assert len(seen) == steps
+
+
+async def test_over_http_a_call_that_lasts_reports_all_of_its_progress(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    gate = Gate()
+    seen: list[str | None] = []
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+        gate.may_end.set()
+
+    server = create_mcp_server("shop", pipelines={"ask": chain(Shout(), gate, Shout())})
+    async with reachable(server) as url, Client(url) as client:
+        await client.call_tool("ask", {"text": "a"}, progress_handler=note)
+
+    assert seen == ["Running c0", "Running c1", "Running c2"]
 
 
 @pytest.mark.parametrize("over_http", [False, True])

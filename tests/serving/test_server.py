@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from importlib.metadata import version
 
 import anyio
 import httpx2
@@ -13,7 +14,9 @@ import pytest
 import uvicorn
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
+from haystack import Pipeline
 from haystack.components.agents import Agent
+from haystack.components.builders import PromptBuilder
 from haystack.tools import ComponentTool, Tool, Toolset
 from pydantic import BaseModel
 
@@ -213,11 +216,40 @@ async def test_a_tool_of_the_decorator_with_a_name_of_haystacks_is_an_error_if_t
         assert (await client.call_tool("same", {"text": "Hi"})).content[0].text != "Second."
 
 
+@pytest.mark.parametrize(("given", "shown"), [({}, version("mcp-haystack")), ({"version": "7"}, "7")])
+async def test_the_version_of_the_server_is_not_that_of_fastmcp(given: dict[str, str], shown: str):
+    async with Client(create_mcp_server("shop", tools=[], **given), mode="legacy") as client:
+        assert client.initialize_result.serverInfo.version == shown
+
+
+@pytest.mark.parametrize("name", ["My Pipeline", "x" * 65, "", "größe", "a/b", "a\n"])
+def test_names_that_no_client_takes_are_refused(name: str):
+    pipeline = Pipeline()
+    pipeline.add_component("prompt", PromptBuilder("{{ text }}", required_variables=["text"]))
+    agent = Agent(chat_generator=ObligingChatGenerator(str.upper), tools=[])
+    for parameter, served in {
+        "tools": [_tool("x", str.upper)],
+        "pipelines": {name: pipeline},
+        "agents": {name: agent},
+    }.items():
+        if parameter == "tools":
+            served[0].name = name
+        with pytest.raises(ValueError, match=rf"in `{parameter}` must be 1 to 64 characters from A-Z, a-z, 0-9"):
+            create_mcp_server("shop", **{parameter: served})
+        if name:
+            options = {name: ServeOptions(name="good.name-1_2")}
+            create_mcp_server("shop", **{parameter: served}, options=options)
+            with pytest.raises(ValueError, match=r"in `ServeOptions\(name=\.\.\.\)` must be 1 to 64 characters"):
+                create_mcp_server("shop", **{parameter: served}, options={name: ServeOptions(name=name)})
+    with pytest.raises(ValueError, match="in `inputs` must be 1 to 64 characters"):
+        ServeOptions(inputs={name: "prompt.text"})
+
+
 async def test_clients_get_the_highest_version_and_may_ask_for_another():
-    def version(number: str):
+    def numbered(number: str):
         return _tool("say", lambda text: f"{text} {number}"), ServeOptions(version=number)
 
-    server = create_mcp_server("shop", tools=[version("1.5"), version("1"), version("2")])
+    server = create_mcp_server("shop", tools=[numbered("1.5"), numbered("1"), numbered("2")])
     async with Client(server) as client:
         [tool] = await client.list_tools()
         assert tool.meta["fastmcp"]["version"] == "2"

@@ -156,12 +156,19 @@ def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> 
     assert "longer than 10000 bytes" in served.answer(None)["error"]["message"]
     served.call(3, "add", a="no number", b=2)
     assert served.answer(3)["result"]["isError"]
+    # What the SDK cannot read is answered all the same.
+    served.send_line(r'{"jsonrpc": "2.0", "id": "\ud83d", "method": "tools/call", "params": {"name": "\ud83d"}}')
+    assert "Unknown tool" in served.answer("\ufffd")["result"]["content"][0]["text"]
+    for unreadable in ("[" * 300 + "]" * 300, "9" * 5000):
+        served.send_line(f'{{"jsonrpc": "2.0", "id": 8, "method": "ping", "params": {{"_": {unreadable}}}}}')
+        assert served.answer(8)["error"]["code"] == -32600
     served.call(4, "nothing")
     assert "Unknown tool" in served.answer(4)["result"]["content"][0]["text"]
-    served.call(5, "fail")
-    failure = served.answer(5)
-    assert failure["result"]["isError"]
-    assert "hunter2" not in str(failure)
+    for tool in ("fail", "leave"):
+        served.call(5, tool)
+        failure = served.answer(5)
+        assert failure["result"]["isError"]
+        assert "hunter2" not in str(failure)
     served.send(id=6, method="no/such/method")
     assert served.answer(6)["error"]["code"] == -32601
     served.send_line("\n\n")
@@ -182,9 +189,13 @@ def test_a_result_that_cannot_be_written_fails_its_own_call_only(served: ServedP
     served.call(1, "wait", seconds=1.0)
     served.wait_for("EVENT wait")
     served.call(2, "half_an_emoji", where="result")
-    assert served.answer(2)["error"] == {"code": -32603, "message": "The result cannot be written as JSON"}
+    answer = served.answer(2)
+    if "error" in answer:  # FastMCP finds it itself from 4.2 on.
+        assert answer["error"] == {"code": -32603, "message": "The result cannot be written as JSON"}
+        served.wait_for("The JSONRPCResponse cannot be written as JSON")
+    else:
+        assert answer["result"]["isError"]
     assert served.answer(1)["result"]["content"][0]["text"] == "waited"
-    served.wait_for("The JSONRPCResponse cannot be written as JSON")
     served.signal()
     assert served.wait() == 0
 

@@ -15,7 +15,6 @@ from fastmcp import Client
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.server.dependencies import get_context
-from fastmcp_tasks.client import call_tool_task
 from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp.serving import ServeOptions
@@ -81,7 +80,7 @@ async def test_a_call_that_takes_too_long_is_answered_at_its_timeout(kind, timeo
     server = kind.server(lambda text: str(may_end.wait(60)), ServeOptions(timeout=timeout))
     try:
         async with Client(server) as client:
-            with anyio.fail_after(30), pytest.raises(ToolError, match=r"did not finish within 0\.2 s.*background task"):
+            with anyio.fail_after(30), pytest.raises(ToolError, match=r"did not finish within 0\.2 s\.$"):
                 await client.call_tool(NAME, kind.arguments("tea"))
     finally:
         may_end.set()
@@ -92,8 +91,9 @@ async def test_as_a_background_task_it_has_no_timeout(kind):
         time.sleep(0.3)
         return text.upper()
 
+    tasks = pytest.importorskip("fastmcp_tasks.client")
     async with Client(kind.server(slow, ServeOptions(task=True, timeout=0.1))) as client:
-        task = await call_tool_task(client, NAME, kind.arguments("tea"))
+        task = await tasks.call_tool_task(client, NAME, kind.arguments("tea"))
         assert (await task.result()).structured_content == {kind.answer: "TEA"}
 
 

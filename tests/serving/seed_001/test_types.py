@@ -128,6 +128,9 @@ LENIENT = [
     (list[int], ["1", "2"], [1, 2]),
     (dict[str, int], {"a": "1"}, {"a": 1}),
     (User, {"name": "Alice", "age": "30"}, User(name="Alice", age=30)),
+    # FastMCP itself refuses these; models send them.
+    (User, '{"name": "Alice", "age": 30}', User(name="Alice", age=30)),
+    (list[int], "[1, 2]", [1, 2]),
     (int | None, "10", 10),
 ]
 
@@ -151,7 +154,7 @@ async def test_strictly_they_are_refused(serve, annotation, value, _received):
         (Color, "RED"),
         (uuid.UUID, "not-an-id"),
         (dt.date, "yesterday"),
-        (User, '{"name": "Alice", "age": 30}'),
+        (User, '{"name": "Alice"}'),
         (User, {"name": "Alice"}),
         (list[int], "1"),
         (Literal["A", "B"], "C"),

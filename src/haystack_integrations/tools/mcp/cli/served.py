@@ -21,7 +21,6 @@ import contextlib
 import inspect
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -32,6 +31,7 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.files import read_yaml, toolsets_in
 from haystack_integrations.tools.mcp.cli.targets import module_of, modules_are_found_here, object_in_file
 from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, super_component_class
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
@@ -223,7 +223,7 @@ def _made(function: Any) -> Any:
 
 
 def _tool_name(text: str) -> str:
-    return re.sub(r"[^\w-]", "_", text) or "haystack"
+    return provider_safe_name(text or "haystack")
 
 
 def _option(name: str) -> str:

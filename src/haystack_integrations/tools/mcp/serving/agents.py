@@ -152,6 +152,7 @@ class _ServedAgent:
             body=self._call,
             options=self._options,
             pool=pool,
+            kind="agents",
             output_schema=self._output_schema,
         )
 
@@ -218,13 +219,15 @@ class _ServedAgent:
     def _answer(self, outputs: dict[str, Any]) -> Answer:
         last: ChatMessage = outputs["last_message"]
         found = {**outputs, _ANSWER: _text_of(last)}
-        structured = {name: found.get(inner) for name, inner in self._outputs.items()}
-        # With the images of the answer, if there are any.
-        shown: Any = last if last.text else found[_ANSWER]
+        structured = {name: found[inner] for name, inner in self._outputs.items() if found.get(inner) is not None}
+        shown: Any = next(iter(structured.values()), None) if len(self._outputs) == 1 else structured
+        if _ANSWER in self._outputs.values():
+            # With the images of the answer, if there are any.
+            shown = last if last.text else found[_ANSWER]
         reason = _incomplete_because(last, outputs)
         if reason is not None:
             shown = [shown, TextContent(type="text", text=f"The answer may be incomplete: {reason}.")]
-        return Answer({name: value for name, value in structured.items() if value is not None}, shown)
+        return Answer(structured, shown)
 
 
 def _text_of(message: ChatMessage) -> str:

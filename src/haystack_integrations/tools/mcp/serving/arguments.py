@@ -11,6 +11,7 @@ Nothing that a client sent is quoted in a message: it goes to logs, too.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import logging
 import re
 import uuid
@@ -26,6 +27,8 @@ from jsonschema import Draft202012Validator, FormatChecker, ValidationError, val
 from pydantic import TypeAdapter
 from pydantic import ValidationError as PydanticValidationError
 from referencing import Registry
+
+WRAP_RESULT: Final = "x-fastmcp-wrap-result"
 
 _TRUE: Final = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE: Final = frozenset({"0", "off", "f", "false", "n", "no"})
@@ -83,6 +86,53 @@ _extend: Any = validators.extend  # which has no annotations
 _Validator = _extend(Draft202012Validator, {"pattern": _pattern})
 
 
+# Values that are told by their class, and what may be said of them that excludes none.
+_PLAIN: Final[dict[Any, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    None: (str, int, float, bool),
+}
+_PLAIN_KEYWORDS: Final = frozenset({"type", "title", "description", "default", "examples"})
+_PLAIN_OBJECT_KEYWORDS: Final = _PLAIN_KEYWORDS | {"properties", "required", "additionalProperties", WRAP_RESULT}
+
+
+class PlainFields:
+    """
+    Tells of most objects at once that they conform to a schema: those with nothing but simple values.
+
+    Validation of one takes as long as the rest of a call that does next to nothing.
+    """
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        """
+        Initialize the PlainFields.
+
+        :param schema: JSON schema of an object.
+        """
+        self._is_plain = schema.get("type") == "object" and _PLAIN_OBJECT_KEYWORDS.issuperset(schema)
+        self._required = set(schema.get("required", ()))
+        self._classes = {
+            name: _PLAIN[each.get("type")]
+            for name, each in schema.get("properties", {}).items()
+            if isinstance(each, dict) and each.get("type") in [*_PLAIN] and _PLAIN_KEYWORDS.issuperset(each)
+        }
+
+    def fit(self, value: dict[str, Any]) -> bool:
+        """
+        Tell whether an object is known to conform.
+
+        :param value: The object.
+        :returns: False if it has to be validated.
+        """
+        for name, each in value.items():
+            kind = type(each)
+            if kind not in self._classes.get(name, ()) or (kind is float and not isfinite(each)):
+                return False
+        return self._is_plain and self._required <= value.keys()
+
+
 def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
     """
     Make the error for arguments that cannot be used.
@@ -112,6 +162,7 @@ class ArgumentCheck:
         """
         self._tool_name = tool_name
         self._schema = parameters
+        self._plain_fields = PlainFields(parameters)
         self._validator = _Validator(parameters, format_checker=_format_checker(), registry=Registry())
 
     def check(self, arguments: dict[str, Any], *, strict: bool) -> dict[str, Any]:
@@ -123,6 +174,8 @@ class ArgumentCheck:
         :returns: The arguments, of the right types.
         :raises ToolError: If they do not conform to the schema.
         """
+        if self._plain_fields.fit(arguments):
+            return arguments
         self._refuse_unknown(arguments)
         arguments = self._coerce(arguments, self._schema, strict=strict)
         errors = self._errors(arguments)
@@ -140,6 +193,8 @@ class ArgumentCheck:
         :raises ToolError: If anything else does not conform to the schema, or if there are texts where it wants numbers
             that only Python takes for numbers.
         """
+        if self._plain_fields.fit(arguments):
+            return arguments
         self._refuse_unknown(arguments)
         arguments = self._coerce(arguments, self._schema, strict=False)
         errors = [
@@ -190,7 +245,8 @@ class ArgumentCheck:
         """
         Read a value as what the schema wants.
 
-        Texts are read as numbers and booleans, unless that is strict. A number like 1.0 is an integer, in JSON schema.
+        Texts are read as numbers and booleans, and texts of JSON as objects and lists, unless that is strict. A number
+        like 1.0 is an integer, in JSON schema.
         """
         schema = self._resolved(schema)
         if not isinstance(schema, dict):
@@ -200,6 +256,9 @@ class ArgumentCheck:
         for keyword in _ALTERNATIVES:
             if keyword in schema:
                 value = self._coerce_to_one_of(value, schema[keyword], strict=strict)
+        kinds = _kinds_of(schema)
+        if isinstance(value, str) and not strict and "string" not in kinds:
+            value = _parsed(value, kinds)
         if isinstance(value, dict):
             properties, others = schema.get("properties", {}), schema.get("additionalProperties")
             return {
@@ -209,7 +268,6 @@ class ArgumentCheck:
             first = schema.get("prefixItems") or []
             items = [*first, *[schema.get("items")] * (len(value) - len(first))]
             return [self._coerce(each, item, strict=strict) for each, item in zip(value, items, strict=False)]
-        kinds = _kinds_of(schema)
         if isinstance(value, float) and value.is_integer() and "integer" in kinds and "number" not in kinds:
             return int(value)
         if strict or (isinstance(value, str) and "string" in kinds):
@@ -244,6 +302,15 @@ class ArgumentCheck:
                 target = target.get(key) if isinstance(target, dict) else None
             schema = target
         return None
+
+
+def _parsed(text: str, kinds: Collection[str]) -> Any:
+    """Read a text of JSON, which models send for objects and lists, if one of those is wanted."""
+    with suppress(ValueError, RecursionError):
+        value = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
+        if (isinstance(value, dict) and "object" in kinds) or (isinstance(value, list) and "array" in kinds):
+            return value
+    return text
 
 
 def _read(value: Any, kind: str) -> Any:

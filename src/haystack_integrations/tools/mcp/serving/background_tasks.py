@@ -4,9 +4,20 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
 
+from fastmcp.dependencies import Dependency
 from fastmcp.server.extensions import ServerExtension
+
+# What Docket has resolved for the background task that the running code belongs to.
+resolved_by_docket: ContextVar[Mapping[str, Any]] = ContextVar(
+    "mcp_haystack_resolved_by_docket", default=MappingProxyType({})
+)
 
 
 def tasks_extension(queue: str) -> ServerExtension:
@@ -33,3 +44,41 @@ def tasks_extension(queue: str) -> ServerExtension:
         auto_register = True
 
     return BackgroundTasks(name=None if "FASTMCP_DOCKET_NAME" in os.environ else queue)
+
+
+def dependencies_on_docket(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Choose what only Docket can resolve, because it concerns the run of a task as a whole: `Timeout`, `Retry` ...
+
+    :param defaults: The defaults of parameters, or what is bound to them, by their names.
+    :returns: What of them is Docket's.
+    """
+    return {
+        name: each
+        for name, each in defaults.items()
+        if isinstance(each, Dependency) and type(each).__module__.partition(".")[0] == "docket"
+    }
+
+
+def run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies: Mapping[str, Any]) -> Any:
+    """
+    Make what Docket runs as a background task: it looks for dependencies in the signature of that.
+
+    :param run: Runs the tool with the arguments of a call.
+    :param dependencies: What Docket is to resolve, by its names; `resolved_by_docket` has it during the run.
+    :returns: The function.
+    """
+
+    async def run_with(arguments: dict[str, Any], **resolved: Any) -> Any:
+        token = resolved_by_docket.set(resolved)
+        try:
+            return await run(arguments)
+        finally:
+            resolved_by_docket.reset(token)
+
+    parameters = [
+        inspect.Parameter("arguments", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each) for name, each in dependencies.items()),
+    ]
+    run_with.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run_with

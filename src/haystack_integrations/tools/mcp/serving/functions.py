@@ -22,10 +22,10 @@ from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent,
 from pydantic import BaseModel, PydanticUserError, RootModel
 from pydantic import ValidationError as PydanticValidationError
 
-from haystack_integrations.tools.mcp.serving.arguments import invalid_arguments, shortened
+from haystack_integrations.tools.mcp.serving.arguments import WRAP_RESULT, invalid_arguments, shortened
+from haystack_integrations.tools.mcp.serving.background_tasks import dependencies_on_docket, resolved_by_docket
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import CallPool
-from haystack_integrations.tools.mcp.serving.results import WRAP_RESULT
 from haystack_integrations.tools.mcp.serving.schemas import object_schema, output_schema, with_nullable_numbers
 from haystack_integrations.tools.mcp.serving.served_tool import ServedCall, ServedTool, current_call
 
@@ -76,9 +76,13 @@ def serve_function(
         raise ValueError(msg) from error
     options = _declared(parsed).overridden_by(options_of(parsed.name))
     _check(parsed, options)
+    of_docket = dependencies_on_docket(
+        {name: each.default for name, each in inspect.signature(parsed.fn).parameters.items()}
+    )
+    called = _in_thread_of_call(parsed.fn) if parsed.run_in_thread else parsed.fn
     inner = _Function(
         **{name: getattr(parsed, name) for name in ("name", "parameters", "output_schema", "return_type")},
-        fn=_in_thread_of_call(parsed.fn) if parsed.run_in_thread else parsed.fn,
+        fn=_with_values_of_docket(called) if of_docket else called,
         run_in_thread=parsed.run_in_thread,
     )
 
@@ -99,6 +103,7 @@ def serve_function(
         pool=pool,
         auth=parsed.auth,
         body_checks=True,
+        of_docket=of_docket,
     )
 
 
@@ -134,6 +139,15 @@ def _declared(parsed: FunctionTool) -> ServeOptions:
         timeout=parsed.timeout,
         task="required" if mode == "required" else mode == "optional",
     )
+
+
+def _with_values_of_docket(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def called(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **{**kwargs, **resolved_by_docket.get()})
+        return await result if inspect.isawaitable(result) else result
+
+    return called
 
 
 def _in_thread_of_call(function: Callable[..., Any]) -> Callable[..., Any]:

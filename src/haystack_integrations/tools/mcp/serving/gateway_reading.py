@@ -8,6 +8,7 @@ Serves the resources and prompts of other MCP servers.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 # Which capability a server has that offers it.
 _RESOURCES, _PROMPTS = "resources", "prompts"
+# Expressions that FastMCP does not know.
+_OPERATOR = re.compile(r"\{[+#./;&]")
 
 
 class _RemoteResource(Resource):
@@ -57,7 +60,8 @@ class _RemoteTemplate(ResourceTemplate):
         :param uri: The URI.
         :returns: What stands for the variables, for FastMCP to look for hostile paths in it; None if it does not match.
         """
-        known = super().matches(uri)
+        # FastMCP 4.2 takes an operator for a part of the name, and refuses the path from the root that it stands for.
+        known = None if _OPERATOR.search(self.uri_template) else super().matches(uri)
         if known is not None or self._parsed is None:
             return known
         found = self._parsed.match(uri)

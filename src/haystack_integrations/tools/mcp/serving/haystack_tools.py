@@ -14,10 +14,12 @@ from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
 from fastmcp import Context
-from fastmcp.dependencies import CurrentContext
+from fastmcp.dependencies import CurrentContext, Dependency
+from fastmcp.utilities.docstring_parsing import parse_docstring
 from haystack.components.agents import Agent
 from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
+from pydantic.fields import FieldInfo
 
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_ASYNC_FUNCTION,
@@ -32,7 +34,14 @@ from haystack_integrations.tools.mcp.serving.functions import return_schema
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import CallPool
 from haystack_integrations.tools.mcp.serving.results import Answer
-from haystack_integrations.tools.mcp.serving.schemas import InputSchema, ServedInput, is_servable, output_schema
+from haystack_integrations.tools.mcp.serving.schemas import (
+    InputSchema,
+    ServedInput,
+    annotated_description,
+    input_descriptions,
+    is_servable,
+    output_schema,
+)
 from haystack_integrations.tools.mcp.serving.served_tool import ServedCall, ServedTool
 
 _CONFIGURATION = ("source", "handler", "raw_result")
@@ -55,9 +64,19 @@ def serve_tool(tool: Tool, *, options: ServeOptions | None, pool: CallPool) -> S
         raise ValueError(msg)
     function = _function(tool)
     hints = {} if isinstance(tool, ComponentTool) else _hints(function)
-    options = _with_context(options, hints)
+    defaults = _defaults(tool, function)
+    options = _with_dependencies(options, hints, defaults)
     _check_state(tool, hints, options)
     parameters = _shown_parameters(tool, options)
+    description = tool.description
+    if isinstance(tool, ComponentTool):
+        parameters = _with_annotations(parameters, component_of(tool))
+    elif function is not None and inspect.getdoc(function):
+        docstring = parse_docstring(function)
+        parameters = _described(parameters, docstring.parameters)
+        if tool.description == function.__doc__:
+            description = docstring.description or ""
+    fields = {name: each for name, each in defaults.items() if isinstance(each, FieldInfo) and not each.is_required()}
     convert = _converter(without(parameters, options.bound), hints)
     hidden = _from_state(tool, hints) - {*parameters.get("properties", {}), *options.bound}
 
@@ -67,11 +86,16 @@ def serve_tool(tool: Tool, *, options: ServeOptions | None, pool: CallPool) -> S
             found = sorted(hidden.intersection(arguments))
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
         arguments = convert(arguments, call)
+        for name in fields.keys() - arguments.keys():
+            arguments = {
+                **arguments,
+                name: fields[name].get_default(call_default_factory=True, validated_data=arguments),
+            }
         return _answer(tool, await _invoke(tool, arguments, call))
 
     return ServedTool.create(
         name=tool.name,
-        description=tool.description,
+        description=description,
         parameters=parameters,
         output_schema=_output_schema(tool, function, options),
         body=body,
@@ -103,9 +127,51 @@ def _hints(function: Callable[..., Any] | None) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if name in parameters}
 
 
-def _with_context(options: ServeOptions, hints: Mapping[str, Any]) -> ServeOptions:
-    injected = {name: CurrentContext() for name, hint in hints.items() if Context in (hint, *get_args(hint))}
+def _defaults(tool: Tool, function: Callable[..., Any] | None) -> dict[str, Any]:
+    if isinstance(tool, ComponentTool):
+        return {name: socket.default_value for name, socket in input_sockets(component_of(tool)).items()}
+    try:
+        parameters = inspect.signature(function).parameters if function is not None else {}
+    except (TypeError, ValueError):
+        return {}  # of a function in C
+    return {name: each.default for name, each in parameters.items()}
+
+
+def _with_dependencies(options: ServeOptions, hints: Mapping[str, Any], defaults: Mapping[str, Any]) -> ServeOptions:
+    """Have what FastMCP injects into functions injected here, too: its context, and what `Depends` says."""
+    injected: dict[str, Any] = {}
+    for name in {**defaults, **hints}:
+        declared = (defaults.get(name), *getattr(hints.get(name), "__metadata__", ()))
+        dependency = next((each for each in declared if isinstance(each, Dependency)), None)
+        if dependency is not None:
+            injected[name] = dependency
+        elif Context in (hints.get(name), *get_args(hints.get(name))):
+            injected[name] = CurrentContext()
     return replace(options, bound={**injected, **options.bound}) if injected else options
+
+
+def _described(parameters: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+    """Add descriptions to the arguments that have none."""
+    properties: dict[str, Any] = parameters.get("properties", {})
+    described = {
+        name: {**each, "description": said[name]}
+        for name, each in properties.items()
+        if said.get(name) and isinstance(each, dict) and not each.get("description")
+    }
+    return {**parameters, "properties": {**properties, **described}} if described else parameters
+
+
+def _with_annotations(parameters: dict[str, Any], component: Any) -> dict[str, Any]:
+    """Say of the arguments what the types of a component say, which Haystack passes over."""
+    in_docstring = input_descriptions(component)
+    said = {name: annotated_description(socket.type) for name, socket in input_sockets(component).items()}
+    properties = dict(parameters.get("properties", {}))
+    for name, each in properties.items():
+        # What the user said of it stays.
+        of_haystack = {f"Input '{name}' for the component.", in_docstring.get(name)}
+        if said.get(name) and each.get("description") in of_haystack:
+            properties[name] = {key: value for key, value in each.items() if key != "description"}
+    return _described({**parameters, "properties": properties}, said)
 
 
 def _from_state(tool: Tool, types: Mapping[str, Any]) -> set[str]:

@@ -8,6 +8,7 @@ Checks of the headers in which clients repeat arguments (`Mcp-Param-*`), without
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import ref
 
@@ -18,6 +19,7 @@ from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, X_MCP_HEADER_
 from starlette.requests import Request
 
 from haystack_integrations.tools.mcp.serving.low_level import low_level_server
+from haystack_integrations.tools.mcp.serving.provider import HaystackProvider
 
 
 def look_up_called_tools(server: FastMCP[Any]) -> None:
@@ -26,13 +28,35 @@ def look_up_called_tools(server: FastMCP[Any]) -> None:
 
     Before each call over HTTP in revision 2026-07-28, the SDK lists all tools to see whether the schema of the called
     one declares headers. It has a hook for servers that know their schemas (`get_tool_input_schema`), but that is a
-    plain function, and FastMCP's providers have to be awaited.
+    plain function, and FastMCP's providers have to be awaited. From 4.2 on, FastMCP answers it with the schemas
+    that it has listed, and leaves calls unchecked that come before.
 
     :param server: A FastMCP server.
     """
-    middleware = low_level_server(server).middleware
-    if not any(isinstance(each, _LookUp) for each in middleware):
-        middleware.append(_LookUp(server))
+    low_level = low_level_server(server)
+    known = low_level.get_tool_input_schema
+    if known is not None:
+        if not isinstance(known, _KnownSchemas):
+            low_level.get_tool_input_schema = _KnownSchemas(server, known)
+    elif not any(isinstance(each, _LookUp) for each in low_level.middleware):
+        low_level.middleware.append(_LookUp(server))
+
+
+class _KnownSchemas:
+    """
+    Adds the tools of Haystack that were never listed to the schemas that FastMCP knows.
+    """
+
+    def __init__(self, server: FastMCP[Any], of_fastmcp: Callable[[str], Mapping[str, Any] | None]) -> None:
+        self._server = ref(server)
+        self._of_fastmcp = of_fastmcp
+
+    def __call__(self, name: str) -> Mapping[str, Any] | None:
+        schema, server = self._of_fastmcp(name), self._server()
+        if schema is not None or server is None:
+            return schema
+        providers = [each for each in server.providers if isinstance(each, HaystackProvider)]
+        return next((found for each in providers if (found := each.input_schema(name)) is not None), None)
 
 
 class _LookUp:

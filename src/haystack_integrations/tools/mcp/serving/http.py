@@ -9,7 +9,8 @@ Serving over Streamable HTTP.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -26,27 +27,53 @@ from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.exits import surviving_exits
 from haystack_integrations.tools.mcp.serving.header_checks import look_up_called_tools
 from haystack_integrations.tools.mcp.serving.safety import LARGEST_BODY, ExplainRefusals
 from haystack_integrations.tools.mcp.serving.sessions import ExplainSessions, RefuseQuestions
 from haystack_integrations.tools.mcp.serving.stopping import Stop
+from haystack_integrations.tools.mcp.serving.values import well_formed_json
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Lets web pages send what MCP clients send, and read what they have to read. The guard has refused all those that may
-# not call the server.
-_FOR_PAGES = Middleware(
-    CORSMiddleware,
-    allow_origins=["*"],
-    allow_methods=["GET", "POST", "DELETE"],
-    allow_headers=["*"],
-    expose_headers=["Mcp-Session-Id", "Mcp-Protocol-Version", "WWW-Authenticate"],
-)
+# Where load balancers and supervisors ask whether the server takes calls.
+_HEALTH = "/health"
+
+# What may go on in the next part of a body: an escape in JSON, or a pair of them.
+_BEGUN_ESCAPE = re.compile(rb"\\{1,64}(?:u[0-9a-fA-F]{0,4}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z")
+
+
+async def _answer_health(_request: Request) -> JSONResponse:
+    return JSONResponse({"status": "ok"})
+
+
+class _ForPages:
+    """
+    Lets web pages send what MCP clients send, and read what they have to read.
+
+    The guard has refused all those that may not call the server.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._for_pages = CORSMiddleware(
+            app,
+            allow_origins=["*"],
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["Mcp-Session-Id", "Mcp-Protocol-Version", "WWW-Authenticate"],
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_of_page = any(name == b"origin" for name, _ in scope.get("headers", ()))
+        await (self._for_pages if is_of_page else self._app)(scope, receive, send)
 
 
 def http_app(
@@ -64,8 +91,8 @@ def http_app(
     """
     Make the ASGI application that serves a server, for uvicorn or any other ASGI server.
 
-    It checks the Host and the Origin of requests. When the process is told to stop, it ends the streams that would
-    never end by themselves, so that only calls are waited for.
+    It answers `GET /health` with `{"status": "ok"}`, and checks the Host and the Origin of requests. When the process
+    is told to stop, it ends the streams that would never end by themselves, so that only calls are waited for.
 
     :param server: What is served.
     :param path: Path of the endpoint.
@@ -82,6 +109,9 @@ def http_app(
     :returns: The application. The server lives as long as the application's lifespan.
     """
     stop = Stop(grace_period)
+    # The SDK keeps to the largest limit by itself.
+    is_smaller = max_body_size < LARGEST_BODY
+    smaller_bodies = [Middleware(RequestBodyLimitMiddleware, max_body_size=max_body_size)] if is_smaller else []
     app = server.http_app(
         path=path,
         stateless_http=stateless,
@@ -89,9 +119,9 @@ def http_app(
         retry_interval=retry_interval,
         middleware=[
             Middleware(_EndStreams, stop=stop, path=path),
-            Middleware(_NoteDisconnects, path=path),
+            Middleware(_ReadRequests, path=path),
             Middleware(ExplainSessions, path=path, stateless=stateless),
-            Middleware(RequestBodyLimitMiddleware, max_body_size=max_body_size),
+            *smaller_bodies,
         ],
         # FastMCP's default lets every host and every web page in. Lists that are empty, but not None, are what makes it
         # look at the Origin of requests to an address that is not a loopback one.
@@ -99,15 +129,20 @@ def http_app(
         allowed_hosts=texts("allowed_hosts", allowed_hosts) if allowed_hosts is not None else None,
         allowed_origins=texts("allowed_origins", allowed_origins or ()),
     )
+    # After the server's own routes, so that one of its own at the same path is taken.
+    app.router.routes.append(Route(_HEALTH, _answer_health))
     kinds: list[Any] = [each.cls for each in app.user_middleware]
     guard = kinds.index(HostOriginGuardMiddleware)
     # Before authorization: a browser asks without a token whether its page may call.
-    app.user_middleware[guard : guard + 1] = [Middleware(ExplainRefusals), app.user_middleware[guard], _FOR_PAGES]
+    app.user_middleware[guard : guard + 1] = [
+        Middleware(ExplainRefusals),
+        app.user_middleware[guard],
+        Middleware(_ForPages),
+    ]
     if stateless:
         server.add_middleware(RefuseQuestions())
-    server.add_middleware(_AnswerInTime(stop))
-    if event_store is None:
-        server.add_middleware(_EndWithConnection())
+    calls = _EndCalls(stop.time_for_calls, with_connection=event_store is None)
+    server.add_middleware(calls)
     lifespan = app.router.lifespan_context
 
     announcer = announcer_of(server)
@@ -119,10 +154,11 @@ def http_app(
 
         def end_streams() -> None:
             announcer.close()
+            loop.call_later(stop.time_for_calls, calls.cancel_all)
             # Those that are not of this server, once its own have had their answers.
             loop.call_later((stop.time_for_calls + stop.time_for_answers) / 2, _end_all_event_streams)
 
-        with _keeping_event_streams(), stop.on_signals():
+        with _keeping_event_streams(), surviving_exits(server), stop.on_signals():
             with stop.calling(lambda: loop.call_soon_threadsafe(end_streams)):
                 async with lifespan(app) as state:
                     yield state
@@ -156,74 +192,80 @@ def _end_all_event_streams() -> None:
     AppStatus.should_exit = True
 
 
-class _AnswerInTime(ServerMiddleware):
+class _EndCalls(ServerMiddleware):
     """
-    Answers what has not ended when the time for calls is over. Otherwise the connection would just break.
+    Cancels what nobody can be answered any more, or not much longer.
 
-    So it is for a call that waits for an answer of the user, which cannot reach a server that takes no new connections.
+    * What has not ended when the server is to stop and the time for calls is over, is answered with an error. Otherwise
+      the connection would just break. So it is for a call that waits for an answer of the user, which cannot reach a
+      server that takes no new connections.
+    * What a client of a session does not wait for any more, because its connection is closed. Without an event store
+      the answer could not be sent any more, and a call that asks the user would wait for ever and keep its place. Where
+      there are no sessions, the SDK does the same.
     """
 
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
+    def __init__(self, time_for_calls: float, *, with_connection: bool) -> None:
+        self._time_for_calls = time_for_calls
+        self._with_connection = with_connection
+        self._calls: set[anyio.CancelScope] = set()
+
+    def cancel_all(self) -> None:
+        """
+        Cancel what has not ended now that the time for calls is over.
+        """
+        for scope in list(self._calls):
+            scope.cancel()
 
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        return await self._in_time(context, call_next, ToolError)
+        return await self._call(context, call_next, ToolError)
 
     async def on_read_resource(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        return await self._in_time(context, call_next, ResourceError)
+        return await self._call(context, call_next, ResourceError)
 
     async def on_get_prompt(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        return await self._in_time(context, call_next, PromptError)
+        return await self._call(context, call_next, PromptError)
 
-    async def _in_time(
+    async def _call(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any], failure: type[FastMCPError]
     ) -> Any:
-        loop = asyncio.get_running_loop()
-        time_for_calls = self._stop.time_for_calls
+        connection = (self._with_connection and _connection_of(context)) or _Connection()
         with anyio.CancelScope() as scope:
-
-            def stop() -> None:
-                loop.call_soon_threadsafe(lambda: loop.call_later(time_for_calls, scope.cancel))
-
-            with self._stop.calling(stop):
+            self._calls.add(scope)
+            connection.calls.add(scope)
+            if connection.is_closed:
+                scope.cancel()
+            try:
                 return await call_next(context)
-        msg = f"The server is stopping, and this did not end within {time_for_calls:g} s. It was given up"
+            finally:
+                self._calls.discard(scope)
+                connection.calls.discard(scope)
+        if connection.is_closed:
+            msg = "The client closed its connection"  # and does not read this
+        else:
+            msg = f"The server is stopping, and this did not end within {self._time_for_calls:g} s. It was given up"
         raise failure(msg)
 
 
 class _Connection:
     """
-    The connection of one request, which may be closed by the client.
+    The connection of one request, which may be closed by the client, and the calls that end with it.
     """
 
     SCOPE_KEY = "mcp_haystack.connection"
 
     def __init__(self) -> None:
-        self._is_closed = False
-        self._callbacks: list[Callable[[], object]] = []
-
-    @contextmanager
-    def calling_when_closed(self, callback: Callable[[], object]) -> Iterator[None]:
-        """
-        Call a function when the client closes the connection, or now if it did, as long as the `with` block lasts.
-        """
-        self._callbacks.append(callback)
-        try:
-            if self._is_closed:
-                callback()
-            yield
-        finally:
-            self._callbacks.remove(callback)
+        self.is_closed = False
+        self.calls: set[anyio.CancelScope] = set()
 
     def close(self) -> None:
-        self._is_closed = True
-        for callback in list(self._callbacks):
-            callback()
+        self.is_closed = True
+        for scope in list(self.calls):
+            scope.cancel()
 
 
-class _NoteDisconnects:
+class _ReadRequests:
     """
-    Lets calls know when their connection is closed.
+    Mends what the SDK could not read, and lets calls know when their connection is closed.
     """
 
     def __init__(self, app: ASGIApp, path: str) -> None:
@@ -235,48 +277,25 @@ class _NoteDisconnects:
             await self._app(scope, receive, send)
             return
         connection = scope[_Connection.SCOPE_KEY] = _Connection()
+        begun = b""
 
-        async def noting() -> Message:
+        async def read() -> Message:
+            nonlocal begun
             message = await receive()
-            if message["type"] == "http.disconnect":
+            if message["type"] == "http.request":
+                body, begun = begun + message.get("body", b""), b""
+                if message.get("more_body") and (escape := _BEGUN_ESCAPE.search(body)):
+                    body, begun = body[: escape.start()], escape[0]
+                message["body"] = well_formed_json(body)
+            elif message["type"] == "http.disconnect":
                 connection.close()
             return message
 
         try:
-            await self._app(scope, noting, send)
+            await self._app(scope, read, send)
         except ClientDisconnect:
             # Before it had sent all of its request. Any client may do that, and would fill the log with tracebacks.
             logger.debug("A client closed its connection before the end of its request")
-
-
-class _EndWithConnection(ServerMiddleware):
-    """
-    Cancels what a client of a session does not wait for any more, because its connection is closed.
-
-    Without an event store the answer could not be sent any more, and a call that asks the user would wait for ever and
-    keep its place. Where there are no sessions, the SDK does the same.
-    """
-
-    async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        return await self._while_connected(context, call_next, ToolError)
-
-    async def on_read_resource(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        return await self._while_connected(context, call_next, ResourceError)
-
-    async def on_get_prompt(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        return await self._while_connected(context, call_next, PromptError)
-
-    async def _while_connected(
-        self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any], failure: type[FastMCPError]
-    ) -> Any:
-        connection = _connection_of(context)
-        if connection is None:
-            return await call_next(context)
-        with anyio.CancelScope() as scope, connection.calling_when_closed(scope.cancel):
-            return await call_next(context)
-        # Nobody reads it.
-        msg = "The client closed its connection"
-        raise failure(msg)
 
 
 def _connection_of(context: MiddlewareContext[Any]) -> _Connection | None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
@@ -13,6 +14,10 @@ from jsonschema import Draft202012Validator, SchemaError
 from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp.reprs import short_repr
+
+# What the protocol allows, and the models of the larger providers.
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_LONGEST_SHOWN = 100
 
 _TEXTS = ("name", "title", "description")
 _FLAGS = ("enabled", "forward", "include_embeddings", "include_blobs")
@@ -115,6 +120,8 @@ class ServeOptions:
             self._set(name, dict(_mapping(name, getattr(self, name))))
         self._set("completions", {name: _candidates(name, each) for name, each in self.completions.items()})
         self._set("inputs", _sockets("inputs", self.inputs, several=True))
+        for name in self.inputs if isinstance(self.inputs, Mapping) else ():
+            check_name("`inputs`", name)
         self._set("outputs", _sockets("outputs", self.outputs, several=False))
         if self.output_schema is not None and self.output_schema is not False:
             self._set("output_schema", _output_schema(self.output_schema))
@@ -168,6 +175,23 @@ class ServeOptions:
         defaults = ServeOptions()
         said = {each.name: getattr(other, each.name) for each in fields(self)}
         return replace(self, **{name: value for name, value in said.items() if value != getattr(defaults, name)})
+
+
+def check_name(parameter: str, name: object) -> None:
+    """
+    Check the name of a tool, or of an argument.
+
+    :param parameter: Where it stands, for the message.
+    :param name: The name.
+    :raises ValueError: If clients, or the models behind them, would not take it.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        shown = repr(name)[:_LONGEST_SHOWN]
+        msg = (
+            f"A name in {parameter} must be 1 to 64 characters from A-Z, a-z, 0-9, '_', '-' and '.', not {shown}. "
+            "Clients and their models would not take it"
+        )
+        raise ValueError(msg)
 
 
 def check_options(value: Any) -> ServeOptions:

@@ -131,6 +131,7 @@ class _ServedPipeline:
             body=self._run,
             options=self._options,
             pool=pool,
+            kind="pipelines",
             output_schema=None
             if self._makes_result
             else output_schema(declared, include_embeddings=self._options.include_embeddings),
@@ -158,7 +159,7 @@ class _ServedPipeline:
     async def _run(self, arguments: dict[str, Any], call: ServedCall) -> Any:
         data = self._inputs.to_run(self._values(arguments))
         wanted = {component for (component, _), _ in self._outputs.values()}
-        async with ProgressReporter(call, total=self._count) as progress:
+        async with ProgressReporter(call, total=self._count, patient=True) as progress:
             with errors_for_client():
                 if self._runs_async:
                     found = await self._run_in_loop(data, wanted, progress)

@@ -23,6 +23,7 @@ import anyio
 import anyio.to_thread
 
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
+from haystack_integrations.tools.mcp.serving.exits import ORDERS, CodeExitedError
 
 T = TypeVar("T")
 
@@ -181,6 +182,9 @@ class Place:
             thread.begin()
             try:
                 return function(*args)
+            except ORDERS as error:
+                # Of the function's own code, as nobody can end or cancel it in a thread.
+                raise CodeExitedError(error) from error
             finally:
                 self.leave()
 

@@ -19,6 +19,10 @@ from haystack_integrations.tools.mcp.serving.values import well_formed
 INTERVAL = 0.25
 # Clients give up on a call that is silent for too long, the strictest after some 30 seconds.
 HEARTBEAT = 10.0
+# How long a call over HTTP that may be short runs before the first notification, in seconds. In the newest protocol
+# that turns the answer from JSON into a stream of events, which clients limit to 1 MiB each. Many clients ask for
+# progress always.
+PATIENCE = 0.25
 
 # The client went away: its call is cancelled anyway.
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
@@ -41,6 +45,7 @@ class ProgressReporter:
         total: int | None = None,
         interval: float | None = None,
         heartbeat: float | None = None,
+        patient: bool = False,
     ) -> None:
         """
         Initialize the ProgressReporter.
@@ -49,9 +54,11 @@ class ProgressReporter:
         :param total: How many steps there are, if that is known.
         :param interval: Seconds between two notifications about text; by default `INTERVAL`.
         :param heartbeat: Seconds of silence after which a notification is sent anyway; by default `HEARTBEAT`.
+        :param patient: Whether nothing is sent of a call over HTTP that ends within `PATIENCE`.
         """
         self._call = call
         self._total = total
+        self._patient = patient
         self._interval = INTERVAL if interval is None else interval
         self._heartbeat = HEARTBEAT if heartbeat is None else heartbeat
         self._lock = threading.Lock()
@@ -66,6 +73,7 @@ class ProgressReporter:
         self._any_news = asyncio.Event()
         self._urgent_news = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
+        self._start: asyncio.TimerHandle | None = None
 
     @property
     def is_wanted(self) -> bool:
@@ -77,6 +85,16 @@ class ProgressReporter:
             return False
         request = context.request_context
         return request is None or "progressToken" in (request.meta or {})
+
+    @property
+    def _patience(self) -> float:
+        """
+        Seconds before the first notification.
+        """
+        context = self._call.context
+        request = context.request_context if context is not None else None
+        is_over_http = request is not None and request.request is not None
+        return PATIENCE if self._patient and is_over_http else 0.0
 
     def step(self, message: str) -> None:
         """
@@ -114,8 +132,17 @@ class ProgressReporter:
         Begin to report.
         """
         if self.is_wanted:
-            self._sender = asyncio.create_task(self._send())
+            if patience := self._patience:
+                self._start = self._loop.call_later(patience, self._start_sending)
+            else:
+                self._start_sending()
         return self
+
+    def _start_sending(self) -> None:
+        self._sender = asyncio.create_task(self._send())
+        with self._lock:
+            if self._news or self._text:
+                self._any_news.set()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -123,6 +150,8 @@ class ProgressReporter:
         """
         Send what is left, unless the work failed.
         """
+        if self._start is not None:
+            self._start.cancel()
         sender = self._sender
         if sender is None:
             return

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Literal, TypeVar, get_args
 
 from fastmcp import FastMCP
@@ -24,6 +24,7 @@ from mcp.types import CompletionArgument, CompletionContext, PromptReference, Re
 
 from haystack_integrations.tools.mcp.serving.background_tasks import tasks_extension
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.exits import surviving_exits
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import DEFAULT_MAX_CONCURRENCY, CallPool
 from haystack_integrations.tools.mcp.serving.served_tool import ServedTool
@@ -169,6 +170,16 @@ class HaystackProvider(Provider):
         """
         return next((tool for tool in self._known_tools() if tool.key == key), None)
 
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        """
+        Find what the newest version of a tool takes, of which clients are told, or were at the last listing.
+
+        :param name: Its name for clients.
+        :returns: JSON schema of its arguments; None if there is no such tool.
+        """
+        named = [tool for tool in self._known_tools() if tool.name == name]
+        return max(named, key=version_sort_key).parameters if named else None
+
     def give_way(self, tool: Tool) -> None:
         """
         Serve a tool no longer, because there is another one of its name now. The log says so, unless it is not to.
@@ -188,8 +199,20 @@ class HaystackProvider(Provider):
         return is_named or any(tool is each for each in self._removed)
 
     async def _list_tools(self) -> Sequence[Tool]:
-        tools: list[Tool] = self._unique(await self._collect(Source.list_tools.__name__))
-        self._listed = tools = [tool for tool in tools if not self._is_removed(tool)] if self._removed else tools
+        self._listed = self._shown(await self._collect(Source.list_tools.__name__))
+        return await self._marked(self._listed)
+
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
+        named = [tool for tool in await self._collect(Source.list_tools.__name__) if tool.name == name]
+        found = await self._marked(self._shown(named))
+        matching = [tool for tool in found if version is None or version.matches(tool.version)]
+        return max(matching, key=version_sort_key, default=None)
+
+    def _shown(self, tools: Sequence[Tool]) -> list[Tool]:
+        unique = self._unique(tools)
+        return [tool for tool in unique if not self._is_removed(tool)] if self._removed else unique
+
+    async def _marked(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         hidden = [tool for tool in tools if isinstance(tool, ServedTool) and not tool.is_enabled]
         if not hidden:
             return tools
@@ -352,15 +375,16 @@ class HaystackProvider(Provider):
         if server is not None:
             # Named, because a provider with a namespace, or of a mounted server, is none of the server's own.
             announcer_of(server).watch_providers([self])
-        try:
-            for source in self.sources:
-                await source.warm_up()
-            self._unique(await self._collect(Source.list_tools.__name__, may_raise=True), may_raise=True)
-            await self._check_options()
-            yield
-        finally:
-            for source in reversed(self.sources):
-                await source.close()
+        with surviving_exits(server) if server is not None else nullcontext():
+            try:
+                for source in self.sources:
+                    await source.warm_up()
+                self._unique(await self._collect(Source.list_tools.__name__, may_raise=True), may_raise=True)
+                await self._check_options()
+                yield
+            finally:
+                for source in reversed(self.sources):
+                    await source.close()
 
 
 def _server_that_starts() -> FastMCP[Any] | None:

@@ -28,6 +28,7 @@ from jsonschema import Draft202012Validator
 from mcp import types
 from referencing import Registry
 
+from haystack_integrations.tools.mcp.serving.arguments import WRAP_RESULT, PlainFields
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.values import JsonWriter
 
@@ -38,7 +39,9 @@ _MEDIA = (*_BLOCKS, Image, Audio, File, ImageContent, FileContent, ByteStream, T
 
 _SAME = object()
 
-WRAP_RESULT = "x-fastmcp-wrap-result"
+# A longer text is not sent in addition to structured content that has it, too: clients take events of 1 MiB at most
+# from a stream. What they show a model is the beginning.
+_LONGEST_REPEATED, _BEGINNING = 200_000, 20_000
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class ResultWriter:
         self._validator: Any = None
         if output_schema is not None:
             self._validator = Draft202012Validator(output_schema, registry=Registry())
+            self._plain_fields = PlainFields(output_schema)
         self._whole = frozenset(_only_values(output_schema))
         self._wraps = bool(output_schema and output_schema.get(WRAP_RESULT))
 
@@ -95,6 +99,10 @@ class ResultWriter:
         written = writer.write(value) if self._validator or not _only_content(value) else None
         structured = self._structured(written)
         content = _content(value, writer, written) if shown is _SAME else _content(shown, writer)
+        if structured is not None:
+            content = [
+                part for block in content for part in _without_repetition(block, structured, is_same=shown is _SAME)
+            ]
         notes = list(dict.fromkeys(writer.notes))
         content += [types.TextContent(type="text", text=note) for note in notes]
         meta: dict[str, Any] = {}
@@ -136,6 +144,8 @@ class ResultWriter:
             return written if isinstance(written, dict) else None
         if self._wraps:
             written = {"result": written}
+        if isinstance(written, dict) and self._plain_fields.fit(written):
+            return written
         error = next(self._validator.iter_errors(written), None)
         if error is None and isinstance(written, dict):
             return written
@@ -145,6 +155,21 @@ class ResultWriter:
         )
         msg = f"The result of tool '{self._tool_name}' does not conform to its output schema ({where})."
         raise ToolError(msg)
+
+
+def _without_repetition(
+    block: types.ContentBlock, structured: dict[str, Any], *, is_same: bool
+) -> list[types.ContentBlock]:
+    """
+    Keep the beginning of a long text that the structured content has, too.
+    """
+    if not isinstance(block, types.TextContent) or len(block.text) <= _LONGEST_REPEATED:
+        return [block]
+    if not is_same and block.text not in structured.values():
+        return [block]
+    note = f"This was the beginning of {len(block.text):,} characters. All of it is in the structured content."
+    beginning = types.TextContent(type="text", text=block.text[:_BEGINNING])
+    return [beginning, types.TextContent(type="text", text=note)]
 
 
 def _is_json_of(structured: Any, text: str) -> bool:

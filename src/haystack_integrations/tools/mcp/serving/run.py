@@ -12,9 +12,12 @@ import asyncio
 import functools
 import inspect
 import logging as python_logging
+import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -352,6 +355,7 @@ class _Supervisor(Multiprocess):
 
 
 def _worker_app(blueprint: _Blueprint) -> Starlette:
+    threading.Thread(target=_stop_with_supervisor, name="mcp-serving-supervisor", daemon=True).start()
     # uvicorn would only note a signal, and make the server to its end. Nobody has been promised anything yet.
     previous = {number: signal.signal(number, lambda number, _: os._exit(128 + number)) for number in STOP_SIGNALS}
     try:
@@ -361,6 +365,19 @@ def _worker_app(blueprint: _Blueprint) -> Starlette:
             signal.signal(stop_signal, handler)
     share_key(server)
     return _Blueprint(server, options=blueprint.options).app()
+
+
+def _stop_with_supervisor() -> None:
+    """
+    Stop this worker when its supervisor is gone, which may have been killed and told nobody.
+
+    Otherwise it would go on listening, and no next server could.
+    """
+    supervisor = multiprocessing.parent_process()
+    if supervisor is None:
+        return
+    multiprocessing.connection.wait([supervisor.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:
@@ -373,9 +390,13 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     for family, _, _, _, address in dict.fromkeys(addresses):
         number = listeners[0].getsockname()[1] if listeners else port
         try:
-            listeners.append(socket.create_server((address[0], number), family=family, backlog=2048))
+            created = socket.create_server((address[0], number), family=family, backlog=2048)
         except OSError as error:
             failure = error
+            continue
+        # asyncio sets TCP_NODELAY on connections whose protocol is known to be TCP. Without it, the last part of an
+        # answer waits for the client's delayed acknowledgement of the first one: 40 ms.
+        listeners.append(socket.socket(family, created.type, socket.IPPROTO_TCP, fileno=created.detach()))
     if not listeners:
         msg = f"The server cannot listen on {host}:{port}: {failure}. Choose another `port`, or 0 for a free one"
         raise OSError(msg) from failure

@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
 from haystack import logging
 from haystack.utils import Secret
+from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 from mcp.types import INVALID_REQUEST
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -35,8 +36,8 @@ _REFUSALS = {
 # How much of a header is logged, and how many of them: strangers choose them.
 _LONGEST_HEADER, _MOST_TOLD = 200, 20
 
-# The largest body that the SDK's HTTP server takes, in bytes.
-LARGEST_BODY = 4 * 1024 * 1024
+# The largest body that the SDK's HTTP server takes, in bytes: 4 MiB.
+LARGEST_BODY = DEFAULT_MAX_REQUEST_BODY_SIZE
 
 
 class BearerToken(TokenVerifier):

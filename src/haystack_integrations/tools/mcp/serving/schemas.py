@@ -185,6 +185,21 @@ def input_descriptions(component: Any) -> dict[str, str]:
     return {name: text for name, text in parameter_descriptions(component).items() if text}
 
 
+def annotated_description(declared: Any) -> str:
+    """
+    Read what a type says of its values: `Annotated[str, "The text"]`, or `Annotated[str, Field(description="...")]`.
+
+    :param declared: The type.
+    :returns: The description; an empty text if there is none.
+    """
+    for each in getattr(declared, "__metadata__", ()):
+        text = each if isinstance(each, str) else getattr(each, "description", None)
+        if isinstance(text, str) and text:
+            return text
+    is_union = get_origin(declared) in (Union, UnionType)
+    return next(filter(None, map(annotated_description, get_args(declared))), "") if is_union else ""
+
+
 def is_servable(declared: Any) -> bool:
     """
     Tell whether a client can give values of a type.
@@ -210,7 +225,8 @@ def _field(name: str, given: ServedInput) -> Any:
     default = given.default if given.required else _as_json(given.default)
     if not given.required and default is not _MISSING:
         extra["default"] = default
-    annotated = Annotated[converted, Field(description=given.description or None, json_schema_extra=extra)]  # type: ignore[valid-type]
+    description = annotated_description(given.type) or given.description or None
+    annotated = Annotated[converted, Field(description=description, json_schema_extra=extra)]  # type: ignore[valid-type]
     return Required[annotated] if given.required else NotRequired[annotated]
 
 

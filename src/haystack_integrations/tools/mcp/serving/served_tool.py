@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from fastmcp import Context
 from fastmcp.dependencies import Dependency
 from fastmcp.exceptions import ToolError
 from fastmcp.server.auth import AuthCheck, require_scopes
-from fastmcp.server.dependencies import OptionalCurrentContext, resolve_dependencies
+from fastmcp.server.dependencies import OptionalCurrentContext, get_context, resolve_dependencies
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.tasks import TaskConfig
 from haystack import logging
@@ -24,7 +24,13 @@ from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
 from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, without
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.background_tasks import (
+    dependencies_on_docket,
+    resolved_by_docket,
+    run_by_docket,
+)
+from haystack_integrations.tools.mcp.serving.exits import CodeExitedError, is_for_others
+from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
 from haystack_integrations.tools.mcp.serving.pool import CallPool, Place, ServerBusyError
 from haystack_integrations.tools.mcp.serving.results import ResultWriter
 from haystack_integrations.tools.mcp.serving.values import well_formed
@@ -91,6 +97,23 @@ def current_call() -> ServedCall:
     return _current_call.get()
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """
+    What a served tool consists of, in one place: pydantic is slow in giving private attributes.
+    """
+
+    body: Body
+    options: ServeOptions
+    pool: CallPool
+    arguments: ArgumentCheck
+    results: ResultWriter
+    body_checks: bool
+    bound: dict[str, Any]
+    injected: Callable[..., None]
+    has_dependencies: bool
+
+
 class ServedTool(Tool):
     """
     A tool of the server that runs something of Haystack.
@@ -98,14 +121,7 @@ class ServedTool(Tool):
     For tools that are not plain functions, FastMCP neither checks arguments nor keeps to the timeout; this one does.
     """
 
-    _body: Body = PrivateAttr()
-    _options: ServeOptions = PrivateAttr()
-    _pool: CallPool = PrivateAttr()
-    _arguments: ArgumentCheck = PrivateAttr()
-    _results: ResultWriter = PrivateAttr()
-    _body_checks: bool = PrivateAttr()
-    _bound: dict[str, Any] = PrivateAttr()
-    _injected: Callable[..., None] = PrivateAttr()
+    _parts: _Parts = PrivateAttr()
 
     @classmethod
     def create(
@@ -122,6 +138,8 @@ class ServedTool(Tool):
         annotations: ToolAnnotations | None = None,
         auth: AuthCheck | list[AuthCheck] | None = None,
         body_checks: bool = False,
+        of_docket: Mapping[str, Any] | None = None,
+        kind: str = "tools",
     ) -> ServedTool:
         """
         Create a tool.
@@ -141,11 +159,15 @@ class ServedTool(Tool):
         :param auth: Who may use it, if the options name no scopes.
         :param body_checks: Whether the body itself checks arguments and raises a `ToolError`. Then they are checked
             before only if values of another type are to be refused.
+        :param of_docket: What the body wants Docket to resolve if the tool is run as a background task.
+        :param kind: The parameter of `create_mcp_server` that it comes from.
         :returns: The tool.
+        :raises ValueError: If clients cannot call it.
         """
+        check_name("`ServeOptions(name=...)`" if options.name else f"`{kind}`", options.name or name)
         if options.output_schema is not None:
             output_schema = dict(options.output_schema) if options.output_schema else None
-        shown = without(parameters, options.bound)
+        shown = without(_of_object(options.name or name, parameters), options.bound)
         tool = cls(
             name=options.name or name,
             **{"title": title, "description": description, **options.of_component()},
@@ -156,15 +178,22 @@ class ServedTool(Tool):
             auth=require_scopes(*options.scopes) if options.scopes else auth,
             task_config=_task_config(options),
         )
-        tool._body = body
-        tool._options = options
-        tool._pool = pool if options.max_concurrency is None else CallPool(options.max_concurrency)
-        tool._arguments = ArgumentCheck(tool.name, shown)
-        tool._results = ResultWriter(tool.name, output_schema, options)
-        tool._body_checks = body_checks
         dependencies = {name: each for name, each in options.bound.items() if isinstance(each, Dependency)}
-        tool._bound = {name: each for name, each in options.bound.items() if name not in dependencies}
-        tool._injected = _injected({_CONTEXT: OptionalCurrentContext(), **dependencies})
+        tool._parts = _Parts(
+            body=body,
+            options=options,
+            pool=pool if options.max_concurrency is None else CallPool(options.max_concurrency),
+            arguments=ArgumentCheck(tool.name, shown),
+            results=ResultWriter(tool.name, output_schema, options),
+            body_checks=body_checks,
+            bound={name: each for name, each in options.bound.items() if name not in dependencies},
+            injected=_injected({_CONTEXT: OptionalCurrentContext(), **dependencies}),
+            has_dependencies=bool(dependencies),
+        )
+        of_docket = {**(of_docket or {}), **dependencies_on_docket(dependencies)}
+        if of_docket and options.task:
+            # Docket runs this method of the tool, whose signature has none of them.
+            object.__setattr__(tool, "run", run_by_docket(tool.run, of_docket))
         return tool
 
     @property
@@ -172,7 +201,7 @@ class ServedTool(Tool):
         """
         Whether clients see it, as long as nobody enables or disables it.
         """
-        return self._options.enabled
+        return self._parts.options.enabled
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """
@@ -183,31 +212,34 @@ class ServedTool(Tool):
         :raises ToolError: If the arguments cannot be used, the server is busy, or the call takes too long. The client
             gets to see the message.
         """
-        async with resolve_dependencies(self._injected, {}) as injected:
-            context: Context | None = injected.pop(_CONTEXT)
-            arguments = self._checked(arguments, context)
-            # A background task has all the time that it needs.
-            limit = None if context is not None and context.is_background_task else self.timeout
-            with anyio.move_on_after(limit):
-                value = await self._call({**arguments, **self._bound, **injected}, context)
-                return self._results.result(value)
+        parts = self._parts
+        context = None if parts.has_dependencies else _context_of_request()
+        if context is not None:
+            return await self._result_of(parts, arguments, {}, context)
+        async with resolve_dependencies(parts.injected, {}) as injected:
+            context = injected.pop(_CONTEXT)
+            return await self._result_of(parts, arguments, injected, context)
+
+    async def _result_of(
+        self, parts: _Parts, arguments: dict[str, Any], injected: dict[str, Any], context: Context | None
+    ) -> ToolResult:
+        arguments = {**_checked(parts, arguments, context), **parts.bound, **injected}
+        if parts.has_dependencies:
+            arguments.update({name: each for name, each in resolved_by_docket.get().items() if name in injected})
+        # A background task has all the time that it needs.
+        if self.timeout is None or (context is not None and context.is_background_task):
+            return parts.results.result(await self._call(parts, arguments, context))
+        with anyio.move_on_after(self.timeout):
+            return parts.results.result(await self._call(parts, arguments, context))
         raise self._timed_out()
 
-    def _checked(self, arguments: dict[str, Any], context: Context | None) -> dict[str, Any]:
-        strict = self._options.strict_validation
-        if strict is None:
-            strict = context is not None and context.fastmcp.strict_input_validation
-        if self._body_checks and not strict:
-            return self._arguments.prepare(arguments)
-        return self._arguments.check(arguments, strict=strict)
-
-    async def _call(self, arguments: dict[str, Any], context: Context | None) -> Any:
+    async def _call(self, parts: _Parts, arguments: dict[str, Any], context: Context | None) -> Any:
         try:
-            async with self._pool.place() as place:
+            async with parts.pool.place() as place:
                 call = ServedCall(self.name, context, place)
                 token = _current_call.set(call)
                 try:
-                    return await self._body(arguments, call)
+                    return await parts.body(arguments, call)
                 finally:
                     _current_call.reset(token)
         except ServerBusyError as busy:
@@ -222,6 +254,10 @@ class ServedTool(Tool):
             failure = _cause(error)  # its text quotes all arguments, bound ones, too
         except ValidationError as error:
             failure = error
+        except BaseException as error:
+            if is_for_others(error):
+                raise
+            raise CodeExitedError(error) from error
         if isinstance(failure, ValidationError):
             # FastMCP would take it for one of the arguments. Its text quotes values.
             failure = InvalidValueError(failure)
@@ -229,14 +265,14 @@ class ServedTool(Tool):
 
     def _timed_out(self) -> ToolError:
         logger.warning(
-            "A call of tool '{tool}' ran into its timeout of {timeout} s", tool=self.name, timeout=self.timeout
-        )
-        msg = f"Tool '{self.name}' did not finish within {self.timeout:g} s. " + (
-            "It can be called as a background task, which has no such limit."
+            "A call of tool '{tool}' ran into its timeout of {timeout} s. {advice}, which has no such limit",
+            tool=self.name,
+            timeout=self.timeout,
+            advice="Clients can call it as a background task"
             if self.task_config.supports_tasks()
-            else "The server could offer it as a background task (`ServeOptions(task=True)`), which has no such limit."
+            else "Offer it as a background task (`ServeOptions(task=True)`)",
         )
-        return ToolError(msg)
+        return ToolError(f"Tool '{self.name}' did not finish within {self.timeout:g} s.")
 
 
 class InvalidValueError(ValueError):
@@ -254,12 +290,40 @@ class InvalidValueError(ValueError):
         super().__init__("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details))
 
 
+def _of_object(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Have a schema say that arguments are an object, which MCP demands of it: no client could list any tool."""
+    kinds = parameters.get("type", "object")
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+        msg = f"The parameters of tool '{tool_name}' must be of type 'object', as arguments have names, not {kinds!r}"
+        raise ValueError(msg)
+    return {**parameters, "type": "object"}
+
+
+def _checked(parts: _Parts, arguments: dict[str, Any], context: Context | None) -> dict[str, Any]:
+    strict = parts.options.strict_validation
+    if strict is None:
+        strict = context is not None and context.fastmcp.strict_input_validation
+    if parts.body_checks and not strict:
+        return parts.arguments.prepare(arguments)
+    return parts.arguments.check(arguments, strict=strict)
+
+
 def _cause(error: BaseException) -> BaseException:
     while isinstance(error, ToolInvocationError) and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, ToolInvocationError):
         return RuntimeError(f"Tool '{error.tool_name}' could not be invoked")
     return error
+
+
+def _context_of_request() -> Context | None:
+    """
+    Give the context that there is already. In a worker of background tasks there is none before one is asked for.
+    """
+    try:
+        return get_context()
+    except RuntimeError:
+        return None
 
 
 def _injected(dependencies: dict[str, Any]) -> Callable[..., None]:

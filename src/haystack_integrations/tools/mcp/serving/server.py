@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, Literal, Self, get_args
@@ -11,8 +12,9 @@ from typing import Any, Literal, Self, get_args
 from fastmcp import FastMCP, settings
 from fastmcp.server.auth import AuthProvider
 from fastmcp.server.http import StarletteWithLifespan
+from fastmcp.server.providers.aggregate import AggregateProvider
 from fastmcp.tools.base import Tool
-from fastmcp.utilities.versions import VersionSpec
+from fastmcp.utilities.versions import VersionSpec, version_sort_key
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
@@ -28,7 +30,25 @@ from haystack_integrations.tools.mcp.serving.safety import auth_provider
 ComponentKind = Literal["tool", "resource", "template", "prompt"]
 
 
-class HaystackServer(FastMCP[Any]):
+class _InTurn(AggregateProvider):
+    """
+    Looks up a tool in the server's own functions and in what is Haystack's, one after the other.
+
+    FastMCP asks its providers at once, in a task each, which takes longer than the answers of these two.
+    """
+
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
+        if len(self.providers) > 2:  # noqa: PLR2004 - others may be slow
+            return await super()._get_tool(name, version)
+        try:
+            found = [await provider.get_tool(name, version) for provider in self.providers]
+        # Of any kind: FastMCP decides whether it is one of the server.
+        except Exception:
+            return await super()._get_tool(name, version)
+        return max((tool for tool in found if tool is not None), key=version_sort_key, default=None)
+
+
+class HaystackServer(FastMCP[Any], _InTurn):
     """
     A FastMCP that serves what was built in Haystack, as `create_mcp_server` makes it.
 
@@ -273,7 +293,8 @@ def create_mcp_server(
         from a call that asks something to the call that answers. Processes that share the work need the same ones, and
         servers of the same name. The first one encrypts, all of them decrypt. By default those of the environment
         variable `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas, or else one that only this process has.
-    :param fastmcp_options: Further parameters of `fastmcp.FastMCP`: `instructions`, `version`, `middleware`, ...
+    :param fastmcp_options: Further parameters of `fastmcp.FastMCP`: `instructions`, `version` (by default that of this
+        package), `middleware`, ...
     :returns: The server. It is a FastMCP, so everything that FastMCP does with servers works with it.
     :raises ValueError: If something cannot be served.
     :raises ImportError: If something needs a package that is not installed.
@@ -299,5 +320,10 @@ def create_mcp_server(
         strict_input_validation=strict_input_validation,
         dereference_schemas=dereference_schemas,
         on_duplicate=policy,
-        **{"request_state_security": request_state_security(request_state_keys), **fastmcp_options},
+        **{
+            "request_state_security": request_state_security(request_state_keys),
+            # Not FastMCP's, which it would be otherwise.
+            "version": importlib.metadata.version("mcp-haystack"),
+            **fastmcp_options,
+        },
     )

@@ -28,7 +28,7 @@ from fastmcp.server.auth import require_scopes
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_context
 from fastmcp.server.extensions import MethodBinding, ServerExtension
-from fastmcp.skills import GetSkillResult, ListSkillsResult, Skill, SkillFrontmatter, SkillResource
+from fastmcp.skills import GetSkillResult, ListSkillsResult, SkillFrontmatter, SkillResource, models
 from fastmcp.skills.models import GetSkillParams, ListSkillsParams
 from haystack import logging
 from haystack.dataclasses import FileContent, ImageContent
@@ -42,6 +42,9 @@ from haystack_integrations.tools.mcp.serving.reads import HIDE, NoSuchThingError
 from haystack_integrations.tools.mcp.serving.source import Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# FastMCP 4.1 calls it `Skill`, which is to be another class.
+_Skill: Any = getattr(models, "MCPSkill", None) or models.Skill
 
 _MAIN_FILE = "SKILL.md"
 _TEMPLATE = "skill://{path*}"
@@ -126,7 +129,7 @@ class SkillSource(Source):
             if callable(function):
                 function()
 
-    async def entries(self, server: FastMCP[Any]) -> list[Skill]:
+    async def entries(self, server: FastMCP[Any]) -> list[Any]:
         """
         Describe the skills that a client may see.
 
@@ -136,7 +139,7 @@ class SkillSource(Source):
         found = await self._places.run(lambda: [self._entry(skill) for skill in self._skills().values()])
         return [entry for entry in found if entry is not None and await server.get_resource(entry.uri) is not None]
 
-    async def entry(self, server: FastMCP[Any], uri: str) -> Skill | None:
+    async def entry(self, server: FastMCP[Any], uri: str) -> Any | None:
         """
         Describe one skill.
 
@@ -186,7 +189,7 @@ class SkillSource(Source):
             raise NoSuchThingError(msg)
         return await self._places.run(skill.read, path.removeprefix(f"{skill.name}/"))
 
-    def _entry(self, skill: _StoredSkill) -> Skill | None:
+    def _entry(self, skill: _StoredSkill) -> Any | None:
         try:
             return skill.entry()
         except (ValidationError, ValueError) as error:
@@ -217,7 +220,7 @@ class _StoredSkill:
     def _uri(self, path: str) -> str:
         return f"skill://{quote(self.name)}/{quote(path)}"
 
-    def entry(self) -> Skill:
+    def entry(self) -> Any:
         """
         Describe the skill with its files, all of which are read.
         """
@@ -235,7 +238,7 @@ class _StoredSkill:
                 raise ValueError(msg)
             digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
             resources.append(SkillResource(uri=self._uri(path), digest=digest, size=len(data)))
-        return Skill(uri=self.uri, frontmatter=SkillFrontmatter(self._frontmatter), resources=resources)
+        return _Skill(uri=self.uri, frontmatter=SkillFrontmatter(self._frontmatter), resources=resources)
 
     def read(self, path: str) -> ResourceResult:
         """

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastmcp.dependencies import Dependency
+from pydantic.fields import FieldInfo
+
 from haystack_integrations.tools.mcp.serving.schemas import (
     ServedInput,
     UnservableTypeError,
@@ -72,6 +75,7 @@ def map_inputs(pipeline: Any, chosen: Mapping[str, Any] | Sequence[str] | None, 
         name: left for name, group in mapped.items() if (left := tuple(each for each in group if each not in taken))
     }
     _check_mandatory(sockets, taken.union(*mapped.values()))
+    _check_defaults(sockets, taken)
     served = {
         name: _served_input(name, [sockets[each] for each in group], pipeline, group) for name, group in mapped.items()
     }
@@ -180,6 +184,17 @@ def _find(option: str, path: str, sockets: Mapping[Socket, Any]) -> tuple[Socket
 
 def _listed(sockets: Iterable[Socket]) -> str:
     return ", ".join(".".join(each) for each in sockets) or "none"
+
+
+def _check_defaults(sockets: dict[Socket, Any], set_: set[Socket]) -> None:
+    for each, socket in sockets.items():
+        default = socket.get("default_value")
+        if isinstance(default, Dependency | FieldInfo) and each not in set_:
+            msg = (
+                f"The default of {_listed([each])} is a {type(default).__name__.strip('_')}, which a pipeline does not "
+                "resolve. Give it another default in the component, or a value with `bound`."
+            )
+            raise ValueError(msg)
 
 
 def _check_mandatory(sockets: dict[Socket, Any], given: set[Socket]) -> None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any, BinaryIO, cast
@@ -27,6 +29,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
@@ -37,8 +40,10 @@ from mcp.types import (
 )
 
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.exits import surviving_exits
 from haystack_integrations.tools.mcp.serving.low_level import low_level_server
 from haystack_integrations.tools.mcp.serving.stopping import Stop
+from haystack_integrations.tools.mcp.serving.values import well_formed_json
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -63,10 +68,10 @@ async def serve_stdio(server: FastMCP[Any], stop: Stop, *, max_body_size: int) -
     low_level = low_level_server(server)
     transport = set_transport("stdio")
     try:
-        with _stdin() as file:
+        with surviving_exits(server), _stdin() as file:
             lines = _Lines(file, max_body_size)
             async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (read, write):
-                conversation = _Conversation(stop, max_body_size, announcer_of(server).close)
+                conversation = _Conversation(stop, lines, announcer_of(server).close)
                 async with conversation.between(read, write) as (requests, answers):
                     await low_level.run(requests, answers, low_level.create_initialization_options())
                 lines.close()
@@ -99,14 +104,23 @@ class _Lines:
 
     def __init__(self, file: BinaryIO, max_length: int) -> None:
         self._file = file
-        self._max_length = max_length
+        self.max_length = max_length
         self._send, self._receive = anyio.create_memory_object_stream[str](0)
+        # Those that the SDK was given, until it has said what it has read in them.
+        self._given: deque[str] = deque()
+
+    def take(self) -> str:
+        """
+        Give the line in which the SDK has found the next message, or none.
+        """
+        return self._given.popleft() if self._given else ""
 
     async def __aiter__(self) -> AsyncIterator[str]:
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, args=(loop,), name="mcp-serving-stdin", daemon=True).start()
         async with self._receive:
             async for line in self._receive:
+                self._given.append(line)
                 yield line
 
     def close(self) -> None:
@@ -120,14 +134,15 @@ class _Lines:
             await self._send.send(line)
 
         try:
-            while line := self._file.readline(self._max_length + 1):
-                if len(line) > self._max_length:
+            while line := self._file.readline(self.max_length + 1):
+                if len(line) > self.max_length:
                     while line and not line.endswith(b"\n"):
-                        line = self._file.readline(self._max_length)
+                        line = self._file.readline(self.max_length)
                     # No JSON, so that it is answered with a parse error.
                     line = b"too long\n"
                 if line.strip():
-                    asyncio.run_coroutine_threadsafe(hand_over(line.decode(errors="replace")), loop).result()
+                    text = well_formed_json(line).decode(errors="replace")
+                    asyncio.run_coroutine_threadsafe(hand_over(text), loop).result()
             loop.call_soon_threadsafe(self.close)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, CancelledError, RuntimeError):
             # Nobody listens any more: the conversation is over, or the loop is closed.
@@ -139,10 +154,10 @@ class _Conversation:
     Follows which requests are still to be answered, and ends the conversation when it may.
     """
 
-    def __init__(self, stop: Stop, max_body_size: int, end_streams: Callable[[], None]) -> None:
+    def __init__(self, stop: Stop, lines: _Lines, end_streams: Callable[[], None]) -> None:
         self._stop = stop
+        self._lines = lines
         self._end_streams = end_streams
-        self._unreadable = f"Parse error: the line is no JSON-RPC message, or longer than {max_body_size} bytes"
         self._unanswered: set[str | int | None] = set()
         self._all_answered = anyio.Event()
         self._stopping = anyio.Event()
@@ -176,9 +191,10 @@ class _Conversation:
         async with requests:
             async for item in read:
                 message = item.message if isinstance(item, SessionMessage) else None
+                line = self._lines.take()
                 try:
                     if isinstance(item, Exception):
-                        await write.send(_error(None, PARSE_ERROR, self._unreadable))
+                        await write.send(_unreadable(line, self._lines.max_length))
                     elif isinstance(message, JSONRPCRequest) and self._stopping.is_set():
                         await write.send(_error(message.id, _SERVER_STOPS, "The server is stopping"))
                     else:
@@ -275,6 +291,21 @@ class _Written:
 async def _send_if_open(stream: MemoryObjectSendStream[_Message], message: SessionMessage) -> None:
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         await stream.send(message)
+
+
+def _unreadable(line: str, max_length: int) -> SessionMessage:
+    """
+    Answer what the SDK cannot read, with its id if it has one: otherwise whoever sent it would wait.
+    """
+    with contextlib.suppress(ValueError, RecursionError):
+        # Not as a number that has too many digits even for Python.
+        message = json.loads(line, parse_int=lambda digits: int(digits[:400]))
+        is_request = isinstance(message, dict) and not {"result", "error"} & message.keys()
+        request_id = message.get("id") if is_request else None
+        if isinstance(request_id, str | int):
+            msg = "Invalid request: it is no JSON-RPC request, or has too many digits or levels somewhere"
+            return _error(request_id, INVALID_REQUEST, msg)
+    return _error(None, PARSE_ERROR, f"Parse error: the line is no JSON-RPC message, or longer than {max_length} bytes")
 
 
 def _error(request_id: str | int | None, code: int, message: str) -> SessionMessage:

@@ -16,6 +16,7 @@ Values of Haystack as JSON.
 from __future__ import annotations
 
 import dataclasses
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -193,6 +194,24 @@ def well_formed(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+# An escape in JSON: a pair of surrogates, half of one, or anything else.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+def well_formed_json(text: bytes) -> bytes:
+    """
+    Make JSON that every parser reads of JSON that may have halves of surrogate pairs, which some clients send.
+
+    :param text: The JSON, or anything else.
+    :returns: It, as long, with U+FFFD for each half.
+    """
+    if b"\\ud" not in text and b"\\uD" not in text:
+        return text
+    return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], text)
 
 
 def _key(key: Any) -> str:
