@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     ToolConfig,
 )
+from haystack_integrations.tools.mcp.connection.context_managed import Holds
 from tests.support.background import in_loop_of_its_own, in_thread, text
 from tests.support.kinds import LONG
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
@@ -235,3 +236,13 @@ def test_entering_and_leaving_counts_blocks_of_many_threads(held):
     for each in [in_thread(enter_often) for _ in range(8)]:
         each.result(LIMIT)
     assert state_of(toolset) == "closed"
+
+
+def test_a_user_that_was_collected_is_not_waited_for():
+    holds = Holds()
+    holds.enter()
+    holds.enter()
+    holds.collected()
+    assert holds.leave(ends_block=True)  # before anybody has looked
+    assert not holds.settle()
+    assert not holds.is_held

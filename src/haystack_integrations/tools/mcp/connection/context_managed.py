@@ -8,6 +8,7 @@ import os
 import threading
 import weakref
 from abc import abstractmethod
+from collections import deque
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +30,8 @@ class Holds:
         Initialize the Holds. Nobody uses the object yet.
         """
         self._count = 0
+        # One entry for each counted user that was garbage-collected since.
+        self._collected: deque[None] = deque()
         self._pid = os.getpid()
         self._is_to_be_closed = False
         # Those of objects that this one is part of, e.g. a registry. Their users use this one, too.
@@ -50,6 +53,7 @@ class Holds:
         with _lock:
             if self._pid != os.getpid():
                 self._pid, self._count, self._is_to_be_closed = os.getpid(), 0, False
+                self._collected.clear()
             self._count += 1
 
     def leave(self, *, ends_block: bool = False) -> bool:
@@ -66,6 +70,24 @@ class Holds:
                 return self._is_free()
             return ends_block
 
+    def collected(self) -> None:
+        """
+        Count one user less that was garbage-collected: in any thread, perhaps with any lock held. `settle` follows.
+        """
+        self._collected.append(None)
+
+    def settle(self) -> bool:
+        """
+        Look whether users were garbage-collected.
+
+        :returns: Whether the object is to be closed now.
+        """
+        with _lock:
+            while self._collected:
+                self._collected.popleft()
+                self._count -= 1
+            return self._is_free()
+
     def ask_to_close(self) -> bool:
         """
         Have the object closed as soon as nobody uses it.
@@ -81,7 +103,8 @@ class Holds:
         """
         Whether somebody uses the object now.
         """
-        return (self._count > 0 and self._pid == os.getpid()) or any(outer.is_held for outer in self._outer)
+        is_used = self._count > len(self._collected) and self._pid == os.getpid()
+        return is_used or any(outer.is_held for outer in self._outer)
 
     def _is_free(self) -> bool:
         if not self._is_to_be_closed or self.is_held:
@@ -212,11 +235,11 @@ class ContextManaged:
 
 
 def _release(used: ContextManaged) -> None:
-    # Garbage collection may strike in any thread, with any lock held.
     def release() -> None:
-        if used._holds.leave():
+        if used._holds.settle():
             used._leave()
 
+    used._holds.collected()
     executor = AsyncExecutor._singleton
     if executor is not None:
         executor.post(release)
