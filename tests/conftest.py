@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.leaks import Footprint, adopt_orphans, assert_nothing_left
-from tests.support.prepared import prepare
+from tests.support.prepared import CAN_FORK, ForkServer
 from tests.support.processes import (
     COUNTER_SERVER,
     FASTMCP_SERVER,
@@ -37,6 +37,7 @@ from tests.support.processes import (
     CallLog,
     HttpServer,
     StdioServer,
+    prepared_script,
     python_script,
 )
 from tests.support.secrecy import SecretWatch
@@ -48,10 +49,15 @@ ProxyFactory = Callable[[str], CuttingProxy]
 _PATHS = {"sse": "/sse", "streamable-http": "/mcp"}
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if CAN_FORK and not ForkServer.runs():
+        config.add_cleanup(ForkServer().close)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    # What is imported and collected here stays to the end, and nothing of it is garbage. As long as the garbage collector
-    # looks at it, a full collection takes up to half a second, and many tests have several.
+    # What is imported and collected here stays to the end, and nothing of it is garbage. As long as the garbage
+    # collector looks at it, a full collection takes up to half a second, and many tests have several.
     gc.disable()
     try:
         return (yield)
@@ -74,7 +80,6 @@ def nothing_left_behind() -> Iterator[None]:
     At the end of the run, this process has no more children, threads and listening sockets than at its start.
     """
     adopt_orphans()
-    prepare()
     before = Footprint.take()
     yield
     assert_nothing_left(before)
@@ -201,7 +206,9 @@ def _stdio_servers(script: Path, folders: pytest.TempPathFactory) -> Iterator[St
 
     def describe(*options: str, env: dict[str, str] | None = None, cwd: str | None = None) -> StdioServer:
         log = CallLog(folders.mktemp("server") / "calls.txt")
-        command, *arguments = python_script(script, "--calls-file", str(log.path))
+        # The plain server imports nothing that takes time.
+        start = python_script if script == PLAIN_SERVER else prepared_script
+        command, *arguments = start(script, "--calls-file", str(log.path))
         servers.append(StdioServer(command, [*arguments, *options], log, env, cwd))
         return servers[-1]
 
@@ -286,7 +293,7 @@ def fastmcp_stdio(tmp_path: Path) -> StdioServer:
     """
     How to start a FastMCP 4 server over stdio.
     """
-    command, *arguments = python_script(FASTMCP_SERVER, "--transport", "stdio")
+    command, *arguments = prepared_script(FASTMCP_SERVER, "--transport", "stdio")
     return StdioServer(command, arguments, CallLog(tmp_path / "calls.txt"))
 
 

@@ -8,7 +8,6 @@ What the commands do with servers, and how they end: in scripts and pipes.
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,8 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from tests.cli.conftest import Run
 from tests.conftest import HttpServerFactory, StdioServerFactory
-from tests.support.processes import StdioServer
-from tests.support.terminal import COMMAND, environment, in_a_pipe
+from tests.support.processes import StdioServer, run_to_end
+from tests.support.terminal import COMMAND, LIMIT, environment
 
 ROOT = Path(__file__).parents[2]
 IN_PROCESS = "tests.servers.inprocess:server"
@@ -428,10 +427,9 @@ def test_a_question_of_a_server_without_a_terminal_is_told(run: Run) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    # An interpreter of its own, because its last words are those of its end.
     script = f"{' '.join(COMMAND)} call {IN_PROCESS} big size=1000000 | head -c 10"
-    ran = subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=110, check=False
-    )
+    ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())
     assert ran.stdout == "x" * 10
     assert ran.stderr == ""
 
@@ -439,7 +437,7 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "cyclopts.py").write_text("raise ModuleNotFoundError('No module named cyclopts', name='cyclopts')")
     (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.insert(0, {str(tmp_path)!r})")
-    ran = in_a_pipe("list", "x", variables={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"})
-    assert ran.code == 2
-    assert 'pip install "mcp-haystack[cli]"' in ran.errors
-    assert "Traceback" not in ran.errors
+    ran = run_to_end([*COMMAND, "list", "x"], limit=LIMIT, env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'src'}"))
+    assert ran.returncode == 2
+    assert 'pip install "mcp-haystack[cli]"' in ran.stderr
+    assert "Traceback" not in ran.stderr
