@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.served import Order, for_workers, from_environment
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.cli.conftest import Run
-from tests.support.prepared import PreparedProcess, prepared_command
+from tests.support.prepared import PreparedProcess, prepared_python
 from tests.support.processes import end
 from tests.support.served import ServedProcess
 from tests.support.terminal import COMMAND, LIMIT, ROOT, environment, in_a_pipe
@@ -246,7 +246,7 @@ connections: []
     )
     words = ["serve", "ask.yaml", "--input", "q=retriever.query", "--input", "q=prompt.question"]
     with contextlib.chdir(shelf):
-        ran = run("call", shlex.join([*prepared_command(*COMMAND[1:]), *words]), "ask", "q=tea", "--json")
+        ran = run("call", shlex.join([prepared_python(), *COMMAND[1:], *words]), "ask", "q=tea", "--json")
     assert json.loads(ran.screen)["structuredContent"] == {"retriever_prompt": "Find tea.", "prompt_prompt": "Ask tea."}
 
 
@@ -262,13 +262,13 @@ def test_inputs_and_outputs_of_an_agent_are_chosen(run: Run, shelf: Path) -> Non
         "last=last_message",
     ]
     with contextlib.chdir(shelf):
-        ran = run("call", shlex.join([*prepared_command(*COMMAND[1:]), *words]), "baker", "ask=how long", "--json")
+        ran = run("call", shlex.join([prepared_python(), *COMMAND[1:], *words]), "baker", "ask=how long", "--json")
     given = json.loads(ran.screen)["structuredContent"]
     assert (given["said"], list(given)) == ("Forty minutes.", ["said", "last"])
 
 
 def test_errors_are_shown_to_clients_only_if_asked(shelf: Path, run: Run) -> None:
-    command = shlex.join([*prepared_command(*COMMAND[1:]), "serve", "shelf.py:add"])
+    command = shlex.join([prepared_python(), *COMMAND[1:], "serve", "shelf.py:add"])
     words = ["call", "--env", f"PYTHONPATH={ROOT / 'src'}", "--cwd", str(shelf)]
     hidden = run(*words, command, "add", "a=-1", "b=3")
     shown = run(*words, f"{command} --show-errors", "add", "a=-1", "b=3")

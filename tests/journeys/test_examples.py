@@ -7,8 +7,8 @@ Every example runs as it stands: from any folder, without an API key, and leavin
 """
 
 import os
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ import pytest
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from tests.support.executors import HAS_TOOL_INVOKER
 from tests.support.openai_stand_in import OpenAIStandIn
+from tests.support.prepared import PreparedProcess
+from tests.support.processes import run_to_end
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -254,15 +256,12 @@ OUTPUT: dict[str, list[str]] = {
 
 def run(name: str, folder: Path, *options: str, **environment: str) -> str:
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "HAYSTACK_DES"))}
-    ran = subprocess.run(
+    ran = run_to_end(
         [sys.executable, str(EXAMPLES / name), *options],
+        limit=90,
+        start=partial(PreparedProcess, forks=True),
         cwd=folder,
         env={**inherited, "PYTHONPATH": str(ROOT / "src"), **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr

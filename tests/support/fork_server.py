@@ -5,8 +5,9 @@
 """
 A process that has imported Haystack, the MCP SDK, FastMCP and this package once, and forks those that need them.
 
-    python fork_server.py serve DESCRIPTOR        serve a listening socket until stdin ends, and end all that it forked
-    python -I -S fork_server.py run SOCKET ...    what `python ...` does, forked, for programs that start commands
+    python fork_server.py DESCRIPTOR
+
+It serves a listening socket until its stdin ends, and then ends all that it has forked.
 
 What is forked is a process like any other: it leads a session and a process group, has the descriptors, the folder and
 the variables of whoever asked for it, and can be killed. It is killed when the connection of whoever asked is closed.
@@ -38,7 +39,14 @@ _PACKAGES = ["haystack_integrations.tools.mcp", "haystack_integrations.component
 
 
 def ask(
-    path: str, arguments: list[str], descriptors: list[int], *, cwd: str, env: dict[str, str], finalize: bool
+    path: str,
+    arguments: list[str],
+    descriptors: list[int],
+    *,
+    cwd: str,
+    env: dict[str, str],
+    finalize: bool = False,
+    python: str | None = None,
 ) -> socket.socket:
     """
     Have a process forked that runs `python ARGUMENTS...`.
@@ -50,19 +58,23 @@ def ask(
     :param env: All its variables.
     :param finalize: Whether it ends as an interpreter does; otherwise its memory is not cleared up, which takes longer
         than most of the programs.
+    :param python: What its `sys.executable` is, if not the real one.
     :returns: A connection on which there will be two lines, its pid, and at its end its status as in `os.waitpid`.
     """
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
-    request = {"arguments": arguments, "cwd": cwd, "env": env, "finalize": finalize}
+    request = {"arguments": arguments, "cwd": cwd, "env": env, "finalize": finalize, "python": python}
     content = json.dumps(request, ensure_ascii=True).encode()
     socket.send_fds(connection, [_LENGTH.pack(len(content))], descriptors)
     connection.sendall(content)
     return connection
 
 
-def _run(path: str, arguments: list[str]) -> None:
-    connection = ask(path, arguments, [0, 1, 2], cwd=os.getcwd(), env=dict(os.environ), finalize=False)
+def run(path: str, arguments: list[str]) -> None:
+    """
+    Be `python ARGUMENTS...` for whoever has started this process: have it forked, and end as it does.
+    """
+    connection = ask(path, arguments, [0, 1, 2], cwd=os.getcwd(), env=dict(os.environ))
     with connection.makefile() as lines:
         pid = int(lines.readline())
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -200,6 +212,7 @@ def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    sys.executable = request["python"] or sys.executable
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
         import coverage
 
@@ -278,8 +291,4 @@ def _execute(arguments: "list[str]", path: "list[str]") -> None:
 
 
 if __name__ == "__main__":
-    _, _command, _where, *_arguments = sys.argv
-    if _command == "run":
-        _run(_where, _arguments)
-    else:
-        _serve(socket.socket(fileno=int(_where)))
+    _serve(socket.socket(fileno=int(sys.argv[1])))

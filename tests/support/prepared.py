@@ -42,11 +42,17 @@ class ForkServer:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mcp-haystack-")
         path = os.path.join(self._folder.name, "socket")
+        python = Path(self._folder.name, "python")
+        python.write_text(
+            f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(Path(_PROGRAM).parent)!r})\n"
+            f"from fork_server import run\nrun({path!r}, sys.argv[1:])\n"
+        )
+        python.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(64)
             self.process = subprocess.Popen(
-                [sys.executable, _PROGRAM, "serve", str(listener.fileno())],
+                [sys.executable, _PROGRAM, str(listener.fileno())],
                 stdin=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"},
                 pass_fds=[listener.fileno()],
@@ -89,13 +95,11 @@ class ForkServer:
         self._folder.cleanup()
 
 
-def prepared_command(*arguments: str) -> list[str]:
+def prepared_python() -> str:
     """
-    What other programs start to have `python ARGUMENTS...` at once. It ends with the command.
+    The path of a `python` that other programs can start: what it runs is forked, and ends with it.
     """
-    if not CAN_FORK:
-        return [sys.executable, *arguments]
-    return [sys.executable, "-I", "-S", _PROGRAM, "run", os.environ[_VARIABLE], *arguments]
+    return str(Path(os.environ[_VARIABLE]).with_name("python")) if CAN_FORK else sys.executable
 
 
 class PreparedProcess(subprocess.Popen[Any]):
@@ -105,16 +109,17 @@ class PreparedProcess(subprocess.Popen[Any]):
 
     _started: ClassVar[Any] = WeakSet()
 
-    def __init__(self, command: Sequence[str], *, finalize: bool = False, **options: Any) -> None:
+    def __init__(self, command: Sequence[str], *, finalize: bool = False, forks: bool = False, **options: Any) -> None:
         """
         Start it.
 
         :param command: The path of this Python, and its arguments.
         :param finalize: Whether its end is that of an interpreter, down to the last object.
+        :param forks: Whether the programs of `sys.executable` that it starts are forked, too.
         :param options: Those of `subprocess.Popen`.
         """
         assert command[0] == sys.executable, command
-        self._finalize = finalize
+        self._settings = {"finalize": finalize, "python": prepared_python() if forks else None}
         super().__init__(command, start_new_session=True, **options)
         PreparedProcess._started.add(self)
 
@@ -138,7 +143,7 @@ class PreparedProcess(subprocess.Popen[Any]):
                     own,
                     cwd=str(cwd or os.getcwd()),
                     env=dict(os.environ if env is None else env),
-                    finalize=self._finalize,
+                    **self._settings,
                 )
                 self._told = b""
                 self.pid = int(self._next_line(None) or 0)

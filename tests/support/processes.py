@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from tests.support.prepared import PreparedProcess, prepared_command
+from tests.support.prepared import PreparedProcess, prepared_python
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 SERVERS = Path(__file__).parent.parent / "servers"
@@ -400,4 +400,4 @@ def prepared_script(script: Path, *arguments: str) -> list[str]:
     """
     The same for a script that imports the MCP SDK: it is forked when the command runs.
     """
-    return prepared_command("-u", str(script), *arguments)
+    return [prepared_python(), "-u", str(script), *arguments]
