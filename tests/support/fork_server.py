@@ -282,7 +282,7 @@ def _execute(arguments: "list[str]", path: "list[str]") -> None:
         code = compile(rest.pop(0), "<string>", "exec")
         sys.argv = ["-c", *rest]
     else:
-        main.__file__ = first
+        main.__file__ = os.path.abspath(first)
         sys.path[0] = os.path.dirname(os.path.realpath(first))
         sys.argv = [first, *rest]
         with open(first, "rb") as file:
