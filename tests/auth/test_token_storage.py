@@ -9,7 +9,6 @@ Where tokens are kept, who shares them, and how they are renewed.
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -39,6 +38,8 @@ from haystack_integrations.tools.mcp.auth import file_store, records
 from haystack_integrations.tools.mcp.auth.token_store import TokenKey
 from tests.support.background import together
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.prepared import PreparedProcess
+from tests.support.processes import end
 from tests.support.token_network import TokenNetwork
 from tests.support.waiting import LIMIT, wait_until
 
@@ -211,18 +212,22 @@ def test_two_processes_with_one_storage_refresh_once(kind: str, server: OAuthSer
         login(own, user=user)
     authorizations = server.count["authorizations"]
     processes = [
-        subprocess.Popen(
+        PreparedProcess(
             [sys.executable, "-c", SCRIPT, kind, str(folder), server.url, str(number)],
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
             cwd=ROOT,
         )
         for number in range(2)
     ]
-    wait_until(lambda: len(list(folder.glob("ready-*"))) == 2, "both processes to be connected", limit=60)
-    server.provider.access.clear()  # all expire
-    server.refresh_takes = 1.0
-    (folder / "go").touch()
-    assert [process.wait(60) for process in processes] == [0, 0]
+    try:
+        wait_until(lambda: len(list(folder.glob("ready-*"))) == 2, "both processes to be connected", limit=60)
+        server.provider.access.clear()  # all expire
+        server.refresh_takes = 1.0
+        (folder / "go").touch()
+        assert [process.wait(60) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            end(process)
     assert server.count["authorizations"] == authorizations
     assert [server.count[f"refreshes of {user}"] for user in users] == [1, 1, 1]
     assert sorted(server.calls) == sorted([(user, user) for user in users] * 2)

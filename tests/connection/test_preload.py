@@ -8,7 +8,6 @@ The import of the MCP SDK: not in the thread of an event loop, in the background
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -17,7 +16,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import StdioServerFactory
+from tests.support.processes import run_to_end
 from tests.support.scripts import SOURCE
+from tests.support.waiting import LIMIT
 
 # The scripts of `conftest.py` import all names, and the SDK with them.
 PREAMBLE = """
@@ -44,15 +45,10 @@ def run(stdio_server: StdioServerFactory) -> Callable[[str], list[dict[str, Any]
     server = stdio_server()
 
     def run(script: str) -> list[dict[str, Any]]:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", PREAMBLE + textwrap.dedent(script), server.command]
-            + [json.dumps(server.args)],
-            env={**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        code = PREAMBLE + textwrap.dedent(script)
+        command = [sys.executable, "-W", "ignore", "-c", code, server.command, json.dumps(server.args)]
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"}
+        done = run_to_end(command, limit=LIMIT, env=environment)
         assert (done.returncode, done.stderr) == (0, "")
         server.wait_until_gone()
         return [json.loads(line) for line in done.stdout.splitlines()]

@@ -4,11 +4,9 @@
 import copy
 import json
 import random
-import subprocess
 import sys
 import warnings
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -574,14 +572,6 @@ class TestCost:
 
         function_calls(1)  # what is loaded at the first use
         assert function_calls(1000) < 15 * function_calls(100)
-
-    def test_importing_the_module_does_not_import_jsonschema(self):
-        path = Path(schemas_module.__file__)
-        code = (
-            f"import sys; sys.path.insert(0, {str(path.parent)!r}); import schemas; print('jsonschema' in sys.modules)"
-        )
-        run = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
-        assert run.stdout.strip() == "False"
 
 
 class TestWithoutProperties:

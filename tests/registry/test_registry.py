@@ -12,8 +12,6 @@ import gc
 import json
 import logging
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -544,20 +542,3 @@ class TestYaml:
         toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).toolset("x")
         assert copy.copy(toolset) is copy.deepcopy(toolset) is toolset
         assert pickle.loads(pickle.dumps(toolset)).to_dict() == toolset.to_dict()  # noqa: S301
-
-    def test_neither_loading_nor_the_hooks_import_the_sdk(self, tmp_path):
-        registry = MCPRegistry({"a": DOWN}, [ToolConfig("x", ["a"])])
-        file = tmp_path / "registry.json"
-        file.write_text(json.dumps([registry.to_dict(), registry.toolset("x").to_dict()]))
-        code = """
-import json, sys
-from haystack_integrations.hooks.mcp import confirmation_strategies_for
-from haystack_integrations.tools.mcp import MCPAliasToolset, MCPRegistry, call_budget, conversation_trace
-registry, toolset = json.load(open(sys.argv[1]))
-MCPRegistry.from_dict(registry).get_mcp("x")
-MCPAliasToolset.from_dict(toolset)
-print([name for name in sys.modules if name == "mcp" or name.startswith("mcp.")])
-"""
-        command = [sys.executable, "-c", code, str(file)]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert (ran.stdout.strip(), ran.returncode) == ("[]", 0), ran.stderr

@@ -4,7 +4,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -24,6 +23,7 @@ from mcp.shared.subscriptions import (
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, create_mcp_server
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from tests.support.prepared import prepared_python
 from tests.support.served import ROOT, SERVED, ServedOverHttp
 
 LIMIT = 60.0
@@ -46,7 +46,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
     @asynccontextmanager
     async def over_stdio(**options: Any) -> AsyncIterator[Client]:
         environment = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-        parameters = StdioServerParameters(command=sys.executable, args=[str(SERVED)], env=environment)
+        parameters = StdioServerParameters(command=prepared_python(), args=[str(SERVED)], env=environment)
         async with Client(stdio_client(parameters), **options) as client:
             yield client
 

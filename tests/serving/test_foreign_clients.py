@@ -8,7 +8,6 @@ Clients that nobody here wrote, at fixed versions: their command lines and SDKs 
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 import pytest
 
 from tests.support.external import DOWNLOAD_LIMIT, npx, typescript_client, uv_script
+from tests.support.prepared import PreparedProcess, prepared_python
+from tests.support.processes import leader, run_to_end
 from tests.support.served import ROOT, ServedOverHttp
 
 SERVER = ROOT / "tests" / "servers" / "served_haystack.py"
@@ -64,15 +65,12 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def run(*command: str) -> str:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "NO_COLOR": "1", "COLUMNS": "200"}
-    finished = subprocess.run(
-        command, capture_output=True, text=True, timeout=DOWNLOAD_LIMIT, env=environment, check=False
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    return finished.stdout
+    start = PreparedProcess if command[0] == sys.executable else leader
+    return run_to_end(command, limit=DOWNLOAD_LIMIT, start=start, env=environment, check=True).stdout
 
 
 def fastmcp(*arguments: str) -> str:
-    return run(str(Path(sys.executable).parent / "fastmcp"), *arguments)
+    return run(sys.executable, "-m", "fastmcp.cli", *arguments)
 
 
 def text_of(result: dict[str, Any]) -> str:
@@ -93,7 +91,7 @@ def text_of(result: dict[str, Any]) -> str:
 def test_the_typescript_sdk_uses_all_of_it(
     served: ServedOverHttp, typescript: list[str], version: str, mode: str, over: str
 ) -> None:
-    target = [served.url] if over == "http" else [sys.executable, str(SERVER)]
+    target = [served.url] if over == "http" else [prepared_python(), str(SERVER)]
     told = served.errors.count("EVENT cancelled")
     found = json.loads(run(*typescript, version, mode, *target))
     assert set(found["tools"]) - {"grown"} == TOOLS
@@ -137,7 +135,7 @@ def test_the_typescript_sdk_needs_the_token(typescript: list[str], version: str,
 
 @pytest.mark.parametrize("over", ["http", "stdio"])
 def test_the_inspector_lists_and_calls(served: ServedOverHttp, over: str) -> None:
-    stdio = [sys.executable, str(SERVER)]
+    stdio = [prepared_python(), str(SERVER)]
     target = [served.url, "--transport", "http"] if over == "http" else stdio
     inspector = [npx(), "-y", INSPECTOR, "--cli", *target]
     tools = json.loads(run(*inspector, "--method", "tools/list"))["tools"]

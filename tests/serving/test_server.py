@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import re
-import subprocess
 import sys
 import threading
 
@@ -20,6 +19,8 @@ from pydantic import BaseModel
 from haystack_integrations.tools.mcp import serving
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
 from tests.serving.seed_001.kinds import ObligingChatGenerator
+from tests.support.processes import run_to_end
+from tests.support.waiting import LIMIT
 
 
 def add(a: int, b: int) -> int:
@@ -84,7 +85,7 @@ def test_without_fastmcp_the_error_says_what_to_install():
         "util.find_spec = lambda name, *rest: None if name == 'fastmcp' else found(name, *rest)\n"
         "import haystack_integrations.tools.mcp.serving\n"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    ended = run_to_end([sys.executable, "-c", script], limit=LIMIT)
     assert ended.returncode == 1
     assert 'pip install "mcp-haystack[serve]"' in ended.stderr
 

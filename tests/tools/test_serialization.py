@@ -6,13 +6,13 @@ import importlib.util
 import json
 import logging
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.core.errors import DeserializationError
@@ -26,15 +26,20 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPPendingCall,
+    MCPRegistry,
     MCPServerInfo,
     MCPTool,
     MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolConfig,
     answer_later,
 )
+from tests.auth.test_config import OLD
+from tests.journeys.test_pipeline_components import stored_pipeline
 from tests.support.executors import HAS_TOOL_INVOKER, recorded_traces
+from tests.support.processes import run_to_end
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 ROOT = Path(__file__).parents[2]
@@ -78,21 +83,14 @@ def agent_pipeline(tools: Any, *replies: ChatMessage, **options: Any) -> Pipelin
 
 def python(script: str, **environment: str) -> dict[str, Any]:
     """Run a script in a fresh interpreter, and return the JSON that it prints last."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-            "HAYSTACK_TELEMETRY_ENABLED": "False",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "HAYSTACK_TELEMETRY_ENABLED": "False",
+        **environment,
+    }
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = run_to_end(command, limit=100, cwd=ROOT, env=variables, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -536,29 +534,6 @@ class TestLoadingStartsNothing:
         assert [each.eager_connect for each in loaded] == [True, True]
         assert not trace.exists()
 
-    def test_nothing_is_imported_for_it_either(self, tmp_path):
-        trace = tmp_path / "started"
-        toolset = MCPToolset(StdioServerInfo("touch", [str(trace)]), tool_names=["x"])
-        toolset.eager_connect = True
-        file = tmp_path / "pipeline.yaml"
-        file.write_text(agent_pipeline(toolset).dumps())
-        seen = python(
-            f"""
-            import json, sys, threading
-            from pathlib import Path
-            from haystack import Pipeline
-            pipeline = Pipeline.loads(Path({str(file)!r}).read_text())
-            pipeline.dumps()
-            print(json.dumps({{
-                "mcp": "mcp" in sys.modules,
-                "threads": [thread.name for thread in threading.enumerate() if "mcp" in thread.name],
-                "tools": [tool.name for tool in pipeline.get_component("agent").tools],
-            }}))
-            """
-        )
-        assert seen == {"mcp": False, "threads": [], "tools": ["x"]}
-        assert not trace.exists()
-
     def test_a_toolset_that_was_loaded_connects_at_warm_up(self):
         toolset = MCPToolset(COUNTER, tool_names=["add"])
         toolset.eager_connect = True
@@ -567,15 +542,35 @@ class TestLoadingStartsNothing:
         with twin:
             assert twin[0].description == "Add two integers."
 
-    def test_importing_the_package_and_building_tools_does_not_import_the_sdk(self):
+    def test_nothing_is_imported_for_it_either_nor_for_what_is_built(self, tmp_path):
+        trace = tmp_path / "started"
+        toolset = MCPToolset(StdioServerInfo("touch", [str(trace)]), tool_names=["x"])
+        toolset.eager_connect = True
+        registry = MCPRegistry({"a": StdioServerInfo("no-such-command")}, [ToolConfig("x", ["a"])])
+        stored = {
+            "agent": agent_pipeline(toolset).dumps(),
+            "components": stored_pipeline().dumps(),
+            "oauth": yaml.safe_load(OLD)["data"]["server_info"],
+            "registry": registry.to_dict(),
+            "alias": registry.toolset("x").to_dict(),
+        }
+        file = tmp_path / "stored.json"
+        file.write_text(json.dumps(stored))
         seen = python(
-            """
-            import json, sys
+            f"""
+            import json, sys, threading
+            from pathlib import Path
+
+            def imported():
+                return [name for name in sys.modules if name in ("mcp", "httpx2", "jwt")]
+
             import haystack_integrations.tools.mcp as package
-            after_import = "mcp" in sys.modules
+            seen = {{"importing": imported()}}
+            from haystack_integrations.hooks.mcp import confirmation_strategies_for
             from haystack_integrations.tools.mcp import (
-                InProcessServerInfo, MCPConnection, MCPInvocationError, MCPServerInfo, MCPTool, MCPToolset,
-                SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo, warm_up_toolsets,
+                InProcessServerInfo, MCPAliasToolset, MCPConnection, MCPInvocationError, MCPRegistry, MCPServerInfo,
+                MCPTool, MCPToolset, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo, call_budget,
+                conversation_trace, warm_up_toolsets,
             )
             infos = [
                 StdioServerInfo("x"), SSEServerInfo("http://h/sse"), StreamableHttpServerInfo("http://h/mcp"),
@@ -587,12 +582,28 @@ class TestLoadingStartsNothing:
                 MCPConnection(info).status()
                 list(toolset), repr(toolset), repr(tool), toolset.to_dict(), tool.to_dict()
                 toolset.close(), tool.close()
-            after_use = "mcp" in sys.modules
+            stored = json.loads(Path({str(file)!r}).read_text())
+            seen["client_id"] = MCPServerInfo.from_dict(stored["oauth"]).oauth_config.client_id
+            MCPRegistry.from_dict(stored["registry"]).get_mcp("x")
+            MCPAliasToolset.from_dict(stored["alias"])
+            seen["using"] = imported()
+            from haystack import Pipeline
+            known = "allowed_modules" in Pipeline.loads.__annotations__
+            options = {{"allowed_modules": ["tests.*"]}} if known else {{}}
+            agent, components = (Pipeline.loads(stored[name], **options) for name in ("agent", "components"))
+            agent.dumps()
+            seen["tools"] = [tool.name for tool in agent.get_component("agent").tools]
+            seen["edges"] = len(components.graph.edges)
+            seen["loading"] = "mcp" in sys.modules
+            seen["threads"] = [thread.name for thread in threading.enumerate() if "mcp" in thread.name]
             package.MCPClient
-            print(json.dumps([after_import, after_use, "mcp" in sys.modules]))
+            seen["at last"] = "mcp" in sys.modules
+            print(json.dumps(seen))
             """
         )
-        assert seen == [False, False, True]
+        nothing = {"importing": [], "using": [], "loading": False, "threads": []}
+        assert seen == {**nothing, "client_id": "my-client", "tools": ["x"], "edges": 5, "at last": True}
+        assert not trace.exists()
 
 
 class TestHostileFiles:
