@@ -81,7 +81,8 @@ def run(path: str, arguments: list[str]) -> None:
             signal.signal(number, lambda number, _frame: os.kill(pid, number))
         code = os.waitstatus_to_exitcode(int(lines.readline()))
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 

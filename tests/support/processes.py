@@ -25,7 +25,8 @@ import psutil
 from tests.support.prepared import PreparedProcess, prepared_python
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
-SERVERS = Path(__file__).parent.parent / "servers"
+ROOT = Path(__file__).parents[2]
+SERVERS = ROOT / "tests" / "servers"
 COUNTER_SERVER = SERVERS / "counter_server.py"
 PLAIN_SERVER = SERVERS / "plain_server.py"
 FASTMCP_SERVER = SERVERS / "fastmcp_server.py"
@@ -273,7 +274,9 @@ class HttpServer(_Recorded):
         Start the process, on the port it had before if there was one, and wait until it listens.
         """
         assert not self.running, "the server runs already"
-        environment = {**os.environ, **self.env}
+        # Some import from `tests`.
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": path, **self.env}
         command = list(self.command)
         if self.port_option is None:
             environment["PORT"] = str(self.port)
