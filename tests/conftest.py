@@ -67,13 +67,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The first start of a server from outside downloads it.
-    for item in items:
-        if item.get_closest_marker("integration") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(300))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """

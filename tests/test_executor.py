@@ -23,7 +23,7 @@ from tests.support.background import in_loop_of_its_own, in_thread, together
 from tests.support.waiting import LIMIT
 
 # No test waits for this.
-LONG = 90.0
+LONG = 1000.0
 
 
 @pytest.fixture

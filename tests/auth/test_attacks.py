@@ -9,7 +9,6 @@ Servers, pages and people on the network that want tokens which are not theirs, 
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from urllib.parse import parse_qsl, urlsplit
 
@@ -28,7 +27,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.auth import outgoing
-from tests.support.background import AT_ONCE
+from tests.support.kinds import LONG
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.token_network import TokenNetwork
 
@@ -55,10 +54,8 @@ def info(url: str, **options: object) -> StreamableHttpServerInfo:
 
 
 def failure(server_info: StreamableHttpServerInfo) -> str:
-    began = time.monotonic()
-    with pytest.raises(MCPAuthorizationError) as caught, MCPConnection(server_info, connection_timeout=60):
+    with pytest.raises(MCPAuthorizationError) as caught, MCPConnection(server_info, connection_timeout=LONG):
         pass
-    assert time.monotonic() - began < AT_ONCE
     return str(caught.value)
 
 

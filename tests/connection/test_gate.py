@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRun
 from haystack_integrations.tools.mcp.connection.gate import Gate, Passage, answering
 from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
-from tests.support.background import Stopwatch, text
+from tests.support.background import text
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until_async
 
@@ -258,9 +258,7 @@ def test_a_handler_may_call_the_server_inside_of_the_call_that_finds_out_whether
     connection = ask(LONG, elicitation=answer)
     connection.open()
     next_is_the_probe(connection)
-    with Stopwatch() as watch:
-        assert text(connection.call_tool("ask_order")) == "3 red"
-    assert watch.seconds < LONG / 2
+    assert text(connection.call_tool("ask_order")) == "3 red"
     assert connection.status().circuit == "closed"
 
 
@@ -288,9 +286,7 @@ def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
     handlers = MCPHandlers(elicitation=answer_async if is_async else answer)
     with MCPConnection(info, handlers=handlers, invocation_timeout=LONG) as connection:
         connection.open()  # so that the session is no part of the first call
-        with Stopwatch() as watch:
-            assert text(connection.call_tool("ask_order")) == "3 red"
-        assert watch.seconds < LONG / 2
+        assert text(connection.call_tool("ask_order")) == "3 red"
         # The place was taken once and given back once.
         assert text(connection.call_tool("ask_order")) == "3 red"
         assert cast("Supervisor", connection._supervisor).gate._in_flight == 0

@@ -216,7 +216,6 @@ def test_a_shell_block_is_right(block: Block, checkout: Path) -> None:
 
 
 @on_one_major
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", WITH_CONSOLES, ids=block_id)
 def test_a_console_shows_what_the_commands_print(page: Page, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page.save_files(checkout)
@@ -224,7 +223,7 @@ def test_a_console_shows_what_the_commands_print(page: Page, checkout: Path, mon
     said = [step for block in page.blocks if block.language == "console" for step in block.dialogue]
     # A character that no text has divides what the commands print; the next one may ask for the exit code.
     lines = "".join(f"{command}\n(code=$?; printf '\\036'; exit $code)\n" for command, _ in said)
-    ran = run_to_end(["bash", "-c", f"exec 2>&1\n{lines}"], limit=550, cwd=checkout)
+    ran = run_to_end(["bash", "-c", f"exec 2>&1\n{lines}"], limit=250, cwd=checkout)
     for (command, expected), printed in zip(said, ran.stdout.split("\036"), strict=False):
         shown = "\n".join(line.rstrip() for line in printed.splitlines())
         pattern = ".*".join(map(re.escape, expected.rstrip("\n").split("…")))
@@ -292,7 +291,7 @@ def test_the_readme_installs_the_package_and_its_first_examples_work(tmp_path: P
     required = f"echo {sysconfig.get_path('purelib')} > $(echo .venv/lib/python*/site-packages)/required.pth"
     runs = [f"python {number}.py" for number in range(len(examples))]
     script = "\n".join([made, required, *install, *runs])
-    ran = run_to_end(["bash", "-euc", script], limit=280, cwd=tmp_path, env=environment, check=True)
+    ran = run_to_end(["bash", "-euc", script], limit=250, cwd=tmp_path, env=environment, check=True)
     assert_printed([line for example in examples for line in example.printed], ran.stdout)
     assert '"structuredContent":{"result":8}' in ran.stdout
     assert list(tmp_path.glob(".venv/lib/python*/site-packages/haystack_integrations/tools/mcp/mcp_tool.py"))

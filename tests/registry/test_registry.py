@@ -491,7 +491,7 @@ class TestHealth:
             assert registry.health_check().ok
 
     def test_servers_are_asked_at_once(self, stdio_server: StdioServerFactory):
-        servers = [stdio_server("--slow-list", "0.5") for _ in range(4)]
+        servers = [stdio_server("--slow-list", "1") for _ in range(4)]
         providers = {f"s{n}": StdioServerInfo(command=each.command, args=each.args) for n, each in enumerate(servers)}
         configs = [ToolConfig("x", ["s0", "s1"], ["s0/echo"]), ToolConfig("y", ["s2", "s3"], ["s3/add"])]
         with MCPRegistry(providers, configs) as registry:

@@ -46,7 +46,7 @@ async def main():
 asyncio.run(main())
 """
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(DOWNLOAD_LIMIT + 60)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")

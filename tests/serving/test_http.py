@@ -20,15 +20,14 @@ from haystack.utils import Secret
 from mcp import MCPError
 
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
-from tests.support.background import Stopwatch, in_thread
+from tests.support.background import in_thread
 from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, free_port
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
-MARGIN = 10.0
 
-# What ends at once ends within it on the busiest machine, on which a process takes seconds to end.
-LONG_GRACE = 60.0
+# Longer than a test may take: what ends before it has not waited for it.
+LONG_GRACE = 1000.0
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +127,8 @@ class TestStopping:
     async def test_sessions_with_open_streams_do_not_hold_up_the_stop(self, patient: ServedOverHttp) -> None:
         async with Client(patient.url, mode="legacy") as client:
             await client.list_tools()
-            with Stopwatch() as stopwatch:
-                patient.signal()
-                wait_until(lambda: patient.process.poll() is not None, "the end of the process", limit=LONG_GRACE)
-            assert stopwatch.seconds < LONG_GRACE
+            patient.signal()
+            wait_until(lambda: patient.process.poll() is not None, "the end of the process", limit=LIMIT)
             patient.wait()
             assert "EVENT closed" in patient.errors
 
@@ -162,10 +159,10 @@ class TestStopping:
         pending = in_thread(call, own, "block_forever")
         own.wait_for("EVENT block_forever")
         own.signal()
-        assert own.wait(GRACE + MARGIN) == 0
+        assert own.wait() == 0
         assert "The grace period is over" in own.errors
         # Whoever waits for the answer is told, one way or the other.
-        assert pending.exception(MARGIN) or "error" in pending.result().text.lower(), pending.result().text
+        assert pending.exception(LIMIT) or "error" in pending.result().text.lower(), pending.result().text
 
     def test_a_client_that_goes_away_ends_its_call(self, served: ServedOverHttp) -> None:
         before = served.errors.count("EVENT cancelled")
