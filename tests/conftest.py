@@ -24,6 +24,7 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from haystack_integrations.tools.mcp import MCPConnection, StdioServerInfo
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.leaks import Footprint, adopt_orphans, assert_nothing_left
@@ -290,14 +291,24 @@ def fastmcp_stdio(tmp_path: Path) -> StdioServer:
     return StdioServer(command, arguments, CallLog(tmp_path / "calls.txt"))
 
 
+@contextmanager
+def _kept_running(server: StdioServer) -> Iterator[StdioServer]:
+    """What reaches the server in the same way shares this connection, and does not start it again."""
+    info = StdioServerInfo(server.command, server.args, env=server.env, cwd=server.cwd)
+    with MCPConnection(info, connection_timeout=external.DOWNLOAD_LIMIT):
+        yield server
+
+
 @pytest.fixture(scope="session")
-def everything_stdio(run_folder: Path) -> StdioServer:
+def everything_stdio(run_folder: Path) -> Iterator[StdioServer]:
     """
-    How to start `@modelcontextprotocol/server-everything` over stdio, downloaded already.
+    How to start `@modelcontextprotocol/server-everything` over stdio, downloaded already. It runs.
     """
     command, arguments = external.everything("stdio")
     external.once("everything", run_folder, lambda: external.download(command, arguments))
-    return StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
+    server = StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
+    with _kept_running(server):
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -329,11 +340,12 @@ def _from_pypi(run_folder: Path, name: str, requirement: str, *options: str) -> 
 
 
 @pytest.fixture(scope="session")
-def time_server(run_folder: Path) -> StdioServer:
+def time_server(run_folder: Path) -> Iterator[StdioServer]:
     """
-    How to start `mcp-server-time` (a server of the MCP SDK 2.x) over stdio.
+    How to start `mcp-server-time` (a server of the MCP SDK 2.x) over stdio. It runs.
     """
-    return _from_pypi(run_folder, "time", external.TIME)
+    with _kept_running(_from_pypi(run_folder, "time", external.TIME)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -374,17 +386,13 @@ def conformance_suite(run_folder: Path) -> list[str]:
     return external.conformance_suite(run_folder / "conformance")
 
 
-@pytest.fixture
-def git_server(run_folder: Path, tmp_path: Path) -> StdioServer:
+@pytest.fixture(scope="session")
+def git_server(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServer]:
     """
-    How to start `mcp-server-git` over stdio, for a repository with one commit; `cwd` is the repository.
+    How to start `mcp-server-git` over stdio, for a repository with one commit; `cwd` is the repository. It runs.
     """
     server = _from_pypi(run_folder, "git", external.GIT)
-    repository = external.make_repository(tmp_path / "repository")
-    return StdioServer(
-        server.command,
-        [*server.args, "--repository", str(repository)],
-        server.log,
-        env=server.env,
-        cwd=str(repository),
-    )
+    repository = external.make_repository(tmp_path_factory.mktemp("git") / "repository")
+    arguments = [*server.args, "--repository", str(repository)]
+    with _kept_running(StdioServer(server.command, arguments, server.log, server.env, str(repository))) as server:
+        yield server

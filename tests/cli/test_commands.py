@@ -31,6 +31,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from tests.cli.conftest import Run
 from tests.conftest import HttpServerFactory, StdioServerFactory
+from tests.support.prepared import prepared_python
 from tests.support.processes import StdioServer, run_to_end
 from tests.support.terminal import COMMAND, LIMIT, environment
 
@@ -313,7 +314,7 @@ def test_headers_and_tokens_reach_the_server_and_nothing_else(
 
 
 def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calculator = {"command": sys.executable, "args": [str(ROOT / "examples/servers/calculator.py")]}
+    calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
     servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     (tmp_path / "two.json").write_text(json.dumps({"mcpServers": {"one": calculator, "two": calculator}}))
@@ -332,7 +333,7 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
 
 
 def test_a_stored_pipeline_is_a_target(run: Run, tmp_path: Path) -> None:
-    info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", "command": sys.executable}
+    info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", "command": prepared_python()}
     info["args"] = [str(ROOT / "examples/servers/calculator.py")]  # type: ignore[assignment]
     tools = {"type": "haystack_integrations.tools.mcp.MCPToolset", "data": {"server_info": info}}
     file = tmp_path / "pipeline.yaml"

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolSnapshot,
     StdioServerInfo,
 )
+from tests.support.prepared import prepared_python
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CALCULATOR = Path(__file__).parents[2] / "examples" / "servers" / "calculator.py"
@@ -227,7 +227,7 @@ def pinned_in(form: str, tool: MCPTool, path: Path) -> MCPTool:
 
 @pytest.mark.parametrize("form", ["object", "path", "toolset"])
 def test_a_snapshot_has_the_inputs_so_that_nothing_is_connected_before_the_first_run(form, tmp_path):
-    server = StdioServerInfo(sys.executable, [str(CALCULATOR)])
+    server = StdioServerInfo(prepared_python(), [str(CALCULATOR)])
     tool = pinned_in(form, MCPTool("multiply", server), tmp_path / "calculator.json")
     first = MCPToolRunner(tool, outputs={"result": float})
     second = MCPToolRunner(tool)
