@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.auth import outgoing
 from tests.support.kinds import LONG
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork
 
 METADATA = "/.well-known/oauth-authorization-server"
@@ -319,7 +320,7 @@ async def test_a_token_endpoint_without_encryption_gets_no_secret() -> None:
     assert network.forms() == []
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[1]", b"[" * 100_000], ids=["html", "list", "deep"])
+@rows("body", [b"<html>", b"[1]", b"[" * 100_000], ids=["html", "list", "deep"])
 async def test_an_answer_that_is_no_token_is_told(body: bytes) -> None:
     network = TokenNetwork()
     network.answers["/token"] = [httpx2.Response(200, content=body)]

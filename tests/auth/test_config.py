@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp.connection.pool import _identity
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage as StoredStorage
 from haystack_integrations.tools.mcp.oauth import OAuthConfig as StoredConfig
 from tests.support.oauth_server import allow
+from tests.support.rows import rows
 
 SECRET = Secret.from_env_var("MCP_CLIENT_SECRET")
 URL = "https://mcp.example.com/mcp"
@@ -155,7 +156,7 @@ def test_a_configuration_shows_no_secret() -> None:
         info.to_dict()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "message"),
     [
         ({"client_secret": "plain"}, "`client_secret` must be a Secret"),
@@ -222,7 +223,7 @@ def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], 
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "message"),
     [
         ({"auth": "oauth", "oauth_config": OAuthConfig()}, "`auth` and `oauth_config` exclude each other"),
@@ -235,7 +236,7 @@ def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], 
         ({"token": 5}, "`token` must be a string, a Secret, a token source or None"),
     ],
 )
-@pytest.mark.parametrize("kind", [StreamableHttpServerInfo, SSEServerInfo])
+@rows("kind", [StreamableHttpServerInfo, SSEServerInfo])
 def test_two_ways_to_authenticate_exclude_each_other(kind: type, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         kind(url=URL, **options)

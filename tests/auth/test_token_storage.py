@@ -40,6 +40,7 @@ from tests.support.background import together
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.prepared import PreparedProcess
 from tests.support.processes import end
+from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork
 from tests.support.waiting import LIMIT, wait_until
 
@@ -374,7 +375,7 @@ async def test_a_storage_that_fails_is_told_without_its_text() -> None:
     assert network.requests == []
 
 
-@pytest.mark.parametrize("folder", ["", None, 5])
+@rows("folder", ["", None, 5])
 def test_a_folder_that_is_no_path_is_refused(folder: Any) -> None:
     with pytest.raises(ValueError, match="FileTokenStorage: `folder` must be a path, got"):
         FileTokenStorage(folder)
@@ -437,7 +438,7 @@ async def test_a_lock_of_another_process_is_waited_for(tmp_path: Path, monkeypat
     assert order == ["second asks", "first leaves", "second has it"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "message"),
     [
         ({"store": 5}, "`store` must be a store of py-key-value-aio, a function that makes one, or an import path"),
@@ -451,7 +452,7 @@ def test_invalid_parameters_of_a_key_value_storage_are_refused(options: dict[str
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("store", [MemoryStore, "key_value.aio.stores.memory:MemoryStore"])
+@rows("store", [MemoryStore, "key_value.aio.stores.memory:MemoryStore"])
 async def test_a_store_may_be_made_when_it_is_needed(store: Any) -> None:
     storage = KeyValueTokenStorage(store)
     await storage.save(KEY, RECORD)
@@ -480,7 +481,7 @@ async def test_a_lock_of_a_process_that_died_ends() -> None:
     assert (await store.get(**place))["owner"] == "other"
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@rows("status", [429, 503])
 async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: int) -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     auth = network.auth(grant_type="authorization_code", client_id="me", token_storage=storage)

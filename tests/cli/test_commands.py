@@ -33,6 +33,7 @@ from tests.cli.conftest import Run
 from tests.conftest import HttpServerFactory, StdioServerFactory
 from tests.support.prepared import prepared_python
 from tests.support.processes import StdioServer, run_to_end
+from tests.support.rows import rows
 from tests.support.terminal import COMMAND, LIMIT, environment
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +109,7 @@ def test_a_call_that_cannot_be_is_not_made(
     assert server.calls() == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "code", "told"),
     [
         ([], 0, ""),
@@ -259,7 +260,7 @@ def test_prompt_prints_the_result_of_the_protocol(run: Run) -> None:
     assert result["messages"][0]["content"]["text"] == "Please greet Ada."
 
 
-@pytest.mark.parametrize(
+@rows(
     ("error", "code"),
     [
         (CommandError("no"), 2),

@@ -26,6 +26,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.cli.conftest import Run
 from tests.support.prepared import PreparedProcess, prepared_python
 from tests.support.processes import end
+from tests.support.rows import rows
 from tests.support.served import ServedProcess
 from tests.support.terminal import COMMAND, LIMIT, ROOT, environment, in_a_pipe
 
@@ -345,7 +346,7 @@ def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.Monk
         process.wait(LIMIT)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "told"),
     [
         (["nowhere.yaml"], "There is no file nowhere.yaml"),

@@ -13,13 +13,14 @@ import pytest
 from mcp.types import jsonrpc_message_adapter
 
 from haystack_integrations.tools.mcp.client.large_messages import is_large, parse_large
+from tests.support.rows import rows
 
 
 def dense(items: int) -> list[dict[str, Any]]:
     return [{"id": number, "name": f"n{number}", "tags": ["a", "b"]} for number in range(items)]
 
 
-@pytest.mark.parametrize(
+@rows(
     "message",
     [
         {"jsonrpc": "2.0", "id": 5, "result": {"content": dense(40_000), "_meta": {"a": 1}}},

@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
 )
 from tests.support.prepared import prepared_python
+from tests.support.rows import rows
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CALCULATOR = Path(__file__).parents[2] / "examples" / "servers" / "calculator.py"
@@ -193,7 +194,7 @@ def test_a_parameter_that_the_tool_does_not_have_is_told_at_warm_up(adder, caplo
         MCPToolRunner(adder.tool("totals")).warm_up()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "problem"),
     [
         ({"tool": "total"}, "`tool` must be an MCPTool, got str"),

@@ -10,10 +10,9 @@ import json
 import os
 import sys
 
-import pytest
-
 from tests.support.prepared import PreparedProcess
 from tests.support.processes import PLAIN_SERVER, leader, run_to_end
+from tests.support.rows import rows
 from tests.support.scripts import SOURCE
 
 _SCRIPT = """
@@ -59,7 +58,7 @@ print(json.dumps([said, called, answer]))
 """
 
 
-@pytest.mark.parametrize(
+@rows(
     ("way", "spare", "stage", "uvloop"),
     [
         ("stdio", 0, "cold", True),  # nothing is imported yet

@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp import (
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.background import in_thread
 from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, prepared_script, python_script
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -317,7 +318,7 @@ def test_a_subscription_is_on_nobodys_behalf(reach):
             connection.subscribe_resource(NOTE, print)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("call", "named"),
     [
         (lambda connection: connection.on_list_change(None), "callback"),

@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
 )
 from haystack_integrations.tools.mcp.client import reading
+from tests.support.rows import rows
 
 
 class PagedServer:
@@ -95,7 +96,7 @@ def test_a_listing_with_too_many_entries_is_an_error(monkeypatch, listing):
         getattr(connection, listing)()
 
 
-@pytest.mark.parametrize("kind", [MCPConnection, MCPToolset])
+@rows("kind", [MCPConnection, MCPToolset])
 def test_what_the_server_says_of_itself_is_none_while_there_is_no_session(kind):
     user = kind(PagedServer().info)
     assert (user.implementation, user.capabilities, user.instructions) == (None, None, None)
@@ -130,7 +131,7 @@ def test_a_tool_reads_from_its_own_server_while_it_is_called():
         assert connection.call_tool("reflect").content[0].text == "hello"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("method", "arguments", "message"),
     [
         ("read_resource", (5,), "`resource` must be a URI or a Resource, got int"),
@@ -166,7 +167,7 @@ class ToolsOnlyServerInfo(MCPServerInfo):
         return ToolsOnlyClient()
 
 
-@pytest.mark.parametrize(
+@rows(
     "read",
     [
         lambda connection: connection.list_resources(),

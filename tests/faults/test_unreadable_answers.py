@@ -19,6 +19,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import in_thread, text
 from tests.support.kinds import LONG
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT
 
 WAYS = ["stdio", "sse", "json", "events"]
@@ -28,7 +29,7 @@ def result(content: str, request: str = "$ID") -> str:
     return f'{{"jsonrpc":"2.0","id":{request},"result":{{"content":[{{"type":"text","text":"{content}"}}]}}}}'
 
 
-@pytest.mark.parametrize(
+@rows(
     ("raw", "said"),
     [
         (result(r"half \ud83d"), "half \ufffd"),
@@ -50,7 +51,7 @@ def test_broken_text_is_mended(shared_raw_server, way, raw, said):
 DEEP = "[" * 300 + "]" * 300
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         result('", "deep": ' + DEEP + ', "a": "'),
@@ -74,7 +75,7 @@ def test_a_call_whose_answer_cannot_be_read_fails_alone_and_at_once(shared_raw_s
         assert connection.status().sessions == 1
 
 
-@pytest.mark.parametrize("request_id", ["4711", "null", '"other"'])
+@rows("request_id", ["4711", "null", '"other"'])
 def test_a_json_body_with_another_id_than_its_request_fails_the_call_at_once(shared_raw_server, request_id):
     with MCPConnection(shared_raw_server("json"), invocation_timeout=LONG) as connection:
         with pytest.raises(MCPOutcomeUnknownError, match="may have run"):

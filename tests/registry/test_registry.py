@@ -43,6 +43,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.conftest import StdioServerFactory
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -146,7 +147,7 @@ class TestAliases:
         assert sorted(names(toolset)) == sorted(expected or always)
         assert toolset["the_web_search"].invoke().count("fine") == 1
 
-    @pytest.mark.parametrize("way", ["run", "run_async"])
+    @rows("way", ["run", "run_async"])
     def test_a_new_conflict_renames_no_tool_under_a_run(self, way):
         first, second = server("search"), server("other")
         providers = {"a": MCPToolset(first.info), "b": MCPToolset(second.info, cache_tools=False)}
@@ -292,7 +293,7 @@ class TestAliases:
 
 
 class TestConfiguration:
-    @pytest.mark.parametrize(
+    @rows(
         ("fields", "reason"),
         [
             ({"providers": []}, "`providers` must be a list with the name of at least one provider"),
@@ -315,7 +316,7 @@ class TestConfiguration:
         assert reason in str(raised.value)
         assert isinstance(raised.value, ValueError)
 
-    @pytest.mark.parametrize(
+    @rows(
         ("providers", "configs", "reason"),
         [
             ({}, [{"providers": ["a"]}], "lacks `tool_alias`"),
@@ -383,7 +384,7 @@ class TestConfiguration:
         with pytest.raises(ValueError, match="Cannot serialize token-based secret"):
             registry.to_dict()
 
-    @pytest.mark.parametrize(
+    @rows(
         ("make", "reason"),
         [
             (lambda: MCPProvider("a", "no url"), "MCPProvider 'a': Invalid url"),

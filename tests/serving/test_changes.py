@@ -24,6 +24,7 @@ from mcp.shared.subscriptions import (
 from haystack_integrations.tools.mcp.serving import HaystackProvider, create_mcp_server
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from tests.support.prepared import prepared_python
+from tests.support.rows import rows
 from tests.support.served import ROOT, SERVED, ServedOverHttp
 
 LIMIT = 60.0
@@ -194,7 +195,7 @@ def _with_a_mounted_server(provider: HaystackProvider) -> FastMCP[Any]:
     return server
 
 
-@pytest.mark.parametrize("serve", [_with_a_provider, _with_a_namespace, _with_a_mounted_server])
+@rows("serve", [_with_a_provider, _with_a_namespace, _with_a_mounted_server])
 async def test_a_server_of_fastmcp_tells_of_changes_of_what_a_provider_gives_it(
     serve: Callable[[HaystackProvider], FastMCP[Any]],
 ) -> None:

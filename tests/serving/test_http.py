@@ -21,6 +21,7 @@ from mcp import MCPError
 
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
 from tests.support.background import in_thread
+from tests.support.rows import rows
 from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, free_port
 from tests.support.waiting import LIMIT, wait_until
 
@@ -245,7 +246,7 @@ class TestWhoMayCall:
             assert call(process, "add", {**token, "origin": "http://evil.example"}, a=1, b=2).status_code == 403
             assert "s3cret" not in process.errors
 
-    @pytest.mark.parametrize(("scopes", "may"), [(["admin"], True), (["reader"], False)])
+    @rows(("scopes", "may"), [(["admin"], True), (["reader"], False)])
     def test_tools_want_scopes_of_their_own(self, scopes: list[str], may: bool) -> None:
         with ServedOverHttp({"token": "s3cret", "scopes": scopes}) as process:
             token = {"authorization": "Bearer s3cret"}
@@ -254,7 +255,7 @@ class TestWhoMayCall:
             answer = result(call(process, "administer", token))
             assert answer["content"][0]["text"] == ("done" if may else "Unknown tool: 'administer'")
 
-    @pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "mcp.example.com", "192.0.2.1"])
+    @rows("host", ["0.0.0.0", "", "::", "mcp.example.com", "192.0.2.1"])
     def test_a_bind_beyond_loopback_without_auth_is_refused(self, host: str) -> None:
         with pytest.raises(ValueError, match="insecure=True"):
             run_server(FastMCP("Open"), transport="http", host=host)
@@ -325,7 +326,7 @@ class TestBadInput:
 
 
 class TestParameters:
-    @pytest.mark.parametrize(
+    @rows(
         ("options", "text"),
         [
             ({"transport": "sse"}, "`transport` must be one of 'stdio', 'http'"),
@@ -346,7 +347,7 @@ class TestParameters:
         with pytest.raises(ValueError, match=text):
             run_server(FastMCP("Refused"), **options)
 
-    @pytest.mark.parametrize(
+    @rows(
         ("server", "error", "text"),
         [
             (5, TypeError, "must be a FastMCP server, or a function that makes one, not int"),

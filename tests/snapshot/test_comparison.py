@@ -9,12 +9,12 @@ How differences between definitions are classified, and what no difference is.
 import json
 import sys
 
-import pytest
 from mcp import types
 
 from haystack_integrations.tools.mcp import MCPToolSnapshot
 from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json, invisible_characters, visible_text
 from tests.support.processes import run_to_end
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT
 
 
@@ -52,7 +52,7 @@ def kinds(before, after):
 QUERY = {"type": "string", "description": "What to look for."}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "expected"),
     [
         ({"description": "Search all notes."}, ("description", "/description")),
@@ -137,7 +137,7 @@ def test_annotations_that_call_for_more_caution_are_not_relaxed():
     assert [kind for kind, _ in kinds(harmless, other)] == ["annotations"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("before", "after", "kind"),
     [
         ({"anyOf": [{"type": "string"}]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}, "schema_wider"),
@@ -182,7 +182,7 @@ KEYWORDS = (
 VALUES = (None, True, 1, "a", [], [{}], [["a"]], ["b", 1], {"a": {}}, {"a": [1]})
 
 
-@pytest.mark.parametrize("keyword", KEYWORDS)
+@rows("keyword", KEYWORDS)
 def test_whatever_a_server_says_in_place_of_a_schema_is_a_change(keyword):
     said = [define(inputSchema={"type": "object", keyword: value}) for value in VALUES]
     for before in said:
@@ -190,7 +190,7 @@ def test_whatever_a_server_says_in_place_of_a_schema_is_a_change(keyword):
             assert bool(kinds(before, after)) == (before is not after), (before, after)
 
 
-@pytest.mark.parametrize("malformed", [{"properties": [{}]}, {"required": [{}]}, {"properties": 1, "required": [[]]}])
+@rows("malformed", [{"properties": [{}]}, {"required": [{}]}, {"properties": 1, "required": [[]]}])
 def test_a_malformed_schema_is_a_change_that_breaks(malformed):
     found = {kind for kind, _ in kinds(define(), define(inputSchema=schema(**malformed)))}
     assert found & {"schema_changed", "schema_narrower"}
@@ -277,7 +277,7 @@ def test_a_report_shows_what_people_would_not_see():
     assert json.loads(json.dumps(report.to_dict()))["drifts"][0]["kind"] == "description"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "visible", "found"),
     [
         ("plain\n\ttext", "plain\n\ttext", {}),

@@ -36,6 +36,7 @@ from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.kinds import KINDS, every_transport
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 ALL = ["add", "note", "pull"]
@@ -210,7 +211,7 @@ def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change
             held[name].invoke()
 
 
-@pytest.mark.parametrize("malformed", [{"properties": [{}]}, {"properties": {}, "required": [{}]}])
+@rows("malformed", [{"properties": [{}]}, {"properties": {}, "required": [{}]}])
 def test_a_schema_that_became_malformed_hides_its_own_tool_only(malformed):
     server = ForeignServer(definition("add"), definition("note"))
     with MCPToolset(server.info) as toolset:

@@ -40,6 +40,7 @@ from tests.auth.test_config import OLD
 from tests.journeys.test_pipeline_components import stored_pipeline
 from tests.support.executors import HAS_TOOL_INVOKER, recorded_traces
 from tests.support.processes import run_to_end
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 ROOT = Path(__file__).parents[2]
@@ -203,7 +204,7 @@ class TestFormats:
 
 
 class TestRoundTrips:
-    @pytest.mark.parametrize(
+    @rows(
         "parameters",
         [
             {},
@@ -230,7 +231,7 @@ class TestRoundTrips:
         for name in ("name", "remote_name", "inputs_from_state", "outputs_to_state", "outputs_to_string"):
             assert getattr(twin, name) == getattr(tool, name)
 
-    @pytest.mark.parametrize(
+    @rows(
         "parameters",
         [
             {},
@@ -262,7 +263,7 @@ class TestRoundTrips:
         with pytest.raises(Exception, match=r"[Ll]ambda"):
             tool.to_dict()
 
-    @pytest.mark.parametrize("number_of_servers", [1, 2])
+    @rows("number_of_servers", [1, 2])
     def test_a_pipeline_with_an_agent(self, number_of_servers):
         toolsets = [MCPToolset(COUNTER, tool_names=["add"], outputs_to_string={"add": {"handler": to_words}})]
         toolsets += [MCPToolset(FASTMCP, tool_name_prefix="fast")] * (number_of_servers - 1)
@@ -362,11 +363,11 @@ class TestFilesOfOlderVersions:
     connections: []
     """
 
-    @pytest.mark.parametrize(
+    @rows(
         "toolset",
         ["haystack_integrations.tools.mcp.MCPToolset", "haystack_integrations.tools.mcp.mcp_toolset.MCPToolset"],
     )
-    @pytest.mark.parametrize(
+    @rows(
         "info",
         [
             "haystack_integrations.tools.mcp.StreamableHttpServerInfo",
@@ -384,7 +385,7 @@ class TestFilesOfOlderVersions:
         assert loaded.eager_connect is True
         assert not loaded.connection.is_ready
 
-    @pytest.mark.parametrize("path", ["haystack_integrations.tools.mcp.MCPTool", f"{MODULE}.MCPTool"])
+    @rows("path", ["haystack_integrations.tools.mcp.MCPTool", f"{MODULE}.MCPTool"])
     def test_their_tools_load(self, path):
         data = {
             "type": path,
@@ -401,7 +402,7 @@ class TestFilesOfOlderVersions:
         assert (tool.name, tool.description) == ("search", "Searches.")
         assert tool.server_info == StdioServerInfo("uvx", ["x"])
 
-    @pytest.mark.parametrize(
+    @rows(
         "name",
         [
             "AsyncExecutor",
@@ -442,7 +443,7 @@ class TestSecrets:
         assert SECRET not in text
         assert Pipeline.loads(text).get_component("agent").tools.server_info == info
 
-    @pytest.mark.parametrize(
+    @rows(
         "info",
         [
             StdioServerInfo("uvx", env={"K": Secret.from_token(SECRET)}),
@@ -645,7 +646,7 @@ class TestHostileFiles:
         assert not trace.exists()
         assert Recorder.called == []
 
-    @pytest.mark.parametrize("path", ["haystack_integrations.tools.mcp.MCPServerInfo", f"{MODULE}.MCPServerInfo"])
+    @rows("path", ["haystack_integrations.tools.mcp.MCPServerInfo", f"{MODULE}.MCPServerInfo"])
     def test_the_abstract_class_itself_is_refused(self, path):
         with pytest.raises((TypeError, ValueError)):
             MCPServerInfo.from_dict({"type": path, "command": "x"})
@@ -705,7 +706,7 @@ def keep(call: MCPPendingCall) -> None:
     """Keep a call that is left open."""
 
 
-@pytest.mark.parametrize("owner", [MCPTool, MCPToolset])
+@rows("owner", [MCPTool, MCPToolset])
 def test_what_limits_and_leaves_open_calls_survives_yaml(owner: type[MCPTool | MCPToolset]) -> None:
     handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
     info = StreamableHttpServerInfo("http://localhost/mcp", max_in_flight=3, failure_pause=0.5)

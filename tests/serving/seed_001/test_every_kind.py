@@ -20,6 +20,7 @@ from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp.serving import ServeOptions
 from tests.serving.seed_001.kinds import NAME
+from tests.support.rows import rows
 
 
 async def listed(server):
@@ -66,7 +67,7 @@ async def test_an_argument_of_another_type_is_refused(kind):
                 await client.call_tool(NAME, kind.arguments(wrong))
 
 
-@pytest.mark.parametrize("strict", [True, False])
+@rows("strict", [True, False])
 async def test_missing_and_unknown_arguments_are_refused(kind, strict):
     async with Client(kind.server(strict_input_validation=strict)) as client:
         with pytest.raises(ToolError, match=rf"'{kind.argument}'.*[Mm]issing|[Mm]issing.*'{kind.argument}'"):
@@ -75,7 +76,7 @@ async def test_missing_and_unknown_arguments_are_refused(kind, strict):
             await client.call_tool(NAME, {**kind.arguments("tea"), "other": 1})
 
 
-@pytest.mark.parametrize("timeout", [0.2])
+@rows("timeout", [0.2])
 async def test_a_call_that_takes_too_long_is_answered_at_its_timeout(kind, timeout):
     may_end = threading.Event()
     server = kind.server(lambda text: str(may_end.wait(60)), ServeOptions(timeout=timeout))
@@ -155,7 +156,7 @@ async def test_the_message_of_a_tool_error_is_always_shown(kind):
             await client.call_tool(NAME, kind.arguments("tea"))
 
 
-@pytest.mark.parametrize("criteria", [{"keys": {"tool:thing"}}, {"names": {NAME}}, {"tags": {"admin"}}])
+@rows("criteria", [{"keys": {"tool:thing"}}, {"names": {NAME}}, {"tags": {"admin"}}])
 async def test_it_is_disabled_and_enabled(kind, criteria):
     server = kind.server(options=ServeOptions(tags={"admin"}))
     server.disable(**criteria)
