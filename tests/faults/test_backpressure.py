@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.transports.http.refusals import retry_after
 from tests.support.background import in_thread, text, together
-from tests.support.kinds import KINDS, LONG, every_http_transport, every_transport, kinds
+from tests.support.kinds import KINDS, LONG, every_http_transport, every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -198,7 +198,7 @@ def test_a_server_that_opens_sessions_and_crashes_at_calls_is_left_alone_neverth
     assert len(server.log.events("die")) == 5
 
 
-@every_transport
+@every_way
 def test_only_so_many_calls_are_in_flight_and_the_others_wait(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach(max_in_flight=2), invocation_timeout=LONG) as connection:

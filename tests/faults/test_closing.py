@@ -8,7 +8,7 @@ Closing in the middle of things, over every transport: whoever waits is told so,
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError, StdioServerInfo
 from tests.support.background import in_thread, text, together
-from tests.support.kinds import LONG, QUICKLY, every_kind, every_transport
+from tests.support.kinds import LONG, QUICKLY, every_kind, every_way
 from tests.support.processes import StdioServer, is_alive
 from tests.support.waiting import LIMIT, wait_until
 
@@ -33,7 +33,7 @@ def test_closing_fails_the_calls_in_flight_promptly(peer, kind):
     server.wait_until_gone()
 
 
-@every_transport
+@every_way
 def test_closing_while_connecting_fails_the_connect_promptly_and_leaves_no_process(proxied_peer, kind):
     server = proxied_peer(kind, "--hang-at-start")
     connection = MCPConnection(server.reach(), connection_timeout=LONG)

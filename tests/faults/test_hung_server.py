@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from haystack_integrations.tools.mcp.transports.stdio import process
 from tests.support.background import in_thread, text, together
 from tests.support.calls import outcome
-from tests.support.kinds import KINDS, LONG, QUICKLY, every_kind, every_transport, every_way, kinds
+from tests.support.kinds import KINDS, LONG, QUICKLY, every_kind, every_way, kinds
 from tests.support.processes import StdioServer
 from tests.support.waiting import LIMIT, wait_until
 
@@ -93,7 +93,7 @@ def test_closing_does_not_wait_for_a_frozen_server_for_long(peer, kind):
         server.thaw()
 
 
-@every_transport
+@every_way
 def test_connecting_to_a_server_that_never_answers_fails_within_the_timeout_and_leaves_no_process(peer, kind):
     server = peer(kind, "--hang-at-start")
     connection = MCPConnection(server.reach(), connection_timeout=1.5)

@@ -19,7 +19,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import in_thread
-from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_transport, kinds
+from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_way, kinds
 from tests.support.waiting import LIMIT
 
 
@@ -33,7 +33,7 @@ def test_a_listing_in_pages_is_complete(proxied_peer, kind):
     assert "add" in names
 
 
-@every_transport
+@every_way
 def test_a_listing_that_repeats_a_page_is_an_error_at_once_and_leaves_no_process(proxied_peer, kind):
     server = proxied_peer(kind, "--page-size", "5", "--repeat-cursor")
     toolset = MCPToolset(server.reach(), connection_timeout=LONG)
@@ -43,7 +43,7 @@ def test_a_listing_that_repeats_a_page_is_an_error_at_once_and_leaves_no_process
     toolset.close()
 
 
-@every_transport
+@every_way
 def test_a_slow_listing_is_waited_for_until_the_timeout_and_then_leaves_no_process(proxied_peer, kind):
     server = proxied_peer(kind, "--slow-list", "1")
     with MCPToolset(server.reach(), connection_timeout=LONG) as toolset:

@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
 from tests.support.background import in_thread, text
-from tests.support.kinds import KINDS, LONG, every_transport, kinds
+from tests.support.kinds import KINDS, LONG, every_way, kinds
 from tests.support.waiting import LIMIT
 
 # Where a server can report: one that answers with JSON has nowhere to.
@@ -74,7 +74,7 @@ def test_every_report_arrives_in_order_before_a_call_returns(peer, kind):
         assert awaited == [loop] * 20
 
 
-@every_transport
+@every_way
 def test_a_server_is_asked_for_progress_only_if_somebody_wants_it(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach()) as connection:
@@ -187,14 +187,14 @@ def test_a_revision_without_pings_is_reported_once(peer, kind, caplog):
     assert caplog.text.count("`ping_interval` has no effect") == 1
 
 
-@every_transport
+@every_way
 def test_the_default_read_timeout_cuts_off_no_call_that_may_take_longer(peer, kind, monkeypatch):
     monkeypatch.setattr("haystack_integrations.tools.mcp.connection.limits.DEFAULT_READ_TIMEOUT", 0.5)
     with MCPConnection(peer(kind).reach(), invocation_timeout=LONG, read_timeout=0.5) as connection:
         assert text(connection.call_tool("sleep", {"seconds": 1.2})) == "slept 1.2 s"
 
 
-@every_transport
+@every_way
 def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
     server = peer(kind)
     with (

@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import in_thread, text, together
 from tests.support.calls import assert_told_the_truth, outcome
-from tests.support.kinds import LONG, QUICKLY, every_kind, every_transport, kinds
+from tests.support.kinds import LONG, QUICKLY, every_kind, every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -99,7 +99,7 @@ def test_a_killed_server_fails_the_pending_call_at_once_saying_that_the_tool_may
     assert server.calls() == ["sleep", "add"]
 
 
-@every_transport
+@every_way
 def test_a_call_that_ends_its_server_fails_at_once_and_is_not_repeated(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach(max_retries=50), invocation_timeout=LONG) as connection:
@@ -134,7 +134,7 @@ def test_a_killed_server_whose_child_holds_the_pipes_fails_the_pending_call_at_o
     assert server.calls() == ["sleep", "add"]
 
 
-@every_transport
+@every_way
 def test_a_server_killed_under_50_calls_runs_none_twice_and_every_error_says_whether_it_may_have_run(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach(max_retries=50), invocation_timeout=LONG) as connection:
@@ -148,7 +148,7 @@ def test_a_server_killed_under_50_calls_runs_none_twice_and_every_error_says_whe
     assert_told_the_truth(outcomes, server.log, "sleep", "seconds")
 
 
-@every_transport
+@every_way
 def test_a_server_killed_again_and_again_under_short_calls_runs_none_twice(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach(max_retries=50), invocation_timeout=LONG) as connection:

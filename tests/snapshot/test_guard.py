@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.snapshot.guard import SPAN_DRIFT
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition
-from tests.support.kinds import KINDS, every_transport
+from tests.support.kinds import KINDS, every_way
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
@@ -390,7 +390,7 @@ def test_calls_through_interceptors_are_guarded(pinned, server, requests):
     assert "@tools/call" not in requests
 
 
-@every_transport
+@every_way
 def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
     peer = rug_puller(kind)
     with MCPToolset(peer.reach()) as toolset:
@@ -404,7 +404,7 @@ def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
         assert peer.calls() == ["note"]
 
 
-@every_transport
+@every_way
 @pytest.mark.parametrize("on_drift", ["error", "quarantine"])
 def test_calls_go_on_once_the_server_is_started_again_as_it_was(rug_puller, kind, on_drift, monkeypatch, tmp_path):
     peer = rug_puller(kind)
@@ -423,7 +423,7 @@ def test_calls_go_on_once_the_server_is_started_again_as_it_was(rug_puller, kind
         assert add.call(a=1, b=2).text == "3"
 
 
-@every_transport
+@every_way
 def test_a_change_of_which_the_server_tells_is_checked_before_the_next_call(rug_puller, kind):
     peer = rug_puller(kind)
     with MCPToolset(peer.reach()) as toolset:
