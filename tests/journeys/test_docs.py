@@ -127,7 +127,7 @@ def assert_printed(expected: list[str], output: str) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page.cells and (HAYSTACK == "Haystack 3" or page.is_about_haystack)],
+    [page for page in PAGES if page.cells and (HAYSTACK == "Haystack 3" or page.tells_majors_apart)],
     ids=block_id,
 )
 def test_the_python_blocks_of_a_page_run_and_print_what_they_say(

@@ -280,7 +280,11 @@ def test_every_example_is_known_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(OUTPUT)
 
 
-@pytest.mark.parametrize("name", OUTPUT)
+# On Haystack 2 those in which the majors differ.
+NAMES = [*OUTPUT] if SkillInfo else ["agent_hooks.py", "serve_skills.py", "tool_invoker_pipeline.py", "agent.py"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_example_runs_without_an_api_key(name: str, tmp_path: Path) -> None:
     assert_says(run(name, tmp_path), OUTPUT[name])
 

@@ -15,13 +15,16 @@ import anyio
 import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
-from fastmcp_tasks.client import ToolTask, call_tool_task
 from haystack.tools import Tool
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
 from tests.support.prepared import PreparedProcess
 from tests.support.processes import end, leader, run_to_end
 from tests.support.waiting import LIMIT, wait_until
+
+pytest.importorskip("fastmcp_tasks", reason="fastmcp-tasks is not for the newest FastMCP yet")
+
+from fastmcp_tasks.client import ToolTask, call_tool_task
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 TASK = ServeOptions(task=True, timeout=0.1)

@@ -15,7 +15,6 @@ from fastmcp import Client
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.server.dependencies import get_context
-from fastmcp_tasks.client import call_tool_task
 from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp.serving import ServeOptions
@@ -89,12 +88,14 @@ async def test_a_call_that_takes_too_long_is_answered_at_its_timeout(kind, timeo
 
 
 async def test_as_a_background_task_it_has_no_timeout(kind):
+    tasks = pytest.importorskip("fastmcp_tasks.client")
+
     def slow(text):
         time.sleep(0.3)
         return text.upper()
 
     async with Client(kind.server(slow, ServeOptions(task=True, timeout=0.1))) as client:
-        task = await call_tool_task(client, NAME, kind.arguments("tea"))
+        task = await tasks.call_tool_task(client, NAME, kind.arguments("tea"))
         assert (await task.result()).structured_content == {kind.answer: "TEA"}
 
 
