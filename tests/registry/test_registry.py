@@ -45,6 +45,7 @@ from tests.conftest import StdioServerFactory
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
+from tests.support.waiting import LIMIT
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 DOWN = StdioServerInfo(command="no-such-command", max_retries=0)
@@ -163,7 +164,7 @@ class TestAliases:
                     if not inner.turns:
                         second.tools.append(definition("search"))
                         with ThreadPoolExecutor(1) as thread:
-                            thread.submit(self.run_another).result()
+                            thread.submit(self.run_another).result(LIMIT)
                     return reply
 
                 def run_another(self):

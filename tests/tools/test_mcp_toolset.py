@@ -388,7 +388,7 @@ class TestWarmedUp:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(LIMIT)
         assert names(toolset) == ["one"]
         assert (server.listings, toolset.connection.status().sessions) == (1, 1)
         toolset.close()

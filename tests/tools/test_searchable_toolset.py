@@ -673,5 +673,5 @@ def test_threads_that_search_while_a_server_changes_find_tools(toolset, server):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(LIMIT)
     assert failures == []
