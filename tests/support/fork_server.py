@@ -75,6 +75,10 @@ def run(path: str, arguments: list[str]) -> None:
     Be `python ARGUMENTS...` for whoever has started this process: have it forked, and end as it does.
     """
     connection = ask(path, arguments, [0, 1, 2], cwd=os.getcwd(), env=dict(os.environ))
+    # The pipes are those of the other process now, and end with it.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nowhere, descriptor)
     with connection.makefile() as lines:
         pid = int(lines.readline())
         for number in (signal.SIGINT, signal.SIGTERM):
