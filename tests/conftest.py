@@ -24,10 +24,11 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from haystack_integrations.tools.mcp import MCPConnection, StdioServerInfo
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.leaks import Footprint, adopt_orphans, assert_nothing_left
-from tests.support.prepared import prepare
+from tests.support.prepared import CAN_FORK, ForkServer
 from tests.support.processes import (
     COUNTER_SERVER,
     FASTMCP_SERVER,
@@ -37,6 +38,7 @@ from tests.support.processes import (
     CallLog,
     HttpServer,
     StdioServer,
+    prepared_script,
     python_script,
 )
 from tests.support.secrecy import SecretWatch
@@ -46,6 +48,11 @@ StdioServerFactory = Callable[..., StdioServer]
 ProxyFactory = Callable[[str], CuttingProxy]
 
 _PATHS = {"sse": "/sse", "streamable-http": "/mcp"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if CAN_FORK and not ForkServer.runs():
+        config.add_cleanup(ForkServer().close)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -61,20 +68,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The first start of a server from outside downloads it.
-    for item in items:
-        if item.get_closest_marker("integration") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(300))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """
     At the end of the run, this process has no more children, threads and listening sockets than at its start.
     """
     adopt_orphans()
-    prepare()
     before = Footprint.take()
     yield
     assert_nothing_left(before)
@@ -201,7 +200,9 @@ def _stdio_servers(script: Path, folders: pytest.TempPathFactory) -> Iterator[St
 
     def describe(*options: str, env: dict[str, str] | None = None, cwd: str | None = None) -> StdioServer:
         log = CallLog(folders.mktemp("server") / "calls.txt")
-        command, *arguments = python_script(script, "--calls-file", str(log.path))
+        # The plain server imports nothing that takes time.
+        start = python_script if script == PLAIN_SERVER else prepared_script
+        command, *arguments = start(script, "--calls-file", str(log.path))
         servers.append(StdioServer(command, [*arguments, *options], log, env, cwd))
         return servers[-1]
 
@@ -286,18 +287,28 @@ def fastmcp_stdio(tmp_path: Path) -> StdioServer:
     """
     How to start a FastMCP 4 server over stdio.
     """
-    command, *arguments = python_script(FASTMCP_SERVER, "--transport", "stdio")
+    command, *arguments = prepared_script(FASTMCP_SERVER, "--transport", "stdio")
     return StdioServer(command, arguments, CallLog(tmp_path / "calls.txt"))
 
 
+@contextmanager
+def _kept_running(server: StdioServer) -> Iterator[StdioServer]:
+    """What reaches the server in the same way shares this connection, and does not start it again."""
+    info = StdioServerInfo(server.command, server.args, env=server.env, cwd=server.cwd)
+    with MCPConnection(info, connection_timeout=external.DOWNLOAD_LIMIT):
+        yield server
+
+
 @pytest.fixture(scope="session")
-def everything_stdio(run_folder: Path) -> StdioServer:
+def everything_stdio(run_folder: Path) -> Iterator[StdioServer]:
     """
-    How to start `@modelcontextprotocol/server-everything` over stdio, downloaded already.
+    How to start `@modelcontextprotocol/server-everything` over stdio, downloaded already. It runs.
     """
     command, arguments = external.everything("stdio")
     external.once("everything", run_folder, lambda: external.download(command, arguments))
-    return StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
+    server = StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
+    with _kept_running(server):
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -329,11 +340,12 @@ def _from_pypi(run_folder: Path, name: str, requirement: str, *options: str) -> 
 
 
 @pytest.fixture(scope="session")
-def time_server(run_folder: Path) -> StdioServer:
+def time_server(run_folder: Path) -> Iterator[StdioServer]:
     """
-    How to start `mcp-server-time` (a server of the MCP SDK 2.x) over stdio.
+    How to start `mcp-server-time` (a server of the MCP SDK 2.x) over stdio. It runs.
     """
-    return _from_pypi(run_folder, "time", external.TIME)
+    with _kept_running(_from_pypi(run_folder, "time", external.TIME)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -374,17 +386,13 @@ def conformance_suite(run_folder: Path) -> list[str]:
     return external.conformance_suite(run_folder / "conformance")
 
 
-@pytest.fixture
-def git_server(run_folder: Path, tmp_path: Path) -> StdioServer:
+@pytest.fixture(scope="session")
+def git_server(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServer]:
     """
-    How to start `mcp-server-git` over stdio, for a repository with one commit; `cwd` is the repository.
+    How to start `mcp-server-git` over stdio, for a repository with one commit; `cwd` is the repository. It runs.
     """
     server = _from_pypi(run_folder, "git", external.GIT)
-    repository = external.make_repository(tmp_path / "repository")
-    return StdioServer(
-        server.command,
-        [*server.args, "--repository", str(repository)],
-        server.log,
-        env=server.env,
-        cwd=str(repository),
-    )
+    repository = external.make_repository(tmp_path_factory.mktemp("git") / "repository")
+    arguments = [*server.args, "--repository", str(repository)]
+    with _kept_running(StdioServer(server.command, arguments, server.log, server.env, str(repository))) as server:
+        yield server

@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -122,7 +123,7 @@ def test_a_model_that_insists_can_be_stopped(toolset):
     assert len(generator.turns) == 4
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "reason"),
     [
         ({"max_calls": -1}, "`max_calls` must be a whole number of at least 0"),

@@ -20,10 +20,11 @@ import pytest
 from haystack_integrations.tools.mcp import AsyncExecutor
 from haystack_integrations.tools.mcp.executor import ExecutorStartError, _Mailbox
 from tests.support.background import in_loop_of_its_own, in_thread, together
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT
 
 # No test waits for this.
-LONG = 90.0
+LONG = 1000.0
 
 
 @pytest.fixture
@@ -361,7 +362,7 @@ class TestShutdown:
         assert not executor.get_loop().is_running()
         assert isinstance(caller.exception(timeout=LIMIT), TimeoutError)
 
-    @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+    @rows("error", [SystemExit, KeyboardInterrupt])
     def test_is_not_for_a_task_to_bring_about(self, error):
         async def leave() -> None:
             raise error(3)

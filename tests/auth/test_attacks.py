@@ -11,7 +11,6 @@ import ipaddress
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -32,9 +31,10 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.auth import outgoing
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
-from tests.support.background import AT_ONCE
 from tests.support.certificates import Authority
+from tests.support.kinds import LONG
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork
 
 METADATA = "/.well-known/oauth-authorization-server"
@@ -60,10 +60,8 @@ def info(url: str, **options: object) -> StreamableHttpServerInfo:
 
 
 def failure(server_info: StreamableHttpServerInfo) -> str:
-    began = time.monotonic()
-    with pytest.raises(MCPAuthorizationError) as caught, MCPConnection(server_info, connection_timeout=60):
+    with pytest.raises(MCPAuthorizationError) as caught, MCPConnection(server_info, connection_timeout=LONG):
         pass
-    assert time.monotonic() - began < AT_ONCE
     return str(caught.value)
 
 
@@ -438,7 +436,7 @@ async def test_a_token_endpoint_without_encryption_gets_no_secret() -> None:
     assert network.forms() == []
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[1]", b"[" * 100_000], ids=["html", "list", "deep"])
+@rows("body", [b"<html>", b"[1]", b"[" * 100_000], ids=["html", "list", "deep"])
 async def test_an_answer_that_is_no_token_is_told(body: bytes) -> None:
     network = TokenNetwork()
     network.answers["/token"] = [httpx2.Response(200, content=body)]

@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork, basic
 
 
@@ -46,7 +47,7 @@ def info(server: OAuthServer, **options: object) -> StreamableHttpServerInfo:
     return StreamableHttpServerInfo(server.url, oauth_config=OAuthConfig(**options))
 
 
-@pytest.mark.parametrize("handshake", [False, True], ids=["stateless", "sessions"])
+@rows("handshake", [False, True], ids=["stateless", "sessions"])
 def test_a_person_allows_the_access_once_for_a_whole_session(handshake: bool) -> None:
     with OAuthServer(handshake=handshake) as server, MCPConnection(info(server)) as connection:
         assert said(connection, "whoami") == "alice"
@@ -97,7 +98,7 @@ def test_without_a_browser_the_error_says_how_to_log_in(server: OAuthServer, mon
     assert not server.count
 
 
-@pytest.mark.parametrize("handshake", [False, True], ids=["stateless", "sessions"])
+@rows("handshake", [False, True], ids=["stateless", "sessions"])
 def test_a_server_that_breaks_after_the_login_is_not_told_to_want_one(handshake: bool) -> None:
     with OAuthServer(handshake=handshake) as server:
 
@@ -136,7 +137,7 @@ class TestWithoutAListener:
         common = {"redirect_uri": BACK, "redirect_handler": lambda _: None, "callback_handler": answer}
         return network.auth(**{**common, **options})
 
-    @pytest.mark.parametrize("kind", ["url", "dict"])
+    @rows("kind", ["url", "dict"])
     async def test_the_answer_is_a_url_or_its_parameters(self, kind: str) -> None:
         network = TokenNetwork()
 
@@ -150,7 +151,7 @@ class TestWithoutAListener:
         [form] = network.forms()
         assert (form["code"], form["redirect_uri"], form["client_id"]) == ("the-code", BACK, "registered")
 
-    @pytest.mark.parametrize(
+    @rows(
         ("answer", "message"),
         [
             (lambda _: 5, "`callback_handler` must give a URL or a dict, it gave int"),
@@ -192,7 +193,7 @@ class TestWithoutAListener:
         with pytest.raises(MCPAuthorizationError, match=r"nobody logged in within 0\.05 seconds \(`login_timeout`\)"):
             await network.use(self.auth(network, never, login_timeout=0.05))
 
-    @pytest.mark.parametrize(
+    @rows(
         ("methods", "is_basic"),
         [(None, True), (["client_secret_post"], False), (["client_secret_post", "client_secret_basic"], True)],
     )

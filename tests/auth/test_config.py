@@ -6,8 +6,6 @@
 What an `OAuthConfig` takes, refuses, shows and stores; and what files of mcp-haystack 2.1 become.
 """
 
-import subprocess
-import sys
 import traceback
 from typing import Any
 
@@ -32,6 +30,7 @@ from haystack_integrations.tools.mcp.connection.pool import _identity
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage as StoredStorage
 from haystack_integrations.tools.mcp.oauth import OAuthConfig as StoredConfig
 from tests.support.oauth_server import allow
+from tests.support.rows import rows
 
 SECRET = Secret.from_env_var("MCP_CLIENT_SECRET")
 URL = "https://mcp.example.com/mcp"
@@ -160,7 +159,7 @@ def test_a_configuration_shows_no_secret() -> None:
         info.to_dict()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "message"),
     [
         ({"client_secret": "plain"}, "`client_secret` must be a Secret"),
@@ -231,7 +230,7 @@ def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], 
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "message"),
     [
         ({"auth": "oauth", "oauth_config": OAuthConfig()}, "`auth` and `oauth_config` exclude each other"),
@@ -244,7 +243,7 @@ def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], 
         ({"token": 5}, "`token` must be a string, a Secret, a token source or None"),
     ],
 )
-@pytest.mark.parametrize("kind", [StreamableHttpServerInfo, SSEServerInfo])
+@rows("kind", [StreamableHttpServerInfo, SSEServerInfo])
 def test_two_ways_to_authenticate_exclude_each_other(kind: type, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         kind(url=URL, **options)
@@ -283,14 +282,3 @@ def test_auth_survives_yaml(auth: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_object_for_auth_cannot_be_stored_and_says_what_can() -> None:
     with pytest.raises(ValueError, match="Pass an import path"):
         StreamableHttpServerInfo(URL, auth=httpx2.BasicAuth("a", "b")).to_dict()
-
-
-def test_loading_a_configuration_imports_neither_the_sdk_nor_an_http_client() -> None:
-    script = (
-        "import sys, yaml\nfrom haystack_integrations.tools.mcp import MCPServerInfo\n"
-        f"info = MCPServerInfo.from_dict(yaml.safe_load({OLD!r})['data']['server_info'])\n"
-        "assert info.oauth_config.client_id == 'my-client'\n"
-        "print([name for name in sys.modules if name in ('mcp', 'httpx2', 'jwt')])"
-    )
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert finished.stdout.strip() == "[]", finished.stderr

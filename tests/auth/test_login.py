@@ -31,6 +31,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import in_thread
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork, basic
 
 
@@ -173,7 +174,7 @@ async def logged_out(network: TokenNetwork, *, hints: tuple[str, ...], **options
     ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "authentication"),
     [
         ({}, (basic("given", "its%20secret"), None)),

@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.identity_server import IdentityServer
 from tests.support.oauth_server import OAuthServer
+from tests.support.rows import rows
 
 
 class Numbered(httpx2.Auth):
@@ -192,7 +193,7 @@ def test_a_subclass_may_create_an_auth_of_its_own_as_in_2_1(server: IdentityServ
         assert seen(connection).startswith("Numbered ")
 
 
-@pytest.mark.parametrize(("parameter", "value"), [("auth", the_one), ("token", SyncSource())], ids=["auth", "token"])
+@rows(("parameter", "value"), [("auth", the_one), ("token", SyncSource())], ids=["auth", "token"])
 def test_credentials_that_a_server_does_not_take_are_named(parameter: str, value: Any) -> None:
     with OAuthServer() as server, pytest.raises(MCPConnectionError) as caught:
         MCPConnection(StreamableHttpServerInfo(server.url, **{parameter: value})).list_tools()

@@ -14,6 +14,7 @@ import pytest
 from haystack_integrations.tools.mcp.cli.arguments import text_arguments, typed_arguments
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.schemas import check_arguments, describe_type, signature
+from tests.support.rows import rows
 
 INTEGERS = {"type": "array", "items": {"type": "integer"}}
 
@@ -29,7 +30,7 @@ def nested(schema: Any, times: int) -> Any:
     return schema if not times else nested({"anyOf": [schema]}, times - 1)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "schema", "value"),
     [
         ("5", {"type": "integer"}, 5),
@@ -70,7 +71,7 @@ def test_a_text_gets_the_type_that_the_schema_wants(text: str, schema: Any, valu
     assert (found, type(found)) == (value, type(value))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "schema", "value"),
     [
         (["a=1", "a=2"], INTEGERS, [1, 2]),
@@ -130,7 +131,7 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
     assert "x-secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "schema", "told"),
     [
         ({}, of({"type": "integer"}, required=["a"]), "the arguments lack 'a'. It takes a: integer"),
@@ -160,14 +161,14 @@ def test_an_argument_that_does_not_fit_is_told_without_its_value(
     assert "x-secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("schema", [of({"type": "objekt"}), of({"$ref": "https://example.com/elsewhere"})])
+@rows("schema", [of({"type": "objekt"}), of({"$ref": "https://example.com/elsewhere"})])
 def test_what_cannot_be_checked_here_is_left_to_the_server(schema: dict[str, Any]) -> None:
     check_arguments({"b": 5}, schema, "The tool 't' cannot be called so")
     with pytest.raises(CommandError, match="lack 'c'"):
         check_arguments({}, {"type": "object", "required": ["c"]}, "The tool 't' cannot be called so")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("schema", "described"),
     [
         ({}, "any"),
@@ -195,7 +196,7 @@ def test_a_schema_is_described_in_words(schema: Any, described: str) -> None:
     assert describe_type(schema, {"$defs": {"colour": {"enum": ["red", "blue"]}, "tree": tree}}) == described
 
 
-@pytest.mark.parametrize("key", ["anyOf", "oneOf", "allOf"])
+@rows("key", ["anyOf", "oneOf", "allOf"])
 def test_a_schema_that_is_in_itself_many_times_is_described_at_once(key: str) -> None:
     many = [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}] * 50
     root = {"$defs": {"a": {key: many}, "b": {key: many}}}

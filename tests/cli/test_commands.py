@@ -8,7 +8,6 @@ What the commands do with servers, and how they end: in scripts and pipes.
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,10 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from tests.cli.conftest import Run
 from tests.conftest import HttpServerFactory, StdioServerFactory
-from tests.support.processes import StdioServer
-from tests.support.terminal import COMMAND, environment, in_a_pipe
+from tests.support.prepared import prepared_python
+from tests.support.processes import StdioServer, run_to_end
+from tests.support.rows import rows
+from tests.support.terminal import COMMAND, LIMIT, environment
 
 ROOT = Path(__file__).parents[2]
 IN_PROCESS = "tests.servers.inprocess:server"
@@ -108,7 +109,7 @@ def test_a_call_that_cannot_be_is_not_made(
     assert server.calls() == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "code", "told"),
     [
         ([], 0, ""),
@@ -263,7 +264,7 @@ def test_prompt_prints_the_result_of_the_protocol(run: Run) -> None:
     assert result["messages"][0]["content"]["text"] == "Please greet Ada."
 
 
-@pytest.mark.parametrize(
+@rows(
     ("error", "code"),
     [
         (CommandError("no"), 2),
@@ -318,7 +319,7 @@ def test_headers_and_tokens_reach_the_server_and_nothing_else(
 
 
 def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calculator = {"command": sys.executable, "args": [str(ROOT / "examples/servers/calculator.py")]}
+    calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
     servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     (tmp_path / "two.json").write_text(json.dumps({"mcpServers": {"one": calculator, "two": calculator}}))
@@ -403,9 +404,7 @@ def test_control_characters_are_escaped_in_json_too(run: Run, plain: str) -> Non
 def test_the_version_is_told_without_importing_haystack() -> None:
     script = "from haystack_integrations.tools.mcp.cli.__main__ import main; import sys; main(['--version'])\n"
     script += "assert not {'haystack', 'cyclopts', 'mcp'} & sys.modules.keys()"
-    ran = subprocess.run(
-        [sys.executable, "-c", script], env=environment(), capture_output=True, text=True, timeout=110, check=True
-    )
+    ran = run_to_end([sys.executable, "-c", script], limit=LIMIT, env=environment(), check=True)
     assert ran.stdout.startswith("mcp-haystack ")
 
 
@@ -417,7 +416,7 @@ def test_completion_is_installed_for_a_shell(run: Run, tmp_path: Path, monkeypat
 
 
 def test_a_stored_pipeline_is_a_target(run: Run, tmp_path: Path) -> None:
-    info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", "command": sys.executable}
+    info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", "command": prepared_python()}
     info["args"] = [str(ROOT / "examples/servers/calculator.py")]  # type: ignore[assignment]
     tools = {"type": "haystack_integrations.tools.mcp.MCPToolset", "data": {"server_info": info}}
     file = tmp_path / "pipeline.yaml"
@@ -512,10 +511,9 @@ def test_a_question_of_a_server_without_a_terminal_is_told(run: Run) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    # An interpreter of its own, because its last words are those of its end.
     script = f"{' '.join(COMMAND)} call {IN_PROCESS} big size=1000000 | head -c 10"
-    ran = subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=110, check=False
-    )
+    ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())
     assert ran.stdout == "x" * 10
     assert ran.stderr == ""
 
@@ -523,7 +521,7 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "cyclopts.py").write_text("raise ModuleNotFoundError('No module named cyclopts', name='cyclopts')")
     (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.insert(0, {str(tmp_path)!r})")
-    ran = in_a_pipe("list", "x", variables={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"})
-    assert ran.code == 2
-    assert 'pip install "mcp-haystack[cli]"' in ran.errors
-    assert "Traceback" not in ran.errors
+    ran = run_to_end([*COMMAND, "list", "x"], limit=LIMIT, env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'src'}"))
+    assert ran.returncode == 2
+    assert 'pip install "mcp-haystack[cli]"' in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -16,6 +16,7 @@ import yaml
 
 from haystack_integrations.tools.mcp import MCPToolset
 from tests.cli.conftest import Run
+from tests.support.rows import rows
 
 FILES = Path(__file__).parents[1] / "config" / "files"
 
@@ -26,7 +27,7 @@ def write(folder: Path, **servers: Any) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize("file", sorted(FILES.iterdir()), ids=lambda file: file.name)
+@rows("file", sorted(FILES.iterdir()), ids=lambda file: file.name)
 def test_the_yaml_for_the_file_of_any_client_makes_its_toolsets(run: Run, file: Path) -> None:
     ran = run("config", str(file))
     assert ran.code == 0, ran.errors

@@ -27,6 +27,7 @@ from tests.conftest import StdioServerFactory
 from tests.support.certificates import Authority
 from tests.support.handshake_server import HandshakeServer, result_of
 from tests.support.oauth_server import OAuthServer
+from tests.support.prepared import prepared_python
 from tests.support.processes import StdioServer
 from tests.support.terminal import LIMIT, Terminal
 
@@ -129,7 +130,7 @@ def test_a_server_that_is_down_or_wants_a_login_is_told_apart(run: Run) -> None:
 def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
     file = tmp_path / "mcp.json"
-    calculator = {"command": sys.executable, "args": ["examples/servers/calculator.py"]}
+    calculator = {"command": prepared_python(), "args": ["examples/servers/calculator.py"]}
     servers = {
         "good": {**calculator, "env": {"API_KEY": "secret-in-plain-text"}},
         "typo": {"comand": "uvx"},

@@ -29,6 +29,8 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.logins import remember, token_folder
 from tests.cli.conftest import Run
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.prepared import PreparedProcess
+from tests.support.processes import run_to_end
 from tests.support.terminal import LIMIT, Ran, Terminal, environment
 
 LogIn = Callable[..., Ran]
@@ -98,7 +100,7 @@ def test_a_login_is_found_by_other_commands_until_the_logout(
 def test_the_module_of_authorization_logs_in_and_out_as_the_command_does(server: OAuthServer, settings: Path) -> None:
     def run_module(*words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "haystack_integrations.tools.mcp.auth", *words]
-        return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT, check=False)
+        return run_to_end(command, limit=LIMIT, start=PreparedProcess, env=environment())
 
     refused = run_module("list", server.url)
     assert refused.returncode == 2

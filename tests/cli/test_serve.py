@@ -24,8 +24,11 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.served import Order, for_workers, from_environment
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.cli.conftest import Run
+from tests.support.prepared import PreparedProcess, prepared_python
+from tests.support.processes import end
+from tests.support.rows import rows
 from tests.support.served import ServedProcess
-from tests.support.terminal import COMMAND, ROOT, environment
+from tests.support.terminal import COMMAND, LIMIT, ROOT, environment, in_a_pipe
 
 BUILDER = "haystack.components.builders.prompt_builder.PromptBuilder"
 
@@ -115,7 +118,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """
     (tmp_path / "shelf.py").write_text(SHELF % {"root": str(ROOT)})
     (tmp_path / "answer.yaml").write_text(PIPELINE)
-    calculator = {"command": sys.executable, "args": [str(ROOT / "examples/servers/calculator.py")]}
+    calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"maths": calculator}}))
     info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", **calculator}
     toolset = {"type": "haystack_integrations.tools.mcp.MCPToolset", "data": {"server_info": info}}
@@ -135,7 +138,7 @@ def serving(folder: Path, *words: str, **variables: str) -> Iterator[tuple[subpr
     """
     Serve over HTTP: the process and the URL.
     """
-    process = subprocess.Popen(
+    process = PreparedProcess(
         [*COMMAND, "serve", *words, "--http", "--port", "0"],
         cwd=folder,
         env=environment(**variables),
@@ -155,8 +158,7 @@ def serving(folder: Path, *words: str, **variables: str) -> Iterator[tuple[subpr
             pytest.fail(f"it did not start: {told}")
         yield process, found[1]
     finally:
-        process.kill()
-        process.communicate()
+        end(process)
 
 
 KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
@@ -206,21 +208,11 @@ def test_a_pipeline_with_a_forbidden_class_is_refused_as_an_error_of_the_command
     (shelf / "bad.yaml").write_text(
         "components: {x: {type: subprocess.Popen, init_parameters: {args: [touch, made]}}}\nconnections: []\n"
     )
-    command = [*COMMAND, "serve", "bad.yaml"]
-    ran = subprocess.run(
-        command,
-        cwd=shelf,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert ran.returncode == 2, ran.stderr
-    assert ran.stdout == ""
-    assert "subprocess" in ran.stderr and "allowlist" in ran.stderr
-    assert "Traceback" not in ran.stderr
+    ran = in_a_pipe("serve", "bad.yaml", cwd=shelf)
+    assert ran.code == 2, ran.errors
+    assert ran.screen == ""
+    assert "subprocess" in ran.errors and "allowlist" in ran.errors
+    assert "Traceback" not in ran.errors
     assert not (shelf / "made").exists()
 
 
@@ -255,7 +247,7 @@ connections: []
     )
     words = ["serve", "ask.yaml", "--input", "q=retriever.query", "--input", "q=prompt.question"]
     with contextlib.chdir(shelf):
-        ran = run("call", shlex.join([*COMMAND, *words]), "ask", "q=tea", "--json")
+        ran = run("call", shlex.join([prepared_python(), *COMMAND[1:], *words]), "ask", "q=tea", "--json")
     assert json.loads(ran.screen)["structuredContent"] == {"retriever_prompt": "Find tea.", "prompt_prompt": "Ask tea."}
 
 
@@ -271,13 +263,13 @@ def test_inputs_and_outputs_of_an_agent_are_chosen(run: Run, shelf: Path) -> Non
         "last=last_message",
     ]
     with contextlib.chdir(shelf):
-        ran = run("call", shlex.join([*COMMAND, *words]), "baker", "ask=how long", "--json")
+        ran = run("call", shlex.join([prepared_python(), *COMMAND[1:], *words]), "baker", "ask=how long", "--json")
     given = json.loads(ran.screen)["structuredContent"]
     assert (given["said"], list(given)) == ("Forty minutes.", ["said", "last"])
 
 
 def test_errors_are_shown_to_clients_only_if_asked(shelf: Path, run: Run) -> None:
-    command = shlex.join([*COMMAND, "serve", "shelf.py:add"])
+    command = shlex.join([prepared_python(), *COMMAND[1:], "serve", "shelf.py:add"])
     words = ["call", "--env", f"PYTHONPATH={ROOT / 'src'}", "--cwd", str(shelf)]
     hidden = run(*words, command, "add", "a=-1", "b=3")
     shown = run(*words, f"{command} --show-errors", "add", "a=-1", "b=3")
@@ -294,7 +286,7 @@ def test_http_wants_the_token_and_ends_with_sigterm(shelf: Path) -> None:
         with pytest.raises(Exception, match="401"), MCPConnection(StreamableHttpServerInfo(url)):
             pass
         process.send_signal(signal.SIGTERM)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=LIMIT)
     assert (process.returncode, output) == (0, "")
     assert "secret-token-value" not in errors
 
@@ -326,27 +318,18 @@ def test_sigterm_over_stdio_lets_calls_finish(tmp_path: Path) -> None:
     ],
 )
 def test_why_a_server_does_not_start_is_told_without_a_traceback(
-    tmp_path: Path, words: list[str], code: int, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, told: str
 ) -> None:
     generator = "haystack.components.generators.chat.openai.OpenAIChatGenerator"
     (tmp_path / "chat.yaml").write_text(f"components: {{llm: {{type: {generator}, init_parameters: {{}}}}}}")
     dead = {"command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}
     (tmp_path / "dead.json").write_text(json.dumps({"mcpServers": {"dead": dead}}))
-    variables = {name: value for name, value in environment().items() if name != "OPENAI_API_KEY"}
-    ran = subprocess.run(
-        [*COMMAND, "serve", *words],
-        cwd=tmp_path,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert ran.returncode == code, ran.stderr
-    assert "Traceback" not in ran.stderr
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    ran = in_a_pipe("serve", *words, cwd=tmp_path)
+    assert ran.code == code, ran.errors
+    assert "Traceback" not in ran.errors
     # Haystack 2 tells in further lines which component it cannot make.
-    assert told in ran.stderr.partition("Error: ")[2]
+    assert told in ran.errors.partition("Error: ")[2]
 
 
 @pytest.mark.parametrize("stem", ["Größe 1", "x" * 130, "a.b"])
@@ -368,10 +351,10 @@ def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.Monk
             result = connection.call_tool("answer", {"topic": "bread"})
             assert result.structured_content == {"prompt": "Tell me of bread."}
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(LIMIT)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "told"),
     [
         (["nowhere.yaml"], "There is no file nowhere.yaml"),

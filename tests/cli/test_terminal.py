@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StdioServerFactory
-from tests.support.processes import SERVERS, StdioServer, python_script
+from tests.support.processes import SERVERS, StdioServer, prepared_script
 from tests.support.terminal import LIMIT, Terminal, assert_kept, in_a_terminal
 
 KEPT = Path(__file__).parent / "kept"
@@ -109,7 +109,7 @@ def test_progress_is_a_bar(sdk_stdio_server: StdioServerFactory) -> None:
 
 
 def test_a_question_of_a_server_is_asked_in_the_terminal() -> None:
-    program = " ".join(python_script(SERVERS / "asking_server.py", "--transport", "stdio"))
+    program = " ".join(prepared_script(SERVERS / "asking_server.py", "--transport", "stdio"))
     with Terminal("call", program, "ask_order", "--timeout", "100", width=300) as terminal:
         terminal.wait_for("What do you order?")
         terminal.wait_for("default: blue): ")

@@ -26,6 +26,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.redaction import Redactor
+from tests.support.rows import rows
 
 
 class DyingClient(MCPClient):
@@ -154,7 +155,7 @@ class TestCalls:
         result = await SpeakingClient("paid, thank you").request_tool("pay", {})
         assert (result.is_error, result.content[0].text) == (False, "paid, thank you")
 
-    @pytest.mark.parametrize(
+    @rows(
         ("extra", "message"),
         [
             ({"meta": {"a": 1}}, "SpeakingClient cannot send `meta`"),
@@ -168,7 +169,7 @@ class TestCalls:
         with pytest.raises(MCPInvocationError, match=message):
             await client.request_tool("pay", {}, **extra)
 
-    @pytest.mark.parametrize(
+    @rows(
         "error",
         [
             ConnectionResetError("peer is gone"),
@@ -185,7 +186,7 @@ class TestCalls:
         assert not client.life.is_open
         assert await client.find_reason() == client.life.reason
 
-    @pytest.mark.parametrize("error", [TimeoutError("slow"), ProtocolError(types.INVALID_PARAMS, "wrong")])
+    @rows("error", [TimeoutError("slow"), ProtocolError(types.INVALID_PARAMS, "wrong")])
     async def test_other_errors_go_to_whoever_called_and_the_session_goes_on(self, error: Exception) -> None:
         client = SpeakingClient(error)
         with pytest.raises(type(error)):
@@ -193,7 +194,7 @@ class TestCalls:
         assert client.life.is_open
 
 
-@pytest.mark.parametrize(
+@rows(
     ("operation", "arguments"),
     [
         ("list_resources", ()),

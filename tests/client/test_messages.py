@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.client.messages import is_no_answer, oversized_answer, read_damaged
 from haystack_integrations.tools.mcp.transports.stdio.lines import LineBuffer, OversizedLine
+from tests.support.rows import rows
 
 DEEP = "[" * 300 + "]" * 300
 
@@ -26,7 +27,7 @@ def damaged(text: str) -> list:
     return read_damaged(text, error.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "request_id"),
     [
         ('{"jsonrpc":"2.0","id":5,"result":' + DEEP, 5),
@@ -48,8 +49,8 @@ def test_an_id_is_found_only_where_it_is_certain(text, request_id):
     assert [message.id for message in damaged(text)] == ([] if request_id is None else [request_id])
 
 
-@pytest.mark.parametrize("first", ['"jsonrpc":"2.0","id":5,"result"', '"result"'], ids=["id-first", "id-last"])
-@pytest.mark.parametrize(
+@rows("first", ['"jsonrpc":"2.0","id":5,"result"', '"result"'], ids=["id-first", "id-last"])
+@rows(
     "content",
     ['"' + "x" * 2_000_000 + '\\ud83d"', "[" + "[1]," * 100_000 + "1]"],
     ids=["text", "values"],
@@ -65,7 +66,7 @@ def test_a_text_of_quotes_alone_is_searched_in_linear_time():
     assert len(damaged('{"jsonrpc":"2.0","id":5,"result":"' + '\\"' * 500_000)) == 1
 
 
-@pytest.mark.parametrize(
+@rows(
     ("head", "tail", "request_id"),
     [
         (b'{"jsonrpc":"2.0","id":5,"result":{"a":"xxx', b"", 5),
@@ -108,7 +109,7 @@ class TestLines:
         assert [report.tail for report in reports] == [b""]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@rows("seed", range(4))
 def test_half_of_a_pair_is_replaced_wherever_it_stands(seed):
     source = random.Random(seed)
     tokens = [r"\ud83d", r"\uDE00", r"\\", r"\n", r"\u00e9", r"\"", "u", "d83d", "ude00", "x", "\U0001f600"]

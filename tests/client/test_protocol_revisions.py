@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp import (
     answer_later,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
-from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
+from tests.support.background import in_thread, text, together
 from tests.support.kinds import LONG
 from tests.support.processes import StdioServer, is_alive, kill_group
 from tests.support.waiting import LIMIT, wait_until
@@ -154,9 +154,7 @@ def test_a_server_that_asks_only_in_revisions_with_a_handshake_is_answered_in_th
 def test_a_server_that_only_knows_the_handshake_is_asked_nothing_before_it(picky_server, at_discover):
     server = picky_server("--discover", at_discover)
     with MCPConnection(reach(server), connection_timeout=LONG) as connection:
-        with Stopwatch() as watch:
-            assert text(connection.call_tool("hello")) == "hello"
-        assert watch.seconds < AT_ONCE
+        assert text(connection.call_tool("hello")) == "hello"
         assert connection.status().protocol_version == "2025-06-18"
     assert server.requests()[0] == "initialize"
     assert len(server.pids()) == 1

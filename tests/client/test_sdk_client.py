@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
 )
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
-from tests.support.background import AT_ONCE, in_thread
+from tests.support.background import in_thread
 from tests.support.waiting import LIMIT
 
 
@@ -252,9 +252,9 @@ def test_closing_does_not_wait_for_the_advice_about_a_failed_connect(wire, lost)
     connection = MCPConnection(Info(wire), share=False)
     opening = in_thread(connection.open)
     assert looking.wait(LIMIT)
-    in_thread(connection.close).result(timeout=AT_ONCE)
+    in_thread(connection.close).result(timeout=LIMIT)
     with pytest.raises(MCPConnectionError, match="the connection was closed"):
-        opening.result(timeout=AT_ONCE)
+        opening.result(timeout=LIMIT)
 
 
 def test_a_client_may_try_again_to_connect_in_its_own_connect(wire):

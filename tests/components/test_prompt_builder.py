@@ -15,6 +15,7 @@ from mcp.server.lowlevel import Server
 
 from haystack_integrations.components.builders.mcp import MCPPromptBuilder
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnectionError, StdioServerInfo
+from tests.support.rows import rows
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -222,7 +223,7 @@ def test_a_server_that_is_down_and_not_required_gives_no_messages(build, prompte
         build(MCPPromptBuilder(prompter.info, "nothing", required=False))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "problem"),
     [
         ({"prompt_name": ""}, "`prompt_name` must be a non-empty string"),

@@ -18,6 +18,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     mcp_request_context,
 )
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT
 
 RESOURCES = [
@@ -282,7 +283,7 @@ async def test_it_is_warmed_up_and_closed_asynchronously(library):
     assert not fetcher.connection.is_ready
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "problem"),
     [
         ({"uris": "notes://today"}, "`uris` must be a list of URIs, got str"),

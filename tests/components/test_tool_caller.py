@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp import (
     call_budget,
 )
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from tests.support.rows import rows
 from tests.support.scripted_chat import call, calls, say
 from tests.support.waiting import LIMIT, wait_until
 
@@ -377,7 +378,7 @@ def test_two_tools_of_one_name_are_refused(make):
         make(MCPToolCaller([MCPToolset(COUNTER), MCPToolset(COUNTER)]), calls(("add", {})))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "problem"),
     [
         ({"tools": []}, "`tools` is empty"),

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,8 @@ from haystack_integrations.tools.mcp import (
     MCPToolSnapshot,
     StdioServerInfo,
 )
+from tests.support.prepared import prepared_python
+from tests.support.rows import rows
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CALCULATOR = Path(__file__).parents[2] / "examples" / "servers" / "calculator.py"
@@ -193,7 +194,7 @@ def test_a_parameter_that_the_tool_does_not_have_is_told_at_warm_up(adder, caplo
         MCPToolRunner(adder.tool("totals")).warm_up()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "problem"),
     [
         ({"tool": "total"}, "`tool` must be an MCPTool, got str"),
@@ -227,7 +228,7 @@ def pinned_in(form: str, tool: MCPTool, path: Path) -> MCPTool:
 
 @pytest.mark.parametrize("form", ["object", "path", "toolset"])
 def test_a_snapshot_has_the_inputs_so_that_nothing_is_connected_before_the_first_run(form, tmp_path):
-    server = StdioServerInfo(sys.executable, [str(CALCULATOR)])
+    server = StdioServerInfo(prepared_python(), [str(CALCULATOR)])
     tool = pinned_in(form, MCPTool("multiply", server), tmp_path / "calculator.json")
     first = MCPToolRunner(tool, outputs={"result": float})
     second = MCPToolRunner(tool)

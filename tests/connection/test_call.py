@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from tests.support.processes import StdioServer
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 # Enough for what is there once, such as a timer, not to count.
@@ -119,7 +120,7 @@ class TestDeadlines:
         assert AsyncExecutor.get_instance().run(wait(), LIMIT) > 3500
 
 
-@pytest.mark.parametrize("is_inner_late", [False, True])
+@rows("is_inner_late", [False, True])
 def test_a_tool_in_process_that_calls_another_of_its_server_is_held_to_its_own_deadline(is_inner_late):
     server = MCPServer("nested", log_level="WARNING")
 

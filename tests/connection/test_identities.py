@@ -38,6 +38,7 @@ from haystack_integrations.tools.mcp.connection import identities
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.identity_server import IdentityServer
+from tests.support.rows import rows
 from tests.support.session_server import SessionServer
 from tests.support.waiting import wait_until
 
@@ -485,7 +486,7 @@ def test_a_server_that_begins_to_keep_sessions_is_noticed(server: IdentityServer
 
 
 class TestOtherTransports:
-    @pytest.mark.parametrize("identity", [{"token": "t0ken-of-alice"}, {"headers": {"X-User": "alice"}}])
+    @rows("identity", [{"token": "t0ken-of-alice"}, {"headers": {"X-User": "alice"}}])
     def test_servers_without_headers_refuse_them(self, identity: dict[str, Any]) -> None:
         server = ForeignServer(definition("a"))
         with MCPConnection(server.info) as connection, mcp_request_context(**identity):
@@ -510,7 +511,7 @@ class TestOtherTransports:
                 assert connection.call_tool("a").content[0].text == "fine"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "message"),
     [
         ({"user": 1}, "`user` must be a string, or None, got int"),

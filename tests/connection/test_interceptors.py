@@ -40,6 +40,7 @@ from tests.conftest import StdioServerFactory
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.identity_server import IdentityServer
 from tests.support.processes import CallLog, StdioServer
+from tests.support.rows import rows
 from tests.support.waiting import wait_until, wait_until_async
 
 HERE = "tests.connection.test_interceptors"
@@ -262,7 +263,7 @@ class TestChanges:
             assert await both_ways(tool, a=1, b=2) == ["3", "3"]
 
     @every_kind
-    @pytest.mark.parametrize("era", [{}, {"handshake": True}], ids=["2026", "sessions"])
+    @rows("era", [{}, {"handshake": True}], ids=["2026", "sessions"])
     async def test_headers_user_and_meta_are_seen_and_changed(self, kind: Any, era: dict[str, bool]) -> None:
         def signing(call: MCPToolCall, call_next: Any) -> Any:
             assert call.headers == {"X-Tenant": "before"}
@@ -345,7 +346,7 @@ class TestChanges:
         with pytest.raises(AttributeError):
             call.name = "other"  # type: ignore[misc]
 
-    @pytest.mark.parametrize(
+    @rows(
         ("changes", "named"),
         [
             ({"name": ""}, "`name`"),
@@ -740,11 +741,11 @@ class TestProgress:
 
 
 class TestParameter:
-    @pytest.mark.parametrize(
+    @rows(
         "interceptors",
         [[outer, middle], [f"{HERE}:add_ten"], [f"{HERE}.add_hundred", Adding(5)]],
     )
-    @pytest.mark.parametrize("kind", [MCPTool, MCPToolset])
+    @rows("kind", [MCPTool, MCPToolset])
     def test_interceptors_are_stored_and_loaded(self, kind: Any, interceptors: list[Any]) -> None:
         info = StreamableHttpServerInfo(url="http://localhost:1/mcp")
         arguments = ("add", info) if kind is MCPTool else (info,)
@@ -779,9 +780,7 @@ class TestParameter:
         with MCPTool.from_dict(made.to_dict()) as tool:
             assert tool.call(a=1, b=2).structured == {"result": 1113}
 
-    @pytest.mark.parametrize(
-        "interceptor", [lambda call, call_next: call_next(call), waiting(retrying), functools.partial(outer)]
-    )
+    @rows("interceptor", [lambda call, call_next: call_next(call), waiting(retrying), functools.partial(outer)])
     def test_what_has_no_import_path_is_an_error_of_to_dict(self, interceptor: Any) -> None:
         tool = MCPTool("add", StreamableHttpServerInfo(url="http://localhost:1/mcp"), interceptors=[interceptor])
         with pytest.raises(SerializationError, match=r"`interceptors`.*cannot be serialized.*top of a module"):
@@ -791,7 +790,7 @@ class TestParameter:
     def test_a_function_that_does_not_tell_what_it_takes_is_taken_at_its_word(self) -> None:
         assert MCPConnection(StdioServerInfo("true"), interceptors=[max]).interceptors == [max]
 
-    @pytest.mark.parametrize(
+    @rows(
         ("interceptors", "named"),
         [
             (outer, "must be a list of functions"),
@@ -804,7 +803,7 @@ class TestParameter:
             ([Adding], "the class 'Adding' cannot be called without arguments.*give an object of it"),
         ],
     )
-    @pytest.mark.parametrize("kind", [MCPTool, MCPToolset, MCPConnection])
+    @rows("kind", [MCPTool, MCPToolset, MCPConnection])
     def test_invalid_ones_are_refused_at_construction(self, kind: Any, interceptors: Any, named: str) -> None:
         info = StreamableHttpServerInfo(url="http://localhost:1/mcp")
         arguments = ("add", info) if kind is MCPTool else (info,)

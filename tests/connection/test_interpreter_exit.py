@@ -8,23 +8,27 @@ The end of a program that uses servers: no orphan, no hang, no noise.
 
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
-from tests.support.background import AT_ONCE, Stopwatch
-from tests.support.processes import is_alive
-from tests.support.scripts import SOURCE
-from tests.support.waiting import wait_until
+from tests.support.processes import is_alive, leader, run_to_end
+from tests.support.scripts import SOURCE, finalized
+from tests.support.waiting import LIMIT, wait_until
 
 
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [("", 0), ("sys.exit(3)", 3), ("del toolset, tool", 0), ("os.kill(os.getpid(), signal.SIGTERM)", -15)],
+    ("end", "code", "start"),
+    [
+        # An interpreter that was started, not forked, once.
+        ("", 0, leader),
+        ("sys.exit(3)", 3, finalized),
+        ("del toolset, tool", 0, finalized),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -15, finalized),
+    ],
 )
-def test_a_program_that_ends_without_close_leaves_no_process_and_says_nothing(script, end, code):
+def test_a_program_that_ends_without_close_leaves_no_process_and_says_nothing(script, end, code, start):
     script.run(
         f"""
         toolset = MCPToolset(server_info)
@@ -34,6 +38,7 @@ def test_a_program_that_ends_without_close_leaves_no_process_and_says_nothing(sc
         {end}
         """,
         code=code,
+        start=start,
     )
     assert len(script.server.pids()) == 2
 
@@ -99,13 +104,12 @@ def test_an_asynchronous_program_says_nothing(script):
 
 def test_a_program_that_ends_with_an_error_shows_that_error_only(script_with):
     script = script_with()
-    process = script.start(
-        """
+    failing = """
         tool = MCPTool("fail", server_info)
         tool.invoke(message="no luck")
         """
-    )
-    _, errors = process.communicate(timeout=60)
+    with script.started(failing) as process:
+        _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == 1
     script.server.wait_until_gone()
     assert "MCPInvocationError: Failed to invoke Tool `fail`" in errors.splitlines()[-1]
@@ -114,46 +118,41 @@ def test_a_program_that_ends_with_an_error_shows_that_error_only(script_with):
 
 
 def test_calls_and_connects_in_daemon_threads_do_not_hold_up_the_end_of_a_program(script):
-    with Stopwatch() as watch:
-        script.run(
-            """
-            import logging
-            logging.disable()
+    script.run(
+        """
+        import logging
+        logging.disable()
 
-            def forever(function, **arguments):
-                def run():
-                    try:
-                        function(**arguments)
-                    except Exception:
-                        pass
-                threading.Thread(target=run, daemon=True).start()
+        def forever(function, **arguments):
+            def run():
+                try:
+                    function(**arguments)
+                except Exception:
+                    pass
+            threading.Thread(target=run, daemon=True).start()
 
-            tool = MCPTool("sleep", server_info, invocation_timeout=1000)
-            tool.warm_up()
-            for _ in range(5):
-                forever(tool.invoke, seconds=1000)
-            while tool._connection.status().in_flight < 5:
-                time.sleep(0.01)
-            hung = StdioServerInfo(server_info.command, server_info.args + ["--hang-at-start"])
-            other = MCPTool("sleep", hung, connection_timeout=1000)
-            forever(other.warm_up)
-            while other._connection.status().state != "connecting":
-                time.sleep(0.01)
-            """
-        )
-    assert watch.seconds < 6 * AT_ONCE
+        tool = MCPTool("sleep", server_info, invocation_timeout=1000)
+        tool.warm_up()
+        for _ in range(5):
+            forever(tool.invoke, seconds=1000)
+        while tool._connection.status().in_flight < 5:
+            time.sleep(0.01)
+        hung = StdioServerInfo(server_info.command, server_info.args + ["--hang-at-start"])
+        other = MCPTool("sleep", hung, connection_timeout=1000)
+        forever(other.warm_up)
+        while other._connection.status().state != "connecting":
+            time.sleep(0.01)
+        """
+    )
 
 
 def test_a_server_that_ignores_sigterm_and_hangs_does_not_hold_up_the_end_of_a_program(script_with):
-    script = script_with("--stubborn")
-    with Stopwatch() as watch:
-        script.run(
-            """
-            tool = MCPTool("pid", server_info)
-            os.kill(pid_of(tool), signal.SIGSTOP)
-            """
-        )
-    assert watch.seconds < 6 * AT_ONCE
+    script_with("--stubborn").run(
+        """
+        tool = MCPTool("pid", server_info)
+        os.kill(pid_of(tool), signal.SIGSTOP)
+        """
+    )
 
 
 def test_atexit_callbacks_and_finalisers_of_the_user_may_close(script_with):
@@ -203,14 +202,9 @@ def test_an_atexit_callback_that_was_there_before_the_package_may_close(tmp_path
             """
         )
     )
-    finished = subprocess.run(
-        [sys.executable, str(file), server.command, *server.args],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    # An interpreter of its own, because only that has not imported the package yet.
+    command = [sys.executable, str(file), server.command, *server.args]
+    finished = run_to_end(command, limit=LIMIT, env={**os.environ, "PYTHONPATH": str(SOURCE)})
     assert (finished.returncode, finished.stderr) == (0, "")
     server.wait_until_gone()
 
@@ -252,18 +246,15 @@ def test_threads_that_go_on_after_the_main_thread_has_ended_still_call(script):
 
 
 def test_ctrl_c_in_a_call_leaves_no_process_and_shows_the_interrupt_only(script):
-    process = script.start(
-        """
-        # Started in the background of a shell, as in CI, Python ignores it.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    sleeping = """
         tool = MCPTool("sleep", server_info, invocation_timeout=1000)
         tool.warm_up()
         tool.invoke(seconds=1000)
         """
-    )
-    script.server.wait_for("sleep")
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with script.started(sleeping) as process:
+        script.server.wait_for("sleep")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == -signal.SIGINT
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
     assert "Exception ignored" not in errors

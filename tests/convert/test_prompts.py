@@ -2,11 +2,11 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-import pytest
 from haystack.dataclasses import ChatMessage, ChatRole, ImageContent, TextContent
 from mcp import types
 
 from haystack_integrations.tools.mcp import prompt_messages
+from tests.support.rows import rows
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -19,8 +19,8 @@ def converted(role: types.Role, content: types.ContentBlock) -> ChatMessage:
     return message
 
 
-@pytest.mark.parametrize("role", ["user", "assistant"])
-@pytest.mark.parametrize("text", ["Hello", "", '{"content": [], "isError": false}'])
+@rows("role", ["user", "assistant"])
+@rows("text", ["Hello", "", '{"content": [], "isError": false}'])
 def test_text_is_kept_as_it_is(role, text):
     message = converted(role, types.TextContent(type="text", text=text))
     assert message.is_from(ChatRole(role))

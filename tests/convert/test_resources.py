@@ -7,6 +7,7 @@ from haystack.dataclasses import ByteStream
 from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
 
 from haystack_integrations.tools.mcp import resource_contents, resource_streams
+from tests.support.rows import rows
 
 RESULT = ReadResourceResult(
     contents=[
@@ -34,7 +35,7 @@ def test_everything_becomes_a_byte_stream_with_its_type_and_uri():
     ]
 
 
-@pytest.mark.parametrize("convert", [resource_contents, resource_streams])
+@rows("convert", [resource_contents, resource_streams])
 def test_what_is_no_base64_is_an_error_that_does_not_quote_it(convert):
     damaged = ReadResourceResult(contents=[BlobResourceContents(uri="memo://b", blob="s3cr3t!")])
     with pytest.raises(ValueError, match="no valid base64") as failed:

@@ -5,8 +5,6 @@ import base64
 import copy
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +26,7 @@ from haystack_integrations.tools.mcp.convert.results import (
     result_handler,
     state_result,
 )
+from tests.support.rows import rows
 
 try:
     from haystack.components.tools import ToolInvoker
@@ -92,7 +91,7 @@ def files_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestModelText:
-    @pytest.mark.parametrize(
+    @rows(
         ("content", "expected"),
         [
             ([text("3")], "3"),
@@ -121,15 +120,15 @@ class TestModelText:
     def test_leaves_structured_content_out_where_there_is_other_content(self) -> None:
         assert model_text(envelope(text("3"), structured={"result": 3})) == "3"
 
-    @pytest.mark.parametrize("content", [[], [text("")], [text(" \n"), text("")]])
+    @rows("content", [[], [text("")], [text(" \n"), text("")]])
     def test_gives_structured_content_as_json_where_content_is_effectively_empty(self, content: list[Any]) -> None:
         assert model_text(envelope(*content, structured={"stadt": "Köln", "n": [1]})) == '{"stadt": "Köln", "n": [1]}'
 
-    @pytest.mark.parametrize("structured", [[1, 2], 0, False, "", {}])
+    @rows("structured", [[1, 2], 0, False, "", {}])
     def test_gives_structured_content_of_any_json_type(self, structured: Any) -> None:
         assert model_text(envelope(structured=structured)) == json.dumps(structured)
 
-    @pytest.mark.parametrize("empty", [envelope(), envelope(text(" ")), handwritten(content=None)])
+    @rows("empty", [envelope(), envelope(text(" ")), handwritten(content=None)])
     def test_says_so_where_there_is_nothing(self, empty: str) -> None:
         assert model_text(empty) == "[no content]"
 
@@ -138,14 +137,14 @@ class TestModelText:
         content = [text("shown to you", annotations=USER_ONLY), text("both", annotations=both), text("for the model")]
         assert model_text(envelope(*content)) == "both\nfor the model"
 
-    @pytest.mark.parametrize("rest", [[], [text("")]])
+    @rows("rest", [[], [text("")]])
     def test_keeps_what_is_meant_for_the_user_where_nothing_else_would_be_left(self, rest: list[Any]) -> None:
         assert model_text(envelope(text("only this", annotations=USER_ONLY), *rest)).strip() == "only this"
 
     def test_prefers_structured_content_to_what_is_meant_for_the_user_only(self) -> None:
         assert model_text(envelope(text("chart", annotations=USER_ONLY), structured={"n": 1})) == '{"n": 1}'
 
-    @pytest.mark.parametrize(
+    @rows(
         ("block", "expected"),
         [
             ({"type": "hologram", "data": PNG}, "[unsupported content of type 'hologram']"),
@@ -193,7 +192,7 @@ class TestModelText:
         shown = model_text(envelope(image(), audio(), blob(PDF, "application/pdf"), document("text"), link()))
         assert not any(data[:16] in shown for data in (PNG, WAV, PDF))
 
-    @pytest.mark.parametrize(
+    @rows(
         "plain",
         [
             "",
@@ -209,7 +208,7 @@ class TestModelText:
         assert model_text(plain) == plain
         assert model_content(plain) == plain
 
-    @pytest.mark.parametrize(
+    @rows(
         ("value", "expected"),
         [
             (None, "null"),
@@ -242,13 +241,8 @@ class TestModelText:
         assert model_text({"result": picked}) == json.dumps({"result": expected})
 
 
-def test_the_module_does_not_import_the_sdk() -> None:
-    code = "import sys, haystack_integrations.tools.mcp.convert.results; sys.exit('mcp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 class TestModelContent:
-    @pytest.mark.parametrize(
+    @rows(
         "result",
         [
             envelope(text("3"), structured={"result": 3}),
@@ -299,7 +293,7 @@ class TestModelContent:
         assert model_content(envelope(text("drawn"), image(annotations=USER_ONLY))) == "drawn"
 
     @pytest.mark.usefixtures("files_are_taken")
-    @pytest.mark.parametrize(
+    @rows(
         ("block", "expected"),
         [
             (audio(), FileContent(WAV, "audio/wav")),
@@ -315,7 +309,7 @@ class TestModelContent:
         assert model_content(envelope(block)) == [expected]
 
     @pytest.mark.usefixtures("files_are_not_taken")
-    @pytest.mark.parametrize("block", [audio(), blob(PDF, "application/pdf"), image(mime_type="image/svg+xml")])
+    @rows("block", [audio(), blob(PDF, "application/pdf"), image(mime_type="image/svg+xml")])
     def test_describes_files_where_tool_messages_take_none(self, block: Any) -> None:
         assert model_content(envelope(block)) == model_text(envelope(block))
 
@@ -376,7 +370,7 @@ class TestErrorText:
     def test_falls_back_to_structured_content(self) -> None:
         assert error_text(envelope(structured={"code": 7}, is_error=True)) == '{"code": 7}'
 
-    @pytest.mark.parametrize("nothing", [envelope(is_error=True), envelope(text(" "), is_error=True), "", "\n"])
+    @rows("nothing", [envelope(is_error=True), envelope(text(" "), is_error=True), "", "\n"])
     def test_says_so_where_the_server_said_nothing(self, nothing: str) -> None:
         assert error_text(nothing) == "the server gave no error text"
 
@@ -385,7 +379,7 @@ class TestErrorText:
 
 
 class TestStateResult:
-    @pytest.mark.parametrize(
+    @rows(
         "copied",
         [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))],  # noqa: S301
         ids=["copy", "deepcopy", "pickle"],
@@ -402,7 +396,7 @@ class TestStateResult:
         assert result == {"result": [3]}
         assert json.dumps(result) == '{"result": [3]}'
 
-    @pytest.mark.parametrize(
+    @rows(
         ("result", "expected"),
         [
             (envelope(text("three"), structured={"n": 3}), {"n": 3}),
@@ -426,20 +420,18 @@ class TestStateResult:
     def test_finds_the_values(self, result: str, expected: dict[str, Any]) -> None:
         assert state_result(result) == expected
 
-    @pytest.mark.parametrize("result", [envelope(text("three"), structured={"n": 3}), envelope(image()), "no envelope"])
+    @rows("result", [envelope(text("three"), structured={"n": 3}), envelope(image()), "no envelope"])
     def test_reads_to_the_model_like_its_envelope(self, result: str) -> None:
         for handler in RESULT_HANDLERS.values():
             assert handler(state_result(result)) == handler(result)
 
 
 class TestResultHandler:
-    @pytest.mark.parametrize(
-        ("result_format", "handler"), [("text", model_text), ("content", model_content), ("json", model_json)]
-    )
+    @rows(("result_format", "handler"), [("text", model_text), ("content", model_content), ("json", model_json)])
     def test_is_found_by_the_result_format(self, result_format: str, handler: Callable[[Any], Any]) -> None:
         assert result_handler(result_format) is handler
 
-    @pytest.mark.parametrize("wrong", ["xml", None, ["text"]])
+    @rows("wrong", ["xml", None, ["text"]])
     def test_refuses_an_unknown_result_format(self, wrong: Any) -> None:
         with pytest.raises(ValueError, match="result_format must be one of 'text', 'content', 'json', not"):
             result_handler(wrong)
@@ -502,7 +494,7 @@ class TestInAnAgent:
         assert given["everything"] == {"n": 3, "who": ["ann"]}
         assert given.get("missing") is None
 
-    @pytest.mark.parametrize(
+    @rows(
         ("handler", "expected"),
         [(model_text, f"see\n{PNG_NOTE}"), (model_content, [TextContent("see"), ImageContent(PNG, "image/png")])],
     )
@@ -528,7 +520,7 @@ class TestInAnAgent:
         assert state.get("call").envelope == result.envelope
         assert State.from_dict(state.to_dict()).get("call") == {"result": 3}
 
-    @pytest.mark.parametrize("handler", RESULT_HANDLERS.values())
+    @rows("handler", RESULT_HANDLERS.values())
     def test_the_handler_survives_serialisation(self, handler: Callable[[Any], Any]) -> None:
         tool = Tool("lookup", "Look it up.", {"type": "object"}, print, outputs_to_string={"handler": handler})
         assert Tool.from_dict(tool.to_dict()).outputs_to_string == {"handler": handler}

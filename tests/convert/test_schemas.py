@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.convert.schemas import (
     permissive_schema,
     without_properties,
 )
+from tests.support.rows import rows
 
 UNCOMPILABLE = r"^\p{L}+$"
 KEYWORD_NAMES = [
@@ -137,7 +138,7 @@ class TestForeignSchemas:
             "type": "object",
         }
 
-    @pytest.mark.parametrize("chain", [["#/$defs/A"], ["#/$defs/B", "#/$defs/A"]], ids=["one", "two"])
+    @rows("chain", [["#/$defs/A"], ["#/$defs/B", "#/$defs/A"]], ids=["one", "two"])
     def test_a_reference_that_is_all_there_is_gives_way_to_its_target(self, chain):
         definitions = {"A": {"type": "object", "properties": {"n": {"items": [{}]}}, "required": ["n"]}}
         if len(chain) == 2:
@@ -150,6 +151,23 @@ class TestForeignSchemas:
         Tool(name="t", description="", parameters=schema, function=print)
 
     @pytest.mark.parametrize("schema", [{}, {"type": None}])
+    @rows(
+        "schema",
+        [
+            {"$ref": "#/$defs/A", "required": ["x"], "$defs": {"A": {"type": "object"}}},
+            {"$ref": "#/$defs/missing"},
+            {"$ref": "#"},
+            {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
+            {"$ref": "#/$defs/A", "$defs": {"A": {"type": "string"}}},
+            {"$ref": "#anchor", "$defs": {"A": {"$anchor": "anchor"}}},
+            {"$ref": "https://example.com/schema"},
+        ],
+        ids=["with siblings", "missing", "root", "circular", "string", "anchor", "remote"],
+    )
+    def test_every_other_reference_at_the_root_stays(self, schema):
+        assert normalize_parameters(schema)["$ref"] == schema["$ref"]
+
+    @rows("schema", [{}, {"type": None}])
     def test_without_a_type_it_is_an_object(self, schema):
         assert normalize_parameters(schema) == {"type": "object", "properties": {}}
 
@@ -226,7 +244,7 @@ class TestForeignSchemas:
             assert normalize_property({key: name, "type": "string"}) == {"type": "string"}
         assert normalize_parameters({"type": "object", key: "x"}) == {"type": "object", "properties": {}}
 
-    @pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-04/schema#", "urn:mine", "", 5, ["x"]])
+    @rows("dialect", ["http://json-schema.org/draft-04/schema#", "urn:mine", "", 5, ["x"]])
     def test_foreign_dialects_are_dropped(self, dialect):
         assert "$schema" not in normalize_parameters({"type": "object", "$schema": dialect})
 
@@ -262,8 +280,8 @@ class TestForeignSchemas:
             "required": ["p"],
         }
 
-    @pytest.mark.parametrize("name", KEYWORD_NAMES)
-    @pytest.mark.parametrize("of_property", [{"type": "string"}, {"type": "object", "properties": {"id": {}}}])
+    @rows("name", KEYWORD_NAMES)
+    @rows("of_property", [{"type": "string"}, {"type": "object", "properties": {"id": {}}}])
     def test_a_property_named_like_a_keyword_survives_untouched(self, name, of_property):
         schema = {"type": "object", "properties": {name: of_property}, "required": [name]}
         assert normalize_parameters(schema) == schema
@@ -288,7 +306,7 @@ class TestForeignSchemas:
     def test_whole_floats_become_counts(self):
         assert json.dumps(normalize_property({"maxLength": 3.0})) == '{"maxLength": 3}'
 
-    @pytest.mark.parametrize(
+    @rows(
         "note",
         [
             {"title": 5},
@@ -307,7 +325,7 @@ class TestForeignSchemas:
     def test_type_and_properties_are_added(self):
         assert normalize_parameters({}) == {"type": "object", "properties": {}}
 
-    @pytest.mark.parametrize("declared", [["object"], ["null", "object"]])
+    @rows("declared", [["object"], ["null", "object"]])
     def test_a_top_level_list_of_types_is_narrowed_to_object(self, declared):
         assert normalize_parameters({"type": declared})["type"] == "object"
 
@@ -511,7 +529,7 @@ class TestReferences:
 
 
 class TestPatterns:
-    @pytest.mark.parametrize("pattern", [UNCOMPILABLE, "(?<year>x)", "[\\w-.]", "a{99999999999}", "(" * 5000])
+    @rows("pattern", [UNCOMPILABLE, "(?<year>x)", "[\\w-.]", "a{99999999999}", "(" * 5000])
     def test_a_pattern_python_cannot_compile_is_dropped(self, pattern):
         assert normalize_property({"type": "string", "pattern": pattern}) == {"type": "string"}
 
@@ -560,17 +578,17 @@ class TestPatterns:
 
 
 class TestRejections:
-    @pytest.mark.parametrize("schema", [None, True, [], "object", 5])
+    @rows("schema", [None, True, [], "object", 5])
     def test_what_is_not_an_object_is_rejected(self, schema):
         with pytest.raises(ValueError, match="#: must be a JSON object, not"):
             normalize_parameters(schema)
 
-    @pytest.mark.parametrize("declared", ["string", ["string"], {}, "", "objekt"])
+    @rows("declared", ["string", ["string"], {}, "", "objekt"])
     def test_a_top_level_type_other_than_object_is_rejected(self, declared):
         with pytest.raises(ValueError, match="#/type: must be 'object'"):
             normalize_parameters({"type": declared})
 
-    @pytest.mark.parametrize(
+    @rows(
         ("schema", "message"),
         [
             ({"type": "objekt"}, "/type: 'objekt' is not a JSON type"),
@@ -615,14 +633,14 @@ class TestRejections:
             normalize_property({"x" * 5000: 1, "properties": {"n" * 5000: {"type": "t" * 5000}}})
         assert len(str(caught.value)) < 600
 
-    @pytest.mark.parametrize("keyword", ["items", "default", "x-vendor"])
+    @rows("keyword", ["items", "default", "x-vendor"])
     def test_a_schema_that_contains_itself_is_rejected(self, keyword):
         schema: dict[str, Any] = {}
         schema[keyword] = schema
         with pytest.raises(ValueError, match="nested more than 64 levels deep, or contains itself"):
             normalize_property(schema)
 
-    @pytest.mark.parametrize(
+    @rows(
         "wrap",
         [
             lambda schema: {"type": "object", "properties": {"a": schema}},
@@ -960,7 +978,7 @@ class TestDifferential:
         known = {*schemas_module._VERIFIED, *IDENTIFIERS, "dependencies"}
         assert constrained == known
 
-    @pytest.mark.parametrize(("validator", "numeric"), [(Draft4Validator, False), (Draft7Validator, True)])
+    @rows(("validator", "numeric"), [(Draft4Validator, False), (Draft7Validator, True)])
     def test_the_meaning_of_old_drafts_is_kept(self, validator, numeric):
         keywords = [
             "type",

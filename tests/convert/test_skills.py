@@ -13,6 +13,7 @@ from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceCont
 
 from haystack_integrations.tools.mcp import MCPSkill, MCPSkillError, MCPSkillFile
 from haystack_integrations.tools.mcp.convert.skills import checked_file, checked_instructions, file_uri, read_skill
+from tests.support.rows import rows
 
 ROOT = "skill://acme/pdf/"
 BODY = "Use the forms.\n"
@@ -54,7 +55,7 @@ def test_an_entry_of_the_list_is_read():
     assert read_skill(entry(resources="dynamic")).files is None
 
 
-@pytest.mark.parametrize(
+@rows(
     "changes",
     [
         {"uri": None},
@@ -79,7 +80,7 @@ def test_the_instructions_of_a_skill_are_the_text_after_its_yaml():
     assert checked_instructions(read_skill(entry()), served(skill_text())) == BODY
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "reason"),
     [
         (skill_text(body="Use the Forms.\n"), "its SHA-256 is another"),
@@ -94,7 +95,7 @@ def test_instructions_of_another_size_or_digest_are_refused(text, reason):
     assert pickle.loads(pickle.dumps(failed.value)).uri == skill.uri  # noqa: S301
 
 
-@pytest.mark.parametrize(
+@rows(
     ("header", "said"),
     [
         ("name: pdf\ndescription: PDF files\n", {"name": "pdf", "description": "PDF files"}),
@@ -109,7 +110,7 @@ def test_yaml_and_what_the_server_says_of_it_may_differ_in_form_only(header, sai
     assert checked_instructions(*skill_of(header, said)) == BODY
 
 
-@pytest.mark.parametrize(
+@rows(
     "header",
     [
         "name: pdf\ndescription: Steal passwords\n",
@@ -127,7 +128,7 @@ def test_yaml_that_says_something_else_is_refused(header):
         checked_instructions(*skill_of(header, {"name": "pdf", "description": "PDF files"}))
 
 
-@pytest.mark.parametrize("text", ["", "Use the forms.", "---\nname: pdf\n", "\n---\nname: pdf\n---\n"])
+@rows("text", ["", "Use the forms.", "---\nname: pdf\n", "\n---\nname: pdf\n---\n"])
 def test_instructions_without_yaml_are_refused(text):
     with pytest.raises(MCPSkillError, match="does not begin with YAML"):
         checked_instructions(read_skill(entry(resources="dynamic")), served(text))
@@ -164,8 +165,8 @@ def test_instructions_that_come_as_bytes_are_read_if_they_are_text():
         checked_instructions(dynamic, sent(b"\xff\xfe"))
 
 
-@pytest.mark.parametrize("path", ["forms/b.md", "../other/SKILL.md", "forms/../forms/a.md", "/forms/a.md", "", "."])
-@pytest.mark.parametrize("resources", [entry()["resources"], "dynamic"])
+@rows("path", ["forms/b.md", "../other/SKILL.md", "forms/../forms/a.md", "/forms/a.md", "", "."])
+@rows("resources", [entry()["resources"], "dynamic"])
 def test_a_path_that_is_not_in_the_skill_is_refused(path, resources):
     skill = read_skill(entry(resources=resources))
     if resources == "dynamic" and path == "forms/b.md":

@@ -12,12 +12,13 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
     describe_choices,
     provider_safe_name,
 )
+from tests.support.rows import rows
 
 SAFE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
 
 
 class TestNames:
-    @pytest.mark.parametrize("name", ["search", "A-b_9", "_", "-x-", "n" * 64])
+    @rows("name", ["search", "A-b_9", "_", "-x-", "n" * 64])
     def test_a_safe_name_stays_as_it_is(self, name):
         assert provider_safe_name(name) == name
 
@@ -37,8 +38,8 @@ class TestNames:
     def test_overlong_names_that_are_replaced_alike_stay_apart(self):
         assert provider_safe_name("n" * 70 + ".") != provider_safe_name("n" * 70 + "/")
 
-    @pytest.mark.parametrize("name", ["\ud800" * 80, "名" * 80, " ", "\0", "a" * 65, "x" * 10_000])
-    @pytest.mark.parametrize("prefix", [None, "p", "p" * 32])
+    @rows("name", ["\ud800" * 80, "名" * 80, " ", "\0", "a" * 65, "x" * 10_000])
+    @rows("prefix", [None, "p", "p" * 32])
     def test_every_name_is_safe_for_every_provider(self, name, prefix):
         assert SAFE_NAME.match(provider_safe_name(name, prefix))
 
@@ -46,13 +47,13 @@ class TestNames:
         with pytest.raises(ValueError, match="must not be empty"):
             provider_safe_name("")
 
-    @pytest.mark.parametrize("prefix", ["", "a b", "ä", "a.", "a" * 33, "a\n", 5])
+    @rows("prefix", ["", "a b", "ä", "a.", "a" * 33, "a\n", 5])
     def test_an_invalid_prefix_is_rejected_by_its_parameter_name(self, prefix):
         for attempt in (lambda: check_prefix(prefix), lambda: provider_safe_name("x", prefix)):
             with pytest.raises(ValueError, match="tool_name_prefix must be 1 to 32 characters from A-Z, a-z, 0-9"):
                 attempt()
 
-    @pytest.mark.parametrize("prefix", ["a", "A-z_0", "_", "a" * 32])
+    @rows("prefix", ["a", "A-z_0", "_", "a" * 32])
     def test_a_valid_prefix_is_accepted(self, prefix):
         check_prefix(prefix)
 
@@ -97,7 +98,7 @@ class TestNames:
             assign_tool_names(["a", "b", "a"])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("wanted", "available", "said"),
     [
         (["ad"], ["add", "echo"], "Did you mean 'add'? Available tools: add, echo"),

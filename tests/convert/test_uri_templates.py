@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp.convert.uri_templates import UriTemplate
+from tests.support.rows import rows
 
 # The variables of https://datatracker.ietf.org/doc/html/rfc6570#section-3.2
 VALUES: dict[str, Any] = {
@@ -31,7 +32,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@rows(
     ("template", "uri"),
     [
         ("notes://today", "notes://today"),
@@ -90,7 +91,7 @@ def test_a_template_tells_its_variables_and_which_of_them_are_optional() -> None
     assert template.optional == {"limit", "page"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("template", "problem"),
     [
         ("a://{day", "has a brace that is not closed, at position 4"),
@@ -108,7 +109,7 @@ def test_what_is_no_template_is_refused(template: str, problem: str) -> None:
     assert problem in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("template", "uri", "found"),
     [
         ("notes://today", "notes://today", {}),
@@ -133,6 +134,6 @@ def test_it_tells_which_uris_may_come_of_it(template: str, uri: str, found: dict
     assert UriTemplate(template).match(uri) == found
 
 
-@pytest.mark.parametrize("template", ["notes://{day}", "x://{+base}/{a}", "x://all{/list*}{?x}", "x://{.dom*}{#who}"])
+@rows("template", ["notes://{day}", "x://{+base}/{a}", "x://all{/list*}{?x}", "x://{.dom*}{#who}"])
 def test_it_knows_what_it_has_made_itself(template: str) -> None:
     assert UriTemplate(template).match(UriTemplate(template).expand({**VALUES, "day": "1", "a": "b"})) is not None

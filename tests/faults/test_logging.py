@@ -11,13 +11,13 @@ import logging
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError
-from tests.support.kinds import LONG, every_http_transport, every_transport
+from tests.support.kinds import LONG, every_http_transport, every_way
 from tests.support.waiting import wait_until
 
 PACKAGE = "haystack_integrations.tools.mcp"
 
 
-@every_transport
+@every_way
 def test_the_life_of_a_connection_is_logged_each_event_once_and_no_call_is(peer, caplog, kind):
     caplog.set_level(logging.INFO, logger=PACKAGE)
 

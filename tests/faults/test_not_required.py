@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets,
 )
 from tests.support.background import in_thread
-from tests.support.kinds import every_transport, kinds
+from tests.support.kinds import every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -33,7 +33,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_toolset, "_LONGEST_PAUSE", 0.2)
 
 
-@every_transport
+@every_way
 def test_a_server_that_is_down_leaves_its_toolset_empty_until_it_is_back(peer, kind, caplog):
     server = peer(kind)
     server.go_down()

@@ -20,12 +20,12 @@ from haystack_integrations.tools.mcp import (
     resource_contents,
 )
 from tests.support.background import in_thread
-from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_transport, kinds
+from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_way, kinds
 from tests.support.waiting import LIMIT
 
 # The plain server over stdio has tools only.
-every_transport_with_resources = kinds("stdio of the SDK", "2026", "sessions", "sse")
-every_kind_with_resources = kinds("stdio of the SDK", "2026", "2026 json", "sessions", "stateless", "sse")
+every_transport_with_resources = kinds("stdio of the SDK", "2026")
+every_kind_with_resources = kinds("stdio of the SDK", "2026", "sessions", "sse")
 
 
 @every_kind_with_resources
@@ -68,7 +68,7 @@ def test_a_server_of_tools_only_has_empty_lists_and_is_not_even_asked(stdio_serv
     assert server.log.calls("@resources/list") == server.log.calls("@prompts/list") == []
 
 
-@every_transport
+@every_way
 def test_what_the_server_refuses_is_an_error_with_its_code(proxied_peer, kind):
     with MCPConnection(proxied_peer(kind).reach(), connection_timeout=LONG) as connection:
         with pytest.raises(
@@ -81,7 +81,7 @@ def test_what_the_server_refuses_is_an_error_with_its_code(proxied_peer, kind):
         assert connection.status().sessions == 1
 
 
-@every_transport
+@every_way
 def test_a_parameter_that_is_no_json_is_refused_and_the_session_lives_on(proxied_peer, kind):
     with MCPConnection(proxied_peer(kind).reach(), connection_timeout=LONG) as connection:
         for value in ("\ud800", object()):

@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from tests.support.processes import ASKING_SERVER, CallLog, HttpServer, python_script
+from tests.support.processes import ASKING_SERVER, CallLog, HttpServer, prepared_script, python_script
 
 HTTP = {
     "2026": ("streamable-http", "/mcp", ()),
@@ -43,7 +43,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
     def reach(way: str) -> MCPServerInfo:
         if way == "stdio":
-            command, *arguments = python_script(ASKING_SERVER)
+            command, *arguments = prepared_script(ASKING_SERVER)
             return StdioServerInfo(command, arguments)
         if way == "in process":
             return InProcessServerInfo("tests.servers.asking_server:server")

@@ -42,6 +42,7 @@ from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.handlers.conftest import BOTH_ERAS, Ask
 from tests.servers.asking_server import PIXEL, URL
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
@@ -107,7 +108,7 @@ class TestSampling:
         assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's sampling handler failed")
         assert f"TypeError: {message}" in caplog.text
 
-    @pytest.mark.parametrize(
+    @rows(
         "given",
         [
             types.CreateMessageResult(role="assistant", content=HELLO, model="mine"),
@@ -249,7 +250,7 @@ TO_URL = types.ElicitRequestURLParams(message="Pay.", url=URL, elicitation_id="1
 
 
 class TestElicitation:
-    @pytest.mark.parametrize(
+    @rows(
         ("params", "answer", "expected"),
         [
             (FORM, None, types.ElicitResult(action="cancel")),
@@ -263,7 +264,7 @@ class TestElicitation:
     def test_short_answers_stand_for_the_ones_of_the_protocol(self, params: Any, answer: Any, expected: Any) -> None:
         assert elicit_result(params, answer) == expected
 
-    @pytest.mark.parametrize(
+    @rows(
         ("params", "answer", "error"),
         [
             (
@@ -297,7 +298,7 @@ class TestElicitation:
         assert await asking.elicit_urls(types.URL_ELICITATION_REQUIRED, required) is False
         assert ("The handler `elicitation` for a server failed" in caplog.text) is (answer == 5)
 
-    @pytest.mark.parametrize("data", [{"elicitations": "nonsense"}, {"elicitations": []}, "text", None])
+    @rows("data", [{"elicitations": "nonsense"}, {"elicitations": []}, "text", None])
     async def test_an_error_with_the_code_for_urls_and_none_in_it_asks_nobody(self, data: Any) -> None:
         asked: list[Any] = []
         asking = callbacks(elicitation=lambda params: asked.append(params) or True)
@@ -436,7 +437,7 @@ class TestRoots:
         assert roots_result([root]).roots == [root]
         assert roots_result(types.ListRootsResult(roots=[root])).roots == [root]
 
-    @pytest.mark.parametrize(("fields", "named"), [({}, "is not set"), ({"roots": ["/srv"]}, "is a list")])
+    @rows(("fields", "named"), [({}, "is not set"), ({"roots": ["/srv"]}, "is a list")])
     def test_roots_that_never_change_are_none_to_tell_of(self, fields: dict[str, Any], named: str) -> None:
         connection = MCPConnection(
             InProcessServerInfo("tests.servers.asking_server:server"), handlers=MCPHandlers(**fields)
@@ -565,7 +566,7 @@ def test_the_error_of_a_call_names_the_handler_that_is_missing(ask: Ask, tool: s
 
 
 class TestFunctions:
-    @pytest.mark.parametrize(
+    @rows(
         ("raised", "message"),
         [(StopIteration, "it raised StopIteration"), (SystemExit, "it raised SystemExit")],
     )

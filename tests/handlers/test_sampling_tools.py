@@ -19,6 +19,7 @@ from haystack_integrations.tools.mcp import MCPInvocationError, MCPSampling
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler, generation_kwargs
 from haystack_integrations.tools.mcp.handlers.sampling_tools import OfferedTools
 from tests.handlers.conftest import BOTH_ERAS, Ask
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 
 in_both_eras = pytest.mark.parametrize("way", BOTH_ERAS)
@@ -125,7 +126,7 @@ def request(*messages: tuple[str, Any], **more: Any) -> types.CreateMessageReque
     return types.CreateMessageRequestParams(messages=said, max_tokens=10, **{"tools": [LOOK], **more})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("params", "reason"),
     [
         (request(("user", HELLO), ("assistant", USE), ("user", HELLO)), "Tool results mixed with other content"),
@@ -198,7 +199,7 @@ async def test_tools_that_nobody_takes_are_refused_with_the_code_for_wrong_param
     assert refused == types.ErrorData(code=types.INVALID_PARAMS, message="Sampling with tools is not supported")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("class_name", "expected"),
     [("OpenAIChatGenerator", "required"), ("AnthropicChatGenerator", {"type": "any"}), ("OllamaChatGenerator", None)],
 )
@@ -210,7 +211,7 @@ def test_each_generator_is_told_in_its_own_words_to_use_a_tool(class_name: str, 
     assert "tool_choice" not in generation_kwargs(never, params)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("fields", "message"),
     [
         ({"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),

@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp import (
     decline,
 )
 from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 
 try:
@@ -48,7 +49,7 @@ def nobody() -> list[str]:
 EXTENSION = advertise("com.example/two")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("fields", "message"),
     [
         ({"sampling": 5}, "`sampling` must be a Haystack chat generator, a function or an MCPSampling"),
@@ -72,7 +73,7 @@ def test_invalid_handlers_are_refused_at_construction(fields: dict[str, Any], me
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("fields", "message"),
     [
         ({}, "either `chat_generator` or `function`, got neither"),
@@ -120,7 +121,7 @@ def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> Non
     assert loaded.handlers.roots == (str(tmp_path), "file:///srv")
 
 
-@pytest.mark.parametrize(
+@rows(
     "handlers",
     [
         MCPHandlers(),
@@ -154,7 +155,7 @@ def test_a_secret_of_a_chat_generator_stays_a_reference(monkeypatch: pytest.Monk
     assert isinstance(loaded.sampling.chat_generator, OpenAIChatGenerator)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("fields", "field"),
     [
         ({"elicitation": lambda _: True}, "MCPHandlers.elicitation"),
@@ -182,7 +183,7 @@ def test_handlers_are_part_of_a_stored_pipeline() -> None:
     assert loaded.handlers == MCPHandlers(elicitation=decline)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("class_name", "attributes", "expected"),
     [
         ("MistralChatGenerator", {}, {"max_tokens": 9, "temperature": 0.5, "stop": ["."]}),

@@ -26,6 +26,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -54,7 +55,7 @@ def kinds(result: dict[str, Any]) -> str:
 
 
 @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 has hooks")
-@pytest.mark.parametrize("name", ["MCPCallBudgetHook", "MCPConfirmationHook", "MCPInstructionsHook"])
+@rows("name", ["MCPCallBudgetHook", "MCPConfirmationHook", "MCPInstructionsHook"])
 def test_on_haystack_2_the_error_names_what_to_use_instead(name):
     with pytest.raises(ImportError, match=f"{name} needs Haystack 3.* Use .* instead"):
         getattr(package, name)
@@ -156,7 +157,7 @@ class TestBudget:
         assert [each.result for m in result["agent"]["messages"] for each in m.tool_call_results] == ["No."]
         loaded.get_component("agent").close()
 
-    @pytest.mark.parametrize("is_loaded", [False, True], ids=["made", "loaded"])
+    @rows("is_loaded", [False, True], ids=["made", "loaded"])
     def test_the_hooks_of_an_alias_leave_the_tools_of_others_alone(self, is_loaded):
         inprocess.calls.clear()
         configs = [ToolConfig("few", ["a"], ["echo"], 1), ToolConfig("many", ["a"], ["add"], 3)]
@@ -191,7 +192,7 @@ class TestBudget:
         assert inprocess.calls == ["echo", "echo"]
         assert seen == [1, 1, 0, 0]  # after the budget, which has answered the others
 
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "reason"),
         [
             ({"max_turns": -1}, "MCPCallBudgetHook: `max_turns` must be a whole number of at least 0"),

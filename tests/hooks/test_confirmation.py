@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
 
 if HAS_HOOKS:
@@ -146,7 +147,7 @@ class TestWhoIsAsked:
         assert MCPAnnotationPolicy(down, trusted=[down]).should_ask("look", "", {})
         assert not MCPAnnotationPolicy(MCPTool("look", server.info), trusted=[server.info]).should_ask("look", "", {})
 
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "asked"),
         [
             ({}, ["shop_list_resources"]),

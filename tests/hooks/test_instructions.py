@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.convert.instructions import fenced_instruct
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -286,7 +287,7 @@ class TestHook:
         assert messages[0].text.startswith("[counter: Count [… ")
         loaded.get_component("agent").close()
 
-    @pytest.mark.parametrize("parameters", [{"max_chars": 0}, {"template": "none"}, {"template": "{instructions} {x}"}])
+    @rows("parameters", [{"max_chars": 0}, {"template": "none"}, {"template": "{instructions} {x}"}])
     def test_a_wrong_parameter_is_refused(self, parameters):
         with pytest.raises(MCPConfigurationError, match="MCPInstructionsHook: `"):
             self.agent([], **parameters)

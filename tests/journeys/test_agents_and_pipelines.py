@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor
 from tests.support.processes import StdioServer
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 AGENTS_WARM_RUNTIME_TOOLS = "async_function" in Tool.__dataclass_fields__
@@ -212,7 +213,7 @@ class TestAgents:
         assert tool_results(result) == ["x"]
         assert [chunk.tool_call_result.result for chunk in chunks if chunk.tool_call_result] == ["x"]
 
-    @pytest.mark.parametrize("run_method", ["run", "run_async"])
+    @rows("run_method", ["run", "run_async"])
     def test_a_streaming_callback_that_is_passed_through_gets_progress(self, run_method):
         passthrough: dict[str, Any] = {"tool_streaming_callback_passthrough": True}
         if HAS_TOOL_INVOKER:

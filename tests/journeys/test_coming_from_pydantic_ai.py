@@ -8,7 +8,6 @@ Whoever comes from Pydantic AI finds everything: the guide has each name of `pyd
 
 from typing import Any
 
-import pytest
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from mcp import types
@@ -17,6 +16,7 @@ from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, instructions_for_model
 from tests.support.name_tables import NameTables
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 # The public classes, functions and aliases of `pydantic_ai.mcp`, with their parameters, attributes and methods.
@@ -132,7 +132,7 @@ def test_a_listing_has_all_that_the_server_says_of_a_resource() -> None:
     assert (note.annotations.audience, note.annotations.priority) == (["user"], 0.5)
 
 
-@pytest.mark.parametrize("name", ["tools", "prompts", "completions"])
+@rows("name", ["tools", "prompts", "completions"])
 def test_capabilities_are_those_of_the_protocol(name: str) -> None:
     server = MCPServer("all")
 

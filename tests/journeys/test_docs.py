@@ -22,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import types
 import urllib.error
@@ -58,6 +59,8 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.openai_stand_in import OpenAIStandIn
 from tests.support.pages import BLOCKS, HAYSTACK, NOT_IN_THE_TEST_ENVIRONMENT, PAGES, README, ROOT, Block, Page
+from tests.support.prepared import prepared_python
+from tests.support.processes import end, leader, run_to_end
 from tests.support.waiting import LIMIT, wait_until
 
 # Where the other major would do the same, once is enough.
@@ -97,7 +100,16 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    # The programs are forked, because each start of an interpreter with the package takes two seconds.
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    modules = {"python": "", "uvicorn": "-m uvicorn", "mcp-haystack": "-m haystack_integrations.tools.mcp.cli"}
+    for program, module in modules.items():
+        (programs / program).write_text(f'#!/bin/sh\nexec "{prepared_python()}" {module} "$@"\n')
+        (programs / program).chmod(0o755)
+    path = [str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]
+    monkeypatch.setenv("PATH", os.pathsep.join(path))
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
     python_path = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(python_path))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -115,7 +127,7 @@ def assert_printed(expected: list[str], output: str) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page.cells and (HAYSTACK == "Haystack 3" or page.is_about_haystack)],
+    [page for page in PAGES if page.cells and (HAYSTACK == "Haystack 3" or page.tells_majors_apart)],
     ids=block_id,
 )
 def test_the_python_blocks_of_a_page_run_and_print_what_they_say(
@@ -166,63 +178,52 @@ def test_what_the_readme_has_readers_paste_starts_the_server_that_it_shows(check
             assert "Oolong for 3 minutes" in toolset["brew"].invoke(kind="Oolong")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if " in one file" in page.prose], ids=block_id)
-def test_blocks_that_a_page_has_readers_save_in_a_file_await_nothing_outside_of_functions(page: Page) -> None:
-    assert not [cell.id for cell in page.cells if cell.awaits]
+def test_blocks_that_a_page_has_readers_save_in_a_file_await_nothing_outside_of_functions() -> None:
+    in_one_file = [page for page in PAGES if " in one file" in page.prose]
+    assert in_one_file
+    assert not [cell.id for page in in_one_file for cell in page.cells if cell.awaits]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=block_id)
-def test_a_page_installs_extras_from_a_checkout_until_they_are_published(page: Page) -> None:
-    assert not re.findall(r"pip install \"?mcp-haystack\[.*", page.text)
+def test_pages_install_extras_from_a_checkout_until_they_are_published() -> None:
+    assert not [page.name for page in PAGES if re.search(r"pip install \"?mcp-haystack\[", page.text)]
 
 
-@pytest.mark.parametrize("block", PYTHON, ids=block_id)
-def test_a_python_block_compiles_and_imports_what_exists(block: Block) -> None:
-    assert block.compile()
-    for statement in ast.walk(ast.parse(block.code)):
-        module = statement.module if isinstance(statement, ast.ImportFrom) else None
-        is_for_one_haystack = any(need.startswith("Haystack") for need in block.needs)
-        if module and module.startswith("haystack") and not is_for_one_haystack:
-            for alias in statement.names:
-                assert hasattr(importlib.import_module(module), alias.name)
+def test_every_python_block_compiles_and_imports_what_exists() -> None:
+    missing = []
+    for block in PYTHON:
+        assert block.compile()
+        for statement in ast.walk(ast.parse(block.code)):
+            module = statement.module if isinstance(statement, ast.ImportFrom) else None
+            is_for_one_haystack = any(need.startswith("Haystack") for need in block.needs)
+            if module and module.startswith("haystack") and not is_for_one_haystack:
+                names = [alias.name for alias in statement.names]
+                missing += [(block.id, name) for name in names if not hasattr(importlib.import_module(module), name)]
+    assert not missing
 
 
 @on_one_major
 @pytest.mark.parametrize("block", SHELL, ids=block_id)
 def test_a_shell_block_is_right(block: Block, checkout: Path) -> None:
-    subprocess.run(["bash", "-n"], input=block.code, text=True, check=True)
+    run_to_end(["bash", "-n"], limit=LIMIT, text=block.code, check=True)
     if all(command.startswith("make ") for command in block.commands):
         makefile = (ROOT / "Makefile").read_text()
         targets = [word for command in block.commands for word in command.split()[1:] if "=" not in word]
         assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
     elif not (block is INSTALL or block.runs_until_stopped or block.needs & NOT_IN_THE_TEST_ENVIRONMENT):
         next(page for page in PAGES if page.name == block.page).save_files(checkout)
-        script = ["bash", "-euc", block.code]
-        ran = subprocess.run(script, cwd=checkout, capture_output=True, text=True, timeout=60, check=False)
-        assert ran.returncode == 0, ran.stderr
+        ran = run_to_end(["bash", "-euc", block.code], limit=60, cwd=checkout, check=True)
         assert_printed(block.printed, ran.stdout)
 
 
 @on_one_major
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", WITH_CONSOLES, ids=block_id)
 def test_a_console_shows_what_the_commands_print(page: Page, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page.save_files(checkout)
-    # The environment may have been made before the package had the command.
-    program = checkout / "bin" / "mcp-haystack"
-    program.parent.mkdir()
-    # A server that a command starts does not inherit PYTHONPATH.
-    python = f'PYTHONPATH="{ROOT / "src"}" exec "{sys.executable}"'
-    program.write_text(f'#!/bin/sh\n{python} -m haystack_integrations.tools.mcp.cli "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", os.pathsep.join([str(program.parent), os.environ["PATH"]]))
     monkeypatch.setenv("COLUMNS", "100")
     said = [step for block in page.blocks if block.language == "console" for step in block.dialogue]
     # A character that no text has divides what the commands print; the next one may ask for the exit code.
     lines = "".join(f"{command}\n(code=$?; printf '\\036'; exit $code)\n" for command, _ in said)
-    ran = subprocess.run(
-        ["bash", "-c", f"exec 2>&1\n{lines}"], cwd=checkout, capture_output=True, text=True, timeout=550, check=False
-    )
+    ran = run_to_end(["bash", "-c", f"exec 2>&1\n{lines}"], limit=250, cwd=checkout)
     for (command, expected), printed in zip(said, ran.stdout.split("\036"), strict=False):
         shown = "\n".join(line.rstrip() for line in printed.splitlines())
         pattern = ".*".join(map(re.escape, expected.rstrip("\n").split("…")))
@@ -242,13 +243,8 @@ def test_a_server_of_a_guide_starts_answers_and_stops(
     log = checkout / "log.txt"
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")  # no model is asked here
     with log.open("w") as output:
-        server = subprocess.Popen(
-            ["bash", "-c", "exec " + re.sub(r"\b800\d\b", str(port), command)],
-            cwd=checkout,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+        words = ["bash", "-c", "exec " + re.sub(r"\b800\d\b", str(port), command)]
+        server = leader(words, cwd=checkout, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
 
         def answers() -> bool:
@@ -266,18 +262,17 @@ def test_a_server_of_a_guide_starts_answers_and_stops(
             path, key, value = ANSWERS[block.page]
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT) as response:
                 assert json.load(response)[key] == value
-    finally:
         server.send_signal(signal.SIGINT)
-        try:
-            server.wait(LIMIT)
-        finally:
-            server.kill()
+        server.wait(LIMIT)
+    finally:
+        end(server)
 
 
 @on_one_major
 @pytest.mark.integration
 def test_the_readme_installs_the_package_and_its_first_examples_work(tmp_path: Path) -> None:
-    # As a newcomer does it: a fresh copy of the checkout, a fresh environment, and the blocks as they stand.
+    # As a newcomer does it: a fresh copy of the checkout, a fresh environment, and the blocks as they stand. What it
+    # requires is there already, because pip takes 20 s to install it: `make demo` runs with only what is required.
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
@@ -292,19 +287,14 @@ def test_the_readme_installs_the_package_and_its_first_examples_work(tmp_path: P
         if name in inherited or name.upper().endswith("_PROXY") or name.startswith("PIP_")
     }
 
-    script = "\n".join([INSTALL.code, *(f"python {number}.py" for number in range(len(examples)))])
-    ran = subprocess.run(
-        ["bash", "-euc", script],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    made, *install = INSTALL.code.splitlines()
+    required = f"echo {sysconfig.get_path('purelib')} > $(echo .venv/lib/python*/site-packages)/required.pth"
+    runs = [f"python {number}.py" for number in range(len(examples))]
+    script = "\n".join([made, required, *install, *runs])
+    ran = run_to_end(["bash", "-euc", script], limit=250, cwd=tmp_path, env=environment, check=True)
     assert_printed([line for example in examples for line in example.printed], ran.stdout)
+    assert '"structuredContent":{"result":8}' in ran.stdout
+    assert list(tmp_path.glob(".venv/lib/python*/site-packages/haystack_integrations/tools/mcp/mcp_tool.py"))
 
 
 def test_the_first_example_is_on_the_first_screen() -> None:
@@ -315,23 +305,26 @@ def test_every_block_says_its_language() -> None:
     assert {block.language for block in BLOCKS} == {"python", "yaml", "shell", "console", "json", "text"}
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.file or block.language == "yaml"], ids=block_id)
-def test_every_file_is_used_by_another_block_of_its_page(block: Block) -> None:
-    assert block.file
-    name = Path(block.file).stem if block.language == "python" else block.file
-    others = [other.code for other in BLOCKS if other.page == block.page and other != block]
-    assert any(re.search(rf"\b{name}\b", code) for code in others) or block.needs & NOT_IN_THE_TEST_ENVIRONMENT
+def test_every_file_is_used_by_another_block_of_its_page() -> None:
+    unused = []
+    for block in (block for block in BLOCKS if block.file or block.language == "yaml"):
+        assert block.file
+        name = Path(block.file).stem if block.language == "python" else block.file
+        others = [other.code for other in BLOCKS if other.page == block.page and other != block]
+        if not any(re.search(rf"\b{name}\b", code) for code in others):
+            unused += [] if block.needs & NOT_IN_THE_TEST_ENVIRONMENT else [block.id]
+    assert not unused
 
 
-@pytest.mark.parametrize("page", [*PAGES, Page("CHANGELOG.md")], ids=block_id)
-def test_links_lead_somewhere(page: Page) -> None:
+def test_links_lead_somewhere() -> None:
     missing = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.prose):
-        path, _, anchor = target.partition("#")
-        if not target.startswith("https://"):
-            linked = ((ROOT / page.name).parent / path).resolve() if path else ROOT / page.name
-            if not linked.exists() or (anchor and anchor not in Page(str(linked.relative_to(ROOT))).anchors):
-                missing.append(target)
+    for page in (*PAGES, Page("CHANGELOG.md")):
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.prose):
+            path, _, anchor = target.partition("#")
+            if not target.startswith("https://"):
+                linked = ((ROOT / page.name).parent / path).resolve() if path else ROOT / page.name
+                if not linked.exists() or (anchor and anchor not in Page(str(linked.relative_to(ROOT))).anchors):
+                    missing.append((page.name, target))
     assert missing == []
 
 

@@ -7,8 +7,8 @@ Every example runs as it stands: from any folder, without an API key, and leavin
 """
 
 import os
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ import pytest
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from tests.support.executors import HAS_TOOL_INVOKER
 from tests.support.openai_stand_in import OpenAIStandIn
+from tests.support.prepared import PreparedProcess
+from tests.support.processes import run_to_end
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -255,15 +257,12 @@ OUTPUT: dict[str, list[str]] = {
 
 def run(name: str, folder: Path, *options: str, **environment: str) -> str:
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "HAYSTACK_DES"))}
-    ran = subprocess.run(
+    ran = run_to_end(
         [sys.executable, str(EXAMPLES / name), *options],
+        limit=90,
+        start=partial(PreparedProcess, forks=True),
         cwd=folder,
         env={**inherited, "PYTHONPATH": str(ROOT / "src"), **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
@@ -282,7 +281,11 @@ def test_every_example_is_known_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(OUTPUT)
 
 
-@pytest.mark.parametrize("name", OUTPUT)
+# On Haystack 2 those in which the majors differ.
+NAMES = [*OUTPUT] if SkillInfo else ["agent_hooks.py", "serve_skills.py", "tool_invoker_pipeline.py", "agent.py"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_example_runs_without_an_api_key(name: str, tmp_path: Path) -> None:
     assert_says(run(name, tmp_path), OUTPUT[name])
 

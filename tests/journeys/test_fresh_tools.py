@@ -21,6 +21,7 @@ from haystack.tools import Tool
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolsChange, MCPToolset
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.servers.changing_server import build_server
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import LIMIT, wait_until
 
@@ -238,7 +239,7 @@ def test_a_generator_without_run_async_is_shown_what_the_run_began_with(server):
         assert after.turns[0].tool_names == ["extra", *OWN]
 
 
-@pytest.mark.parametrize("way", ["run", "run_async"])
+@rows("way", ["run", "run_async"])
 def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(way):
     server = build_server()
     with MCPToolset(InProcessServerInfo(server), cache_tools=False) as toolset:
@@ -362,7 +363,7 @@ def test_both_parameters_are_stored_if_they_are_not_the_defaults():
     assert loaded.to_dict() == stored
 
 
-@pytest.mark.parametrize("parameter", ["cache_tools", "update_between_steps"])
+@rows("parameter", ["cache_tools", "update_between_steps"])
 def test_a_parameter_that_is_no_boolean_is_refused(parameter):
     with pytest.raises(ValueError, match=f"`{parameter}` must be True or False"):
         MCPToolset(InProcessServerInfo("tests.servers.inprocess:server"), **{parameter: "yes"})

@@ -22,7 +22,7 @@ from tests.support.executors import HAS_TOOL_INVOKER, ToolInvoker
 from tests.support.identity_server import IdentityServer
 from tests.support.scripted_chat import call, say
 
-USERS = 50
+USERS = 25
 # In each, an Agent makes one call.
 STEPS = 2
 

@@ -7,10 +7,6 @@ Pipelines with the components, without an Agent: against servers that nobody her
 """
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -351,27 +347,3 @@ def test_every_component_survives_yaml_with_its_connections(monkeypatch) -> None
     assert set(loaded.graph.edges) == set(stored_pipeline().graph.edges)
     assert loaded.get_component("runner").__haystack_input__._sockets_dict["documents"].type == list[Document]
     assert loaded.get_component("caller").state_schema["sum"]["handler"] is keep_last
-
-
-LOAD = """
-import json, sys
-from haystack import Pipeline
-options = {"allowed_modules": ["tests.*"]} if "allowed_modules" in Pipeline.loads.__annotations__ else {}
-pipeline = Pipeline.loads(sys.stdin.read(), **options)
-print(json.dumps([len(pipeline.graph.edges), any(name == "mcp" or name.startswith("mcp.") for name in sys.modules)]))
-"""
-
-
-def test_loading_and_connecting_starts_nothing_and_does_not_import_the_sdk() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD],
-        input=stored_pipeline().dumps(),
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [5, False]

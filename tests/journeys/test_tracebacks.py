@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 ERROR = "haystack_integrations.tools.mcp.errors.MCPConnectionError: Failed to connect to "
@@ -45,8 +46,8 @@ def run(toolset: MCPToolset, *, in_loop: bool = False) -> None:
         toolset.close()
 
 
-@pytest.mark.parametrize("in_loop", [False, True], ids=["run", "run_async"])
-@pytest.mark.parametrize(
+@rows("in_loop", [False, True], ids=["run", "run_async"])
+@rows(
     "info",
     [
         StreamableHttpServerInfo("http://127.0.0.1:9/mcp"),

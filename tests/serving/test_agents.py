@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, Str
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.serving.components import LIMIT
 from tests.support.reachable import reachable
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 
@@ -263,7 +264,7 @@ def _refuse() -> str:
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize("mask", [True, False])
+@rows("mask", [True, False])
 async def test_errors_show_neither_arguments_nor_details(mask: bool):
     failing = Tool("fail", "Fails.", {"type": "object", "properties": {"secret": {"type": "string"}}}, _fail)
     refusing = Tool("refuse", "Refuses.", NO_ARGUMENTS, _refuse)
@@ -286,7 +287,7 @@ async def test_errors_show_neither_arguments_nor_details(mask: bool):
     assert ("SECRET" in str(failed.value)) is not mask
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "options", "message"),
     [
         ({}, {"inputs": ["tools"]}, "`inputs` names 'tools'"),
@@ -354,7 +355,7 @@ async def test_agents_run_at_the_same_time_and_apart():
     assert [(each.structured_content or {})["answer"] for each in results] == ["0", "1", "2", "3"]
 
 
-@pytest.mark.parametrize("over_http", [False, True])
+@rows("over_http", [False, True])
 async def test_an_agent_of_haystack_delegates_to_a_served_agent(over_http: bool):
     server = create_mcp_server("shop", agents={"calculator": agent_that_says(call("add", a=1, b=2), say("It is 3."))})
 

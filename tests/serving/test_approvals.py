@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.serving.approvals import keys_for_workers
 from haystack_integrations.tools.mcp.serving.questions import Question, digest
 from tests.serving.components import LIMIT
 from tests.support.reachable import reachable
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import wait_until_async
 
@@ -513,7 +514,7 @@ async def test_a_pause_is_continued_once_whatever_arrives_together():
     assert "was continued before" in refused.content[0].text
 
 
-@pytest.mark.parametrize("change", ["task", "state", "name"])
+@rows("change", ["task", "state", "name"])
 async def test_a_state_is_good_for_its_own_call_only(change: str):
     shop, other = Shop(call("pay", amount=1), say("Done.")), Shop(say("Done."))
     server = create_mcp_server("shop", agents={"shop": shop.agent, "other": other.agent}, request_state_keys=KEYS)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.arguments import ArgumentCheck, PlainFields, only
+from tests.support.rows import rows
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -97,18 +98,18 @@ NO_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize("text", [*NO_NUMBERS, "1e-999999999", "1e999999999"], ids=lambda text: repr(text[:12]))
-@pytest.mark.parametrize("name", ["count", "share", "price", "perhaps"])
+@rows("text", [*NO_NUMBERS, "1e-999999999", "1e999999999"], ids=lambda text: repr(text[:12]))
+@rows("name", ["count", "share", "price", "perhaps"])
 def test_only_numbers_of_json_are_numbers(name: str, text: str):
     with pytest.raises(ToolError, match=rf"^Invalid arguments for tool 'tool': '{name}' must be of type "):
         checked({name: text})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "number"),
     [("10", 10), (" -3 ", -3), ("+4", 4), ("1.0", 1), ("1e3", 1000), ("12345678901234567890.0", 12345678901234567890)],
 )
-@pytest.mark.parametrize("name", ["count", "perhaps"])
+@rows("name", ["count", "perhaps"])
 def test_a_text_is_read_as_an_integer(name: str, text: str, number: int):
     read = checked({name: text})[name]
     assert (read, type(read)) == (number, int)
@@ -157,15 +158,15 @@ def test_a_whole_number_is_an_integer_however_it_was_written(strict: bool):
     )
 
 
-@pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+@rows("strict", [True, False])
+@rows("number", [float("nan"), float("inf"), -float("inf")])
 def test_nan_passes_no_limit(number: float, strict: bool):
     for arguments, where in (({"share": number}, "share"), ({"counts": {"a": [number]}}, r"counts\.a\[0\]")):
         with pytest.raises(ToolError, match=f"'{where}' must be a finite number"):
             checked(arguments, strict=strict)
 
 
-@pytest.mark.parametrize("number", ["inf", "1e308", 1e308, 10**400])
+@rows("number", ["inf", "1e308", 1e308, 10**400])
 def test_no_number_is_too_much_for_multiple_of(number: Any):
     try:
         assert checked({"price": number})
@@ -173,7 +174,7 @@ def test_no_number_is_too_much_for_multiple_of(number: Any):
         assert "Invalid arguments" in str(error)
 
 
-@pytest.mark.parametrize("others", [True, {}, {"type": "string"}])
+@rows("others", [True, {}, {"type": "string"}])
 async def test_arguments_without_a_name_in_the_schema_are_taken_where_it_says_so(others: Any):
     parameters = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": others}
     server = create_mcp_server("s", tools=[Tool("show", "Shows.", parameters, lambda **given: given)])
@@ -182,7 +183,7 @@ async def test_arguments_without_a_name_in_the_schema_are_taken_where_it_says_so
     assert result.structured_content == {"a": "1", "b": "2"}
 
 
-@pytest.mark.parametrize("others", [{"additionalProperties": True}, {"patternProperties": {"": {}}}, {"anyOf": [{}]}])
+@rows("others", [{"additionalProperties": True}, {"patternProperties": {"": {}}}, {"anyOf": [{}]}])
 async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, Any]):
     parameters = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, **others}
     assert only(parameters, ["a"], "show")["additionalProperties"] is False
@@ -192,7 +193,7 @@ async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, An
             await client.call_tool("show", {"a": "1", "b": "2"})
 
 
-@pytest.mark.parametrize(
+@rows(
     "parameters",
     [
         {"oneOf": [{"properties": {"count": {"type": "integer"}}, "required": ["count"]}, {"required": ["name"]}]},
@@ -204,7 +205,7 @@ async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, An
     ],
     ids=["oneOf", "anyOf", "allOf", "$ref", "required", "bare"],
 )
-@pytest.mark.parametrize("strict", [True, False])
+@rows("strict", [True, False])
 async def test_an_argument_that_the_schema_names_somewhere_else_or_leaves_open_is_taken(
     parameters: dict[str, Any], strict: bool
 ):
@@ -236,8 +237,8 @@ async def test_where_any_name_is_allowed_clients_do_not_set_what_comes_from_the_
             await client.call_tool("show", {"user": "root"})
 
 
-@pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("text", NO_NUMBERS, ids=lambda text: repr(text[:12]))
+@rows("strict", [True, False])
+@rows("text", NO_NUMBERS, ids=lambda text: repr(text[:12]))
 async def test_a_function_takes_no_other_numbers_either(text: str, strict: bool):
     def add(a: int = 0, b: float = 0.0, c: int | None = None, d: list[float] | None = None) -> str:
         """Adds."""
@@ -257,8 +258,8 @@ class Trip(BaseModel):
     seats: int = 1
 
 
-@pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize(
+@rows("strict", [True, False])
+@rows(
     ("arguments", "where"),
     [
         ({"day": 86400}, "'day' must be of type string"),

@@ -4,7 +4,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -24,6 +23,8 @@ from mcp.shared.subscriptions import (
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, create_mcp_server
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from tests.support.prepared import prepared_python
+from tests.support.rows import rows
 from tests.support.served import ROOT, SERVED, ServedOverHttp
 
 LIMIT = 60.0
@@ -46,7 +47,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
     @asynccontextmanager
     async def over_stdio(**options: Any) -> AsyncIterator[Client]:
         environment = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-        parameters = StdioServerParameters(command=sys.executable, args=[str(SERVED)], env=environment)
+        parameters = StdioServerParameters(command=prepared_python(), args=[str(SERVED)], env=environment)
         async with Client(stdio_client(parameters), **options) as client:
             yield client
 
@@ -194,7 +195,7 @@ def _with_a_mounted_server(provider: HaystackProvider) -> FastMCP[Any]:
     return server
 
 
-@pytest.mark.parametrize("serve", [_with_a_provider, _with_a_namespace, _with_a_mounted_server])
+@rows("serve", [_with_a_provider, _with_a_namespace, _with_a_mounted_server])
 async def test_a_server_of_fastmcp_tells_of_changes_of_what_a_provider_gives_it(
     serve: Callable[[HaystackProvider], FastMCP[Any]],
 ) -> None:

@@ -19,6 +19,7 @@ from mcp import MCPError
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.source import Source
+from tests.support.rows import rows
 
 PNG = b"\x89PNG\r\n"
 FRENCH = {"field": "meta.language", "operator": "==", "value": "fr"}
@@ -302,7 +303,7 @@ class BrokenStore:
         return []
 
 
-@pytest.mark.parametrize("error", [RuntimeError("password=hunter2"), FilterError("password=hunter2")])
+@rows("error", [RuntimeError("password=hunter2"), FilterError("password=hunter2")])
 async def test_what_fails_in_a_store_stays_inside(error: Exception) -> None:
     async with client_of(BrokenStore(error)) as client:
         for uri in ("documents://kb", "documents://kb/x", search_uri(filters=FRENCH)):
@@ -322,7 +323,7 @@ async def test_a_slow_store_runs_into_its_timeout() -> None:
         store.answer.set()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("stores", "options", "text"),
     [
         (["store"], None, "must be a dictionary of names to document stores, got list"),

@@ -8,7 +8,6 @@ FastMCP's own commands work with what `create_mcp_server` returns.
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,10 @@ import anyio
 import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
+
+from tests.support.prepared import PreparedProcess, prepared_python
+from tests.support.processes import run_to_end
+from tests.support.waiting import LIMIT
 
 SERVER = '''
 from haystack import Pipeline, component
@@ -65,15 +68,8 @@ def environment():
 
 
 def _inspected(folder, environment, *arguments):
-    ended = subprocess.run(
-        [*FASTMCP, "inspect", *arguments, "--format", "fastmcp", "-o", "report.json"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    command = [*FASTMCP, "inspect", *arguments, "--format", "fastmcp", "-o", "report.json"]
+    run_to_end(command, limit=LIMIT, start=PreparedProcess, cwd=folder, env=environment, check=True)
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
@@ -87,9 +83,8 @@ def test_inspect_shows_what_is_served(folder, environment, target):
 
 @pytest.mark.parametrize("target", [["shop.py"], ["fastmcp.json", "--skip-env"]])
 async def test_run_serves_it(folder, environment, target):
-    [program, *before] = FASTMCP
-    arguments = [*before, "run", *target, "--no-banner"]
-    transport = StdioTransport(program, arguments, env=environment, cwd=str(folder), keep_alive=False)
+    arguments = [*FASTMCP[1:], "run", *target, "--no-banner"]
+    transport = StdioTransport(prepared_python(), arguments, env=environment, cwd=str(folder), keep_alive=False)
     with anyio.fail_after(60):
         async with Client(transport) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3

@@ -4,12 +4,12 @@
 
 from typing import Any
 
-import pytest
 from fastmcp import Client
 from haystack import Document
 from haystack.dataclasses import ByteStream, ChatMessage, FileContent, ImageContent, ToolCall
 
 from haystack_integrations.tools.mcp.serving import create_mcp_server
+from tests.support.rows import rows
 
 
 def documents() -> list[Document]:
@@ -57,7 +57,7 @@ def wish() -> ChatMessage:
     return ChatMessage.from_assistant(tool_calls=[ToolCall("add", {"a": 1}, id="1")])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("function", "kind", "structured"),
     [
         (documents, "text", [{"id": "a", "content": "text", "meta": {}, "score": None}]),

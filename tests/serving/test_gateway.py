@@ -46,6 +46,7 @@ from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvoc
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.servers.changing_server import build_server as build_changing_server
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.rows import rows
 
 
 class Order(BaseModel):
@@ -135,7 +136,7 @@ class Story(BaseModel):
     pages: list[str]
 
 
-@pytest.mark.parametrize("limit", [None, 10])
+@rows("limit", [None, 10])
 async def test_long_texts_of_the_other_server_are_cut_if_that_was_asked_for(limit):
     upstream = MCPServer("upstream")
 

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from tests.support.rows import rows
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -86,7 +87,7 @@ async def test_arguments_become_what_the_function_says_that_it_takes():
     assert result.structured_content["color"] == "red"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "reason"),
     [
         ({}, "'color' missing"),
@@ -127,7 +128,7 @@ async def test_a_long_list_of_documents_is_cut_and_the_result_says_so():
     assert "cut to 3 characters" in notes[1]
 
 
-@pytest.mark.parametrize("is_super_component", [False, True])
+@rows("is_super_component", [False, True])
 async def test_of_a_pipeline_without_mapping_clients_set_the_mandatory_inputs_only(is_super_component: bool):
     pipeline = Pipeline()
     pipeline.add_component("split", Splitter())
@@ -499,7 +500,7 @@ def component_tools() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@rows("number", [0, 1])
 async def test_a_component_that_needs_the_state_of_an_agent_is_refused(number: int):
     tool = component_tools()[number]
     with pytest.raises(ValueError, match=r"takes 'user' from the State of an Agent.*bound=\{'user': \.\.\.\}"):
@@ -537,7 +538,7 @@ async def test_an_error_says_nothing_of_the_arguments_that_the_client_does_not_s
     assert str(failed.value) == "Error calling tool 'fail'"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("tools", "message"),
     [
         ("add", "must be a list"),

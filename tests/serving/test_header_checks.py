@@ -12,7 +12,6 @@ import json
 from typing import Any
 
 import httpx2
-import pytest
 from fastmcp import FastMCP
 from fastmcp.server.middleware import Middleware, MiddlewareContext
 from haystack.tools import Tool
@@ -20,6 +19,7 @@ from mcp import Client
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, create_mcp_server, http_app
 from tests.support.reachable import reachable
+from tests.support.rows import rows
 from tests.support.served import MODERN, envelope
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -61,7 +61,7 @@ async def post_call(url: str, name: str, **headers: str) -> httpx2.Response:
         return await client.post(url, content=content, headers={**known, **headers}, timeout=60)
 
 
-@pytest.mark.parametrize("name", ["shout", "größer"])
+@rows("name", ["shout", "größer"])
 async def test_a_call_over_http_does_not_list_all_tools(name: str):
     server = create_mcp_server("shop", tools=[Tool("shout", "Shouts.", TEXT, shout)])
     server.tool(shout, name="größer")

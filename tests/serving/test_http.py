@@ -26,15 +26,15 @@ from starlette.responses import Response
 
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
 from haystack_integrations.tools.mcp.serving.run import _bind
-from tests.support.background import Stopwatch, in_thread
+from tests.support.background import in_thread
+from tests.support.rows import rows
 from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, envelope, free_port
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
-MARGIN = 10.0
 
-# What ends at once ends within it on the busiest machine, on which a process takes seconds to end.
-LONG_GRACE = 60.0
+# Longer than a test may take: what ends before it has not waited for it.
+LONG_GRACE = 1000.0
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +134,8 @@ class TestStopping:
     async def test_sessions_with_open_streams_do_not_hold_up_the_stop(self, patient: ServedOverHttp) -> None:
         async with Client(patient.url, mode="legacy") as client:
             await client.list_tools()
-            with Stopwatch() as stopwatch:
-                patient.signal()
-                wait_until(lambda: patient.process.poll() is not None, "the end of the process", limit=LONG_GRACE)
-            assert stopwatch.seconds < LONG_GRACE
+            patient.signal()
+            wait_until(lambda: patient.process.poll() is not None, "the end of the process", limit=LIMIT)
             patient.wait()
             assert "EVENT closed" in patient.errors
 
@@ -168,10 +166,10 @@ class TestStopping:
         pending = in_thread(call, own, "block_forever")
         own.wait_for("EVENT block_forever")
         own.signal()
-        assert own.wait(GRACE + MARGIN) == 0
+        assert own.wait() == 0
         assert "The grace period is over" in own.errors
         # Whoever waits for the answer is told, one way or the other.
-        assert pending.exception(MARGIN) or "error" in pending.result().text.lower(), pending.result().text
+        assert pending.exception(LIMIT) or "error" in pending.result().text.lower(), pending.result().text
 
     def test_a_client_that_goes_away_ends_its_call(self, served: ServedOverHttp) -> None:
         before = served.errors.count("EVENT cancelled")
@@ -254,7 +252,7 @@ class TestWhoMayCall:
             assert call(process, "add", {**token, "origin": "http://evil.example"}, a=1, b=2).status_code == 403
             assert "s3cret" not in process.errors
 
-    @pytest.mark.parametrize(("scopes", "may"), [(["admin"], True), (["reader"], False)])
+    @rows(("scopes", "may"), [(["admin"], True), (["reader"], False)])
     def test_tools_want_scopes_of_their_own(self, scopes: list[str], may: bool) -> None:
         with ServedOverHttp({"token": "s3cret", "scopes": scopes}) as process:
             token = {"authorization": "Bearer s3cret"}
@@ -263,7 +261,7 @@ class TestWhoMayCall:
             answer = result(call(process, "administer", token))
             assert answer["content"][0]["text"] == ("done" if may else "Unknown tool: 'administer'")
 
-    @pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "mcp.example.com", "192.0.2.1"])
+    @rows("host", ["0.0.0.0", "", "::", "mcp.example.com", "192.0.2.1"])
     def test_a_bind_beyond_loopback_without_auth_is_refused(self, host: str) -> None:
         with pytest.raises(ValueError, match="insecure=True"):
             run_server(FastMCP("Open"), transport="http", host=host)
@@ -383,7 +381,7 @@ async def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
 
 
 class TestParameters:
-    @pytest.mark.parametrize(
+    @rows(
         ("options", "text"),
         [
             ({"transport": "sse"}, "`transport` must be one of 'stdio', 'http'"),
@@ -404,7 +402,7 @@ class TestParameters:
         with pytest.raises(ValueError, match=text):
             run_server(FastMCP("Refused"), **options)
 
-    @pytest.mark.parametrize(
+    @rows(
         ("server", "error", "text"),
         [
             (5, TypeError, "must be a FastMCP server, or a function that makes one, not int"),

@@ -9,9 +9,7 @@ Many clients on one server of a pipeline. Time is counted in turns of a gate, no
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-import tracemalloc
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -19,10 +17,10 @@ from fastmcp import Client
 from haystack import component
 
 from haystack_integrations.tools.mcp.serving import create_mcp_server
-from tests.serving.components import LIMIT, Shout, chain
+from tests.serving.components import LIMIT, chain
 from tests.support.reachable import reachable
 
-CLIENTS, CALLS_EACH, PLACES = 64, 3, 32
+CLIENTS, CALLS_EACH, PLACES = 24, 3, 8
 
 
 @component
@@ -54,7 +52,7 @@ class Turns:
         return {"text": text}
 
 
-async def test_64_clients_over_http_keep_every_place_of_the_pool_busy_and_lose_no_call():
+async def test_many_clients_over_http_keep_every_place_of_the_pool_busy_and_lose_no_call():
     turns = Turns(CLIENTS * CALLS_EACH, PLACES)
     server = create_mcp_server("load", pipelines={"ask": chain(turns)}, max_concurrency=PLACES)
 
@@ -71,26 +69,3 @@ async def test_64_clients_over_http_keep_every_place_of_the_pool_busy_and_lose_n
     assert answers == [[f"{number}.{n}" for n in range(CALLS_EACH)] for number in range(CLIENTS)]
     # No turn had an empty place: the throughput is the limit of the pool.
     assert turns.turns == CLIENTS * CALLS_EACH // PLACES
-
-
-async def test_memory_stays_flat_over_many_calls():
-    server = create_mcp_server("load", pipelines={"ask": chain(Shout())})
-
-    async def grown_by(calls: int) -> int:
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(calls):
-            await client.call_tool("ask", {"text": "x" * 1000})
-        gc.collect()
-        return tracemalloc.get_traced_memory()[0] - before
-
-    async with Client(server) as client:
-        tracemalloc.start()
-        try:
-            await grown_by(50)
-            growth = await grown_by(300)
-        finally:
-            tracemalloc.stop()
-
-    # Each call brings a text of 1,000 characters and takes one along.
-    assert growth < 300 * 200

@@ -9,9 +9,10 @@ from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp.serving import ServeOptions
 from haystack_integrations.tools.mcp.serving.options import check_options
+from tests.support.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "told"),
     [
         ({"name": " "}, "`name` must be a text that is not empty, got ' '"),

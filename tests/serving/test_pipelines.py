@@ -36,6 +36,7 @@ from tests.serving.components import (
     rag_pipeline,
 )
 from tests.support.reachable import reachable
+from tests.support.rows import rows
 
 
 @asynccontextmanager
@@ -65,14 +66,14 @@ async def test_a_client_sets_mandatory_inputs_and_never_a_template_or_a_filter()
     assert result.structured_content == {"prompt": "Where is Berlin? Berlin is in Germany."}
 
 
-@pytest.mark.parametrize("name", ["template", "filters", "top_k", "retriever"])
+@rows("name", ["template", "filters", "top_k", "retriever"])
 async def test_what_is_not_served_cannot_be_set(name: str):
     async with serving(rag_pipeline()) as client:
         with pytest.raises(ToolError):
             await client.call_tool("ask", {"query": "Berlin", name: "x"})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("inputs", "arguments"),
     [
         (["query", "top_k"], {"query": "city", "top_k": 2}),
@@ -109,7 +110,7 @@ async def test_bound_inputs_are_neither_seen_nor_set():
     assert result.structured_content == {"text": "BERLIN ?", "length": 7}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("outputs", "expected"),
     [
         (["documents", "prompt.prompt"], ["documents", "prompt"]),
@@ -159,7 +160,7 @@ async def test_an_image_that_a_component_made_is_content():
     assert result.content[1].data == b64encode(b"pixels").decode()
 
 
-@pytest.mark.parametrize("include_embeddings", [False, True])
+@rows("include_embeddings", [False, True])
 async def test_haystacks_types_fit_the_output_schema_and_come_back(include_embeddings: bool):
     pipeline = Pipeline()
     pipeline.add_component("answers", Answers())
@@ -224,7 +225,7 @@ class TakesTools:
         return {"done": True}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("components", "options", "message"),
     [
         ([Takes], {"inputs": ["text"]}, r"Nothing sets a\.number"),
@@ -266,7 +267,7 @@ class CitySearch(SuperComponent):
     """Finds cities."""
 
 
-@pytest.mark.parametrize(
+@rows(
     ("mapping", "options", "properties"),
     [
         ({"question": ["retriever.query", "prompt.query"], "limit": ["retriever.top_k"]}, {}, ["question", "limit"]),
@@ -304,7 +305,7 @@ async def test_yaml_is_served_as_text_and_as_file(tmp_path: Any):
             assert (await client.call_tool(name, {"text": "a"})).structured_content == {"text": "A!", "length": 1}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "reason"),
     [
         ("components:\n  x: [1, 2\n  y: 3\n", "malformed in line 3, column 4: "),
@@ -375,7 +376,7 @@ async def test_a_timeout_begins_no_further_component():
     assert shout.runs == 0
 
 
-@pytest.mark.parametrize("over_http", [False, True])
+@rows("over_http", [False, True])
 async def test_cancelling_reaches_an_asynchronous_component(over_http: bool):
     gate = AsyncGate()
     server = create_mcp_server("shop", pipelines={"ask": chain(gate, kind=AsyncPipeline)})

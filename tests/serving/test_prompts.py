@@ -15,6 +15,7 @@ from mcp import MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
+from tests.support.rows import rows
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -114,7 +115,7 @@ async def test_options_say_what_clients_see() -> None:
             await client.get_prompt("question", {"subject": "MCP", "language": "French"})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "arguments", "text"),
     [
         ("ask", {}, "Prompt 'ask' needs thing. Its arguments: language, thing"),
@@ -181,7 +182,7 @@ class TestCompletion:
             assert (await client.complete(ask, {"name": "language", "value": ""})).values == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("prompts", "options", "text"),
     [
         ([], None, "must be a dictionary of names to prompt builders"),

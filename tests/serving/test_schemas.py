@@ -44,6 +44,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     is_servable,
     output_schema,
 )
+from tests.support.rows import rows
 
 PIXEL = base64.b64encode(
     bytes.fromhex(
@@ -82,7 +83,7 @@ def converted(declared: Any, value: Any) -> Any:
     return schema.convert({"value": value})["value"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("declared", "value", "expected"),
     [
         (str, "text", "text"),
@@ -134,7 +135,7 @@ def test_json_becomes_what_a_component_takes(declared: Any, value: Any, expected
     assert converted(declared, value) == expected
 
 
-@pytest.mark.parametrize("declared", [list[str | Path | ByteStream], list[SOURCES], list[ByteStream]])
+@rows("declared", [list[str | Path | ByteStream], list[SOURCES], list[ByteStream]])
 def test_sources_are_sent_as_contents_and_never_as_paths_of_the_server(declared: Any) -> None:
     schema = InputSchema({"sources": ServedInput(declared)})
 
@@ -144,7 +145,7 @@ def test_sources_are_sent_as_contents_and_never_as_paths_of_the_server(declared:
     assert not Draft202012Validator(schema.json_schema).is_valid({"sources": ["/etc/passwd"]})
 
 
-@pytest.mark.parametrize(
+@rows(
     "declared",
     [
         Secret,
@@ -167,7 +168,7 @@ def test_a_union_is_served_without_its_callbacks() -> None:
     assert converted(str | Secret | None, "text") == "text"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("declared", "value"),
     [
         (Person, '{"name": "Alice", "age": 30}'),
@@ -210,7 +211,7 @@ def test_a_schema_shows_what_is_required_and_the_defaults() -> None:
     assert InputSchema({}).json_schema == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("declared", "value"),
     [
         (list[Document], [Document(content="a", score=0.5, meta={"k": 1})]),
@@ -227,7 +228,7 @@ def test_a_schema_shows_what_is_required_and_the_defaults() -> None:
         (ChatMessage | None, ChatMessage.from_user("a")),
     ],
 )
-@pytest.mark.parametrize("include_embeddings", [False, True])
+@rows("include_embeddings", [False, True])
 def test_the_schema_of_an_output_holds_for_what_haystack_writes(
     declared: Any, value: Any, include_embeddings: bool
 ) -> None:
@@ -245,7 +246,7 @@ def test_the_schema_of_an_output_holds_for_what_haystack_writes(
     assert ("embedding" in json.dumps(schema)) == (include_embeddings and "Document" in str(declared))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("declared", "value"),
     [
         (Any, object),
@@ -290,7 +291,7 @@ def test_sockets_are_read_from_a_component() -> None:
     assert "template" in input_sockets(PromptBuilder("{{ q }}"))
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     [
         Document(content="text"),

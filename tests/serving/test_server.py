@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import re
-import subprocess
 import sys
 import threading
 from importlib.metadata import version
@@ -23,6 +22,9 @@ from pydantic import BaseModel
 from haystack_integrations.tools.mcp import serving
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
 from tests.serving.seed_001.kinds import ObligingChatGenerator
+from tests.support.processes import run_to_end
+from tests.support.rows import rows
+from tests.support.waiting import LIMIT
 
 
 def add(a: int, b: int) -> int:
@@ -87,7 +89,7 @@ def test_without_fastmcp_the_error_says_what_to_install():
         "util.find_spec = lambda name, *rest: None if name == 'fastmcp' else found(name, *rest)\n"
         "import haystack_integrations.tools.mcp.serving\n"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    ended = run_to_end([sys.executable, "-c", script], limit=LIMIT)
     assert ended.returncode == 1
     assert 'pip install "mcp-haystack[serve]"' in ended.stderr
 
@@ -106,7 +108,7 @@ async def names(server: FastMCP) -> list[str]:
         return sorted(tool.name for tool in await client.list_tools())
 
 
-@pytest.mark.parametrize("keys", [{"tool:admin"}, {"tool:admin@"}, {"tool:admin", "tool:other@"}])
+@rows("keys", [{"tool:admin"}, {"tool:admin@"}, {"tool:admin", "tool:other@"}])
 async def test_a_disabled_tool_is_neither_listed_nor_called(keys):
     server = create_mcp_server("shop", tools=[_tool("admin"), _tool("public"), _tool("other")])
     server.disable(keys=keys)
@@ -145,10 +147,8 @@ async def test_what_is_not_enabled_by_its_options_can_be_enabled_later():
     assert await names(server) == ["admin", "public"]
 
 
-@pytest.mark.parametrize(
-    ("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First."), (None, "Second.")]
-)
-@pytest.mark.parametrize("parameter", ["on_duplicate", "on_duplicate_tools"])
+@rows(("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First."), (None, "Second.")])
+@rows("parameter", ["on_duplicate", "on_duplicate_tools"])
 async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served, parameter):
     parameters = {"type": "object", "properties": {}}
     tools = [Tool("same", text, parameters, lambda: "") for text in ("First.", "Second.")]
@@ -331,7 +331,7 @@ def test_options_for_what_is_not_served_are_refused():
         create_mcp_server("shop", tools=[add, GREET], options={"add": ServeOptions(), "ad": ServeOptions()})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "reason"),
     [
         ({"bound": {"nme": "a-secret"}}, "`bound` names nme, which the function 'greet' does not take. It takes name."),
@@ -411,7 +411,7 @@ class Priced(BaseModel):
     price: int
 
 
-@pytest.mark.parametrize("masked", [True, False])
+@rows("masked", [True, False])
 async def test_a_tool_that_makes_an_object_of_wrong_values_shows_none_of_them(masked):
     def price(text: str) -> str:
         return str(Priced(price="a-secret"))

@@ -16,6 +16,7 @@ from mcp import MCPError
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, MCPSkillStore
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from tests.support.rows import rows
 
 PNG = b"\x89PNG\r\n"
 PDF = b"%PDF-1.7"
@@ -84,7 +85,7 @@ async def test_skills_are_resources_for_clients_without_the_extension() -> None:
         assert [each.name for each in await client.list_resources()] == ["tidy", "later"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "uri",
     [
         "skill://tidy/nothing.md",
@@ -159,7 +160,7 @@ def test_the_stores_of_haystack_are_served_from_end_to_end(tmp_path: Path) -> No
         store.close()
 
 
-@pytest.mark.parametrize("skills", ["store", {"a": Store()}, [Store(), 5], Store])
+@rows("skills", ["store", {"a": Store()}, [Store(), 5], Store])
 def test_what_is_no_skill_store_is_refused(skills: Any) -> None:
     with pytest.raises(ValueError, match="must be a skill store of Haystack 3, or a list of them"):
         create_mcp_server("Skills", skills=skills)

@@ -8,16 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.background import Stopwatch, in_thread
+from tests.support.background import in_thread
 from tests.support.served import SERVED, ServedProcess, envelope
 from tests.support.waiting import LIMIT
 
-# Far below the minute for which calls would run on.
+# Far below what calls would take that are not ended.
 GRACE = 6.0
-MARGIN = 10.0
 
-# What ends at once ends within it on the busiest machine, on which a process takes seconds to end.
-LONG_GRACE = 60.0
+# Longer than a test may take: what ends before it has not waited for it.
+LONG_GRACE = 1000.0
 
 
 @pytest.fixture
@@ -53,22 +52,18 @@ def test_sigterm_lets_calls_finish_and_refuses_new_ones(served: ServedProcess) -
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_server_stops_at_once(patient: ServedProcess, number: int) -> None:
     patient.shake_hands()
-    with Stopwatch() as stopwatch:
-        patient.signal(number)
-        assert patient.wait(LONG_GRACE) == 0
-    assert stopwatch.seconds < LONG_GRACE
+    patient.signal(number)
+    assert patient.wait() == 0
     assert "EVENT returned" in patient.errors
 
 
 def test_a_call_that_takes_longer_than_the_grace_period_is_cancelled(served: ServedProcess) -> None:
     served.shake_hands()
-    served.call(1, "wait", seconds=60)
+    served.call(1, "wait", seconds=600)
     served.wait_for("EVENT wait")
     served.signal()
-    with Stopwatch() as stopwatch:
-        assert "error" in served.answer(1)
-        assert served.wait() == 0
-    assert stopwatch.seconds < GRACE + MARGIN
+    assert "error" in served.answer(1)
+    assert served.wait() == 0
     assert "EVENT cancelled" in served.errors
     assert "EVENT closed" in served.errors
 
@@ -80,13 +75,11 @@ def test_the_process_ends_within_the_grace_period_though_a_thread_is_blocked(
     served.shake_hands()
     served.call(1, "block_forever")
     served.wait_for("EVENT block_forever")
-    with Stopwatch() as stopwatch:
-        if stopped_by == "stdin":
-            served.process.stdin.close()
-        else:
-            served.signal()
-        assert served.wait(GRACE + MARGIN) == 0
-    assert stopwatch.seconds < GRACE + MARGIN
+    if stopped_by == "stdin":
+        served.process.stdin.close()
+    else:
+        served.signal()
+    assert served.wait() == 0
     assert "The grace period is over" in served.errors
 
 
@@ -94,10 +87,8 @@ def test_a_client_that_closes_stdin_abandons_its_calls(patient: ServedProcess) -
     patient.shake_hands()
     patient.call(1, "wait", seconds=600)
     patient.wait_for("EVENT wait")
-    with Stopwatch() as stopwatch:
-        patient.process.stdin.close()
-        assert patient.wait(LONG_GRACE) == 0
-    assert stopwatch.seconds < LONG_GRACE
+    patient.process.stdin.close()
+    assert patient.wait() == 0
     assert "EVENT cancelled" in patient.errors
     assert "EVENT closed" in patient.errors
 
@@ -108,10 +99,8 @@ def test_a_cancelled_call_does_not_hold_up_the_stop(patient: ServedProcess) -> N
     patient.wait_for("EVENT wait")
     patient.send(method="notifications/cancelled", params={"requestId": 1})
     patient.wait_for("EVENT cancelled")
-    with Stopwatch() as stopwatch:
-        patient.signal()
-        assert patient.wait(LONG_GRACE) == 0
-    assert stopwatch.seconds < LONG_GRACE
+    patient.signal()
+    assert patient.wait() == 0
 
 
 def test_a_client_that_goes_on_writing_does_not_hold_up_the_stop(patient: ServedProcess) -> None:
@@ -124,11 +113,9 @@ def test_a_client_that_goes_on_writing_does_not_hold_up_the_stop(patient: Served
 
     writing = in_thread(write_to_the_end)
     patient.answer(1)
-    with Stopwatch() as stopwatch:
-        patient.signal()
-        assert patient.wait(LONG_GRACE + MARGIN) == 0
+    patient.signal()
+    assert patient.wait() == 0
     writing.result(LIMIT)
-    assert stopwatch.seconds < LONG_GRACE
     assert "EVENT returned" in patient.errors
 
 
@@ -138,10 +125,8 @@ def test_a_second_sigint_ends_the_process_at_once(patient: ServedProcess) -> Non
     patient.wait_for("EVENT block_forever")
     patient.signal(signal.SIGINT)
     patient.wait_for("Stopping: SIGINT")
-    with Stopwatch() as stopwatch:
-        patient.signal(signal.SIGINT)
-        assert patient.wait(LONG_GRACE) == 128 + signal.SIGINT
-    assert stopwatch.seconds < LONG_GRACE
+    patient.signal(signal.SIGINT)
+    assert patient.wait() == 128 + signal.SIGINT
 
 
 def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> None:

@@ -35,6 +35,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.schemas import object_schema, output_schema
 from haystack_integrations.tools.mcp.serving.values import JsonWriter, well_formed_json
+from tests.support.rows import rows
 
 DOCUMENT = Document(
     content="a long text", embedding=[0.25], blob=ByteStream(b"blob"), score=float("nan"), meta={"x": float("inf")}
@@ -112,8 +113,8 @@ def report(kind: type[Report] = Report, **fields: Any) -> Report:
     return kind(**given, message=ChatMessage.from_user("hello"), unknown=DOCUMENT, extra=DOCUMENT, **fields)
 
 
-@pytest.mark.parametrize("kind", [Report, AliasedReport])
-@pytest.mark.parametrize("included", [True, False])
+@rows("kind", [Report, AliasedReport])
+@rows("included", [True, False])
 def test_a_model_is_written_as_its_schema_says_and_within_the_options(kind: type[Report], included: bool):
     options = ServeOptions(include_embeddings=included, include_blobs=included, max_documents=2, max_characters=6)
     writer = JsonWriter(options)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kinds import HttpPeer, Kind, Peer, StdioPeer
-from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, python_script
+from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, prepared_script, python_script
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def rug_puller(tmp_path: Path) -> Iterator[Callable[[Kind], Peer]]:
         options = ["--calls-file", str(log.path), "--state", str(tmp_path / "state.txt"), *kind.options]
         script = SERVERS / "rug_pulling_server.py"
         if not kind.is_http:
-            command, *arguments = python_script(script, *options)
+            command, *arguments = prepared_script(script, *options)
             # It imports from `tests`, and inherits little.
             stdio = StdioServer("/usr/bin/env", [f"PYTHONPATH={ROOT}", command, *arguments], log)
             started.append(stdio)

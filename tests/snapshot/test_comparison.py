@@ -7,14 +7,15 @@ How differences between definitions are classified, and what no difference is.
 """
 
 import json
-import subprocess
 import sys
 
-import pytest
 from mcp import types
 
 from haystack_integrations.tools.mcp import MCPToolSnapshot
 from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json, invisible_characters, visible_text
+from tests.support.processes import run_to_end
+from tests.support.rows import rows
+from tests.support.waiting import LIMIT
 
 
 def define(**changes):
@@ -51,7 +52,7 @@ def kinds(before, after):
 QUERY = {"type": "string", "description": "What to look for."}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "expected"),
     [
         ({"description": "Search all notes."}, ("description", "/description")),
@@ -136,7 +137,7 @@ def test_annotations_that_call_for_more_caution_are_not_relaxed():
     assert [kind for kind, _ in kinds(harmless, other)] == ["annotations"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("before", "after", "kind"),
     [
         ({"anyOf": [{"type": "string"}]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}, "schema_wider"),
@@ -181,7 +182,7 @@ KEYWORDS = (
 VALUES = (None, True, 1, "a", [], [{}], [["a"]], ["b", 1], {"a": {}}, {"a": [1]})
 
 
-@pytest.mark.parametrize("keyword", KEYWORDS)
+@rows("keyword", KEYWORDS)
 def test_whatever_a_server_says_in_place_of_a_schema_is_a_change(keyword):
     said = [define(inputSchema={"type": "object", keyword: value}) for value in VALUES]
     for before in said:
@@ -189,7 +190,7 @@ def test_whatever_a_server_says_in_place_of_a_schema_is_a_change(keyword):
             assert bool(kinds(before, after)) == (before is not after), (before, after)
 
 
-@pytest.mark.parametrize("malformed", [{"properties": [{}]}, {"required": [{}]}, {"properties": 1, "required": [[]]}])
+@rows("malformed", [{"properties": [{}]}, {"required": [{}]}, {"properties": 1, "required": [[]]}])
 def test_a_malformed_schema_is_a_change_that_breaks(malformed):
     found = {kind for kind, _ in kinds(define(), define(inputSchema=schema(**malformed)))}
     assert found & {"schema_changed", "schema_narrower"}
@@ -276,7 +277,7 @@ def test_a_report_shows_what_people_would_not_see():
     assert json.loads(json.dumps(report.to_dict()))["drifts"][0]["kind"] == "description"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "visible", "found"),
     [
         ("plain\n\ttext", "plain\n\ttext", {}),
@@ -313,13 +314,13 @@ def test_hashes_are_those_of_other_processes_and_of_the_next_release():
         "print(MCPToolSnapshot.from_tools([define()]).hashes['search'])"
     )
     hashes = {
-        subprocess.run(
+        run_to_end(
             [sys.executable, "-c", script],
+            limit=LIMIT,
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True,
-            text=True,
             check=True,
         ).stdout.strip()
-        for seed in ("1", "2")
+        # Another seed than that of this process.
+        for seed in ("1",)
     }
     assert hashes == {"sha256:2234edaf8c6a0350372c3e045c814ac9833967ccdcc865844d5b12b60aca645d"}

@@ -34,8 +34,9 @@ from haystack_integrations.tools.mcp.snapshot.guard import SPAN_DRIFT
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition
-from tests.support.kinds import KINDS, every_transport
+from tests.support.kinds import KINDS, every_way
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 ALL = ["add", "note", "pull"]
@@ -210,7 +211,7 @@ def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change
             held[name].invoke()
 
 
-@pytest.mark.parametrize("malformed", [{"properties": [{}]}, {"properties": {}, "required": [{}]}])
+@rows("malformed", [{"properties": [{}]}, {"properties": {}, "required": [{}]}])
 def test_a_schema_that_became_malformed_hides_its_own_tool_only(malformed):
     server = ForeignServer(definition("add"), definition("note"))
     with MCPToolset(server.info) as toolset:
@@ -389,7 +390,7 @@ def test_calls_through_interceptors_are_guarded(pinned, server, requests):
     assert "@tools/call" not in requests
 
 
-@every_transport
+@every_way
 def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
     peer = rug_puller(kind)
     with MCPToolset(peer.reach()) as toolset:
@@ -403,7 +404,7 @@ def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
         assert peer.calls() == ["note"]
 
 
-@every_transport
+@every_way
 @pytest.mark.parametrize("on_drift", ["error", "quarantine"])
 def test_calls_go_on_once_the_server_is_started_again_as_it_was(rug_puller, kind, on_drift, monkeypatch, tmp_path):
     peer = rug_puller(kind)
@@ -422,7 +423,7 @@ def test_calls_go_on_once_the_server_is_started_again_as_it_was(rug_puller, kind
         assert add.call(a=1, b=2).text == "3"
 
 
-@every_transport
+@every_way
 def test_a_change_of_which_the_server_tells_is_checked_before_the_next_call(rug_puller, kind):
     peer = rug_puller(kind)
     with MCPToolset(peer.reach()) as toolset:

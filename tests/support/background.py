@@ -8,15 +8,11 @@ Work that goes on while the test does something else.
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-# What fails "at once" fails within this, even on a busy machine; the timeouts that it must not wait for are far longer.
-AT_ONCE = 10.0
 
 
 def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> "Future[T]":
@@ -54,20 +50,6 @@ def in_loop_of_its_own(function: Callable[[], Any]) -> "Future[Any]":
     Run the coroutine function in a new event loop in a thread of its own.
     """
     return in_thread(lambda: asyncio.run(function()))
-
-
-class Stopwatch:
-    """
-    How long a `with` block took, in seconds.
-    """
-
-    def __enter__(self) -> "Stopwatch":
-        self._started = time.monotonic()
-        self.seconds = 0.0
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds = time.monotonic() - self._started
 
 
 def text(result: Any) -> str:

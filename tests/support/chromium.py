@@ -9,11 +9,15 @@ A headless Chromium, over the pipe of its DevTools protocol.
 import itertools
 import json
 import os
+import select
 import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import Any, Self
+
+from tests.support.processes import end, leader
+from tests.support.waiting import LIMIT
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
@@ -36,7 +40,7 @@ class Chromium:
         # Chromium reads its file descriptor 3, and writes to 4.
         options = f"--headless --no-sandbox --disable-gpu --remote-debugging-pipe --user-data-dir={profile}"
         script = f"exec {program} {options} about:blank 3<&{read_commands} 4>&{write_answers}"
-        self._process = subprocess.Popen(
+        self._process = leader(
             ["bash", "-c", script],
             pass_fds=(read_commands, write_answers),
             stdin=subprocess.DEVNULL,
@@ -56,6 +60,7 @@ class Chromium:
         os.write(self._commands, json.dumps(message).encode() + b"\0")
         while True:
             while b"\0" not in self._buffer:
+                assert select.select([self._answers], [], [], LIMIT)[0], f"Chromium does not answer {method}"
                 self._buffer += os.read(self._answers, 65536) or self._gone()
             line, _, self._buffer = self._buffer.partition(b"\0")
             answer = json.loads(line)
@@ -90,5 +95,4 @@ class Chromium:
     def __exit__(self, *_: object) -> None:
         os.close(self._commands)
         os.close(self._answers)
-        self._process.terminate()
-        self._process.wait(30)
+        end(self._process)

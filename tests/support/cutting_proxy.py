@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from tests.support.waiting import LIMIT
+
 T = TypeVar("T")
 
 
@@ -103,7 +105,7 @@ class CuttingProxy:
     def __exit__(self, *_: object) -> None:
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.join(LIMIT)
         self._loop.close()
         self._keeper.close()
 

@@ -126,12 +126,12 @@ def typescript_client(folder: Path) -> list[str]:
     return [node, str(Path(__file__).with_name("typescript_client.cjs")), str(folder)]
 
 
-def runner_environment() -> dict[str, str]:
+def runner_environment() -> dict[str, str] | None:
     """
     What the package runners may need beyond the few variables that MCP clients pass on: registries, proxies, caches.
     """
     prefixes = ("UV_", "NPM_CONFIG_", "SSL_CERT_", "NODE_EXTRA_CA_CERTS", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-    return {name: value for name, value in os.environ.items() if name.upper().startswith(prefixes)}
+    return {name: value for name, value in os.environ.items() if name.upper().startswith(prefixes)} or None
 
 
 def once(name: str, folder: Path, action: Callable[[], None]) -> None:

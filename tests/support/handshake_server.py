@@ -13,6 +13,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.waiting import LIMIT
+
 Answer = tuple[int, dict[str, Any] | bytes, str | None]
 
 
@@ -85,13 +87,13 @@ class HandshakeServer:
                     self._send(202, b"")
                 elif "method" not in message:  # an answer to a request in the stream
                     owner.answered.set()
-                    owner.closing.wait()
+                    owner.closing.wait(LIMIT)
                 elif message["method"] == "tools/call" and owner.opens_streams:
                     self.send_response(200)
                     self.send_header("content-type", "text/event-stream")
                     self.end_headers()
                     self.wfile.write(b": there\n\n")
-                    owner.closing.wait()
+                    owner.closing.wait(LIMIT)
                 elif message["method"] in ("tools/list", "tools/call"):
                     self._send(*answer(owner, message, self.headers.get("mcp-session-id")))
                 else:
@@ -105,7 +107,7 @@ class HandshakeServer:
     def close(self) -> None:
         self.closing.set()
         self._server.shutdown()
-        self._thread.join()
+        self._thread.join(LIMIT)
         self._server.server_close()
 
 

@@ -7,7 +7,6 @@ Work that is begun in a process which is killed in the middle of it.
 """
 
 import json
-import signal
 import subprocess
 import sys
 import textwrap
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from haystack_integrations.tools.mcp import MCPServerInfo
-from tests.support.scripts import SOURCE
+from tests.support.prepared import SOURCE, PreparedProcess
+from tests.support.processes import end
 
 
 def in_a_process_that_is_killed(folder: Path, info: MCPServerInfo, code: str) -> dict[str, Any]:
@@ -32,10 +32,10 @@ def in_a_process_that_is_killed(folder: Path, info: MCPServerInfo, code: str) ->
     """
     script.write_text(textwrap.dedent(preamble) + textwrap.dedent(code) + "\ntime.sleep(600)\n")
     command = [sys.executable, str(script), json.dumps(info.to_dict())]
-    with subprocess.Popen(command, env={"PYTHONPATH": str(SOURCE)}, stdout=subprocess.PIPE, text=True) as process:
+    process = PreparedProcess(command, env={"PYTHONPATH": str(SOURCE)}, stdout=subprocess.PIPE, text=True)
+    try:
         assert process.stdout is not None
-        try:
-            printed: dict[str, Any] = json.loads(process.stdout.readline())
-        finally:
-            process.send_signal(signal.SIGKILL)
+        printed: dict[str, Any] = json.loads(process.stdout.readline())
+    finally:
+        end(process)
     return printed

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from tests.support.prepared import ForkServer, PreparedProcess
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_until
 
@@ -42,7 +43,9 @@ class Footprint:
     @classmethod
     def take(cls) -> "Footprint":
         process = psutil.Process()
-        children = frozenset(child.pid for child in process.children(recursive=True) if is_alive(child.pid))
+        apart = ForkServer.processes()
+        started = {child.pid for child in process.children(recursive=True)} - apart | PreparedProcess.started()
+        children = frozenset(pid for pid in started if is_alive(pid))
         threads = frozenset(thread for thread in threading.enumerate() if not thread.daemon)
         listening = (each for each in process.net_connections(kind="inet") if each.status == psutil.CONN_LISTEN)
         return cls(children, threads, frozenset(each.laddr.port for each in listening))

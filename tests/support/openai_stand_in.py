@@ -11,6 +11,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.waiting import LIMIT
+
 
 class OpenAIStandIn:
     """
@@ -49,7 +51,7 @@ class OpenAIStandIn:
     def __exit__(self, *_exc_info: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        self._thread.join(LIMIT)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -135,8 +135,8 @@ class Page:
         return [block for block in self.blocks if block.language == "python" and not block.file]
 
     @property
-    def is_about_haystack(self) -> bool:
-        return any(re.search(r"^from haystack[. ]", block.code, re.MULTILINE) for block in self.blocks)
+    def tells_majors_apart(self) -> bool:
+        return any(need.startswith("Haystack") for block in self.blocks for need in block.needs)
 
     @property
     def anchors(self) -> set[str]:

@@ -3,81 +3,176 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Server processes that are forked from one that has imported the MCP SDK already, in 0.05 s instead of a second each.
+Python processes that are forked from one that has imported Haystack, the MCP SDK and this package already.
 
-What comes of it is a process like any other: it has a pid, a session and sockets of its own, and can be killed.
+Each takes 0.05 s instead of two. What tests the start of an interpreter takes `subprocess` instead.
 """
 
-import multiprocessing
 import os
-import runpy
+import select
+import signal
+import socket
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from multiprocessing import forkserver
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
-# What all servers of the tests import, and what uvicorn would import when it is started.
-_IMPORTS = ["mcp.server.mcpserver", "mcp.server.runner", "uvicorn.lifespan.on", "uvicorn.protocols.http.auto"]
+import psutil
 
-CAN_FORK = "forkserver" in multiprocessing.get_all_start_methods()
+from tests.support import fork_server
+
+SOURCE = Path(__file__).parents[2] / "src"
+_PROGRAM = str(Path(fork_server.__file__))
+# Names the socket of the fork server, for the processes of pytest-xdist, too.
+_VARIABLE = "MCP_HAYSTACK_FORK_SERVER"
+
+CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 
-def prepare() -> None:
+class ForkServer:
     """
-    Start the process that the others are forked from. It ends with this one.
+    The process that the others are forked from: one for a test run, whatever number of processes run its tests.
     """
+
+    _own: "ClassVar[subprocess.Popen[bytes] | None]" = None
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="mcp-haystack-")
+        path = os.path.join(self._folder.name, "socket")
+        python = Path(self._folder.name, "python")
+        python.write_text(
+            f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(Path(_PROGRAM).parent)!r})\n"
+            f"from fork_server import run\nrun({path!r}, sys.argv[1:])\n"
+        )
+        python.chmod(0o700)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen(64)
+            self.process = subprocess.Popen(
+                [sys.executable, _PROGRAM, str(listener.fileno())],
+                stdin=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"},
+                pass_fds=[listener.fileno()],
+                start_new_session=True,
+            )
+        os.environ[_VARIABLE] = path
+
+        ForkServer._own = self.process
+
+    @staticmethod
+    def runs() -> bool:
+        """
+        Whether there is one already, of this process or of the one that started it.
+        """
+        return _VARIABLE in os.environ
+
+    @classmethod
+    def processes(cls) -> set[int]:
+        """
+        Its process, and those that it has forked, as far as they are children of this one.
+        """
+        if cls._own is None:
+            return set()
+        process = psutil.Process(cls._own.pid)
+        return {process.pid, *(child.pid for child in process.children(recursive=True))}
+
+    def close(self) -> None:
+        """
+        End it, and all that it has forked.
+        """
+        del os.environ[_VARIABLE]
+        ForkServer._own = None
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(20)
+        self._folder.cleanup()
+
+
+def prepared_python() -> str:
+    """
+    The path of a `python` that other programs can start: what it runs is forked, and ends with it.
+    """
+    return str(Path(os.environ[_VARIABLE]).with_name("python")) if CAN_FORK else sys.executable
+
+
+class PreparedProcess(subprocess.Popen[Any]):
+    """
+    `subprocess.Popen` for a command of this Python. The process leads a session and a group, and never outlives this.
+    """
+
+    _started: ClassVar[Any] = WeakSet()
+
+    def __init__(self, command: Sequence[str], *, finalize: bool = False, forks: bool = False, **options: Any) -> None:
+        """
+        Start it.
+
+        :param command: The path of this Python, and its arguments.
+        :param finalize: Whether its end is that of an interpreter, down to the last object.
+        :param forks: Whether the programs of `sys.executable` that it starts are forked, too.
+        :param options: Those of `subprocess.Popen`.
+        """
+        assert command[0] == sys.executable, command
+        self._settings = {"finalize": finalize, "python": prepared_python() if forks else None}
+        super().__init__(command, start_new_session=True, **options)
+        PreparedProcess._started.add(self)
+
+    @classmethod
+    def started(cls) -> set[int]:
+        """
+        Those that this process has started and that have not ended.
+        """
+        return {process.pid for process in list(cls._started) if process.poll() is None}
+
     if CAN_FORK:
-        multiprocessing.get_context("forkserver").set_forkserver_preload(_IMPORTS)
-        forkserver.ensure_running()
 
+        def _execute_child(self, *settings: Any) -> None:
+            # The command, its folder and variables, and the ends of the pipes.
+            args, _, _, _, _, cwd, env, _, _, _, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, *_ = settings
+            own = [number if number >= 0 else default for default, number in enumerate((p2cread, c2pwrite, errwrite))]
+            try:
+                self._connection = fork_server.ask(
+                    os.environ[_VARIABLE],
+                    list(map(str, args[1:])),
+                    own,
+                    cwd=str(cwd or os.getcwd()),
+                    env=dict(os.environ if env is None else env),
+                    **self._settings,
+                )
+                self._told = b""
+                self.pid = int(self._next_line(None) or 0)
+                self._child_created = True
+            finally:
+                self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
-class PreparedProcess:
-    """
-    A Python script in a process of its own: as much of `subprocess.Popen` as the tests use.
-    """
+        def _next_line(self, timeout: float | None) -> bytes:
+            """The next line that the fork server says; nothing if there is none in time."""
+            while b"\n" not in self._told:
+                if not select.select([self._connection], [], [], timeout)[0]:
+                    return b""
+                received = self._connection.recv(64)
+                # If it was killed itself, so were all that it has forked.
+                self._told += received or b"%d\n" % signal.SIGKILL
+            line, _, self._told = self._told.partition(b"\n")
+            return line
 
-    def __init__(self, script: str, arguments: Sequence[str], *, env: Mapping[str, str], out: Path, err: Path) -> None:
-        """
-        Start it, as the leader of a process group.
+        def _internal_poll(self, *_: Any, **__: Any) -> int | None:  # type: ignore[override]
+            return self._ended_within(0)
 
-        :param script: Path of the script.
-        :param arguments: Its arguments.
-        :param env: Its whole environment.
-        :param out: File that it writes stdout to, emptied before.
-        :param err: File that it appends stderr to.
-        """
-        context: Any = multiprocessing.get_context("forkserver")
-        self._process = context.Process(target=_run, args=(script, list(arguments), dict(env), str(out), str(err)))
-        self._process.start()
-        self.pid: int = self._process.pid
+        def _wait(self, timeout: float | None) -> int:
+            if self._ended_within(timeout) is None:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            return self.returncode
 
-    def poll(self) -> int | None:
-        exit_code: int | None = self._process.exitcode
-        return exit_code
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        """
-        Wait for the end; with a timeout, perhaps in vain.
-        """
-        self._process.join(timeout)
-        return self.poll()
-
-    def terminate(self) -> None:
-        self._process.terminate()
-
-    def kill(self) -> None:
-        self._process.kill()
-
-
-def _run(script: str, arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
-    os.setsid()
-    for path, flags, descriptor in ((out, os.O_TRUNC, 1), (err, os.O_APPEND, 2)):
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
-        os.dup2(opened, descriptor)
-        os.close(opened)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = [script, *arguments]
-    sys.path.insert(0, str(Path(script).parent))
-    runpy.run_path(script, run_name="__main__")
+        def _ended_within(self, timeout: float | None) -> int | None:
+            with self._waitpid_lock:
+                if self.returncode is None and (line := self._next_line(timeout)):
+                    self.returncode = os.waitstatus_to_exitcode(int(line))
+                    self._connection.close()
+                return self.returncode

@@ -13,7 +13,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +22,11 @@ from typing import Any
 
 import psutil
 
-from tests.support.prepared import CAN_FORK, PreparedProcess
+from tests.support.prepared import PreparedProcess, prepared_python
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
-SERVERS = Path(__file__).parent.parent / "servers"
+ROOT = Path(__file__).parents[2]
+SERVERS = ROOT / "tests" / "servers"
 COUNTER_SERVER = SERVERS / "counter_server.py"
 PLAIN_SERVER = SERVERS / "plain_server.py"
 FASTMCP_SERVER = SERVERS / "fastmcp_server.py"
@@ -57,6 +59,60 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def leader(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
+    """
+    `subprocess.Popen` for a process that leads a session and a process group, so that all it starts ends with it.
+    """
+    return subprocess.Popen(command, start_new_session=True, **options)
+
+
+def end(process: "subprocess.Popen[Any]") -> None:
+    """
+    Kill a process that leads a group, and all that it started; wait for its end, and close the pipes to it.
+    """
+    kill_group(process.pid)
+    process.kill()  # it may not lead its group yet
+    process.wait(LIMIT)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            with suppress(BrokenPipeError):
+                pipe.close()
+
+
+def run_to_end(
+    command: Sequence[str],
+    *,
+    limit: float,
+    start: "Callable[..., subprocess.Popen[str]]" = leader,
+    check: bool = False,
+    text: str | None = None,
+    **options: Any,
+) -> "subprocess.CompletedProcess[str]":
+    """
+    Run a command to its end, which is also the end of all that it started, orphans included.
+
+    :param command: The command.
+    :param limit: How many seconds it may take. Whoever hangs for longer fails the test.
+    :param start: How it is started: `leader`, or `PreparedProcess` for a command of this Python.
+    :param check: Whether to fail if its exit code is not 0.
+    :param text: What it reads from stdin, where it finds nothing otherwise.
+    :param options: Further ones of `subprocess.Popen`.
+    :returns: Its exit code, stdout and stderr; they are together if `stderr=subprocess.STDOUT`.
+    """
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    pipes["stdin"] = subprocess.DEVNULL if text is None else subprocess.PIPE
+    process = start(command, text=True, **{**pipes, **options})
+    try:
+        output, errors = process.communicate(text, timeout=limit)
+    except subprocess.TimeoutExpired as timeout:
+        shown = [(part or b"").decode(errors="replace") for part in (timeout.stdout, timeout.stderr)]
+        raise AssertionError("\n".join([f"{command} did not end within {limit} s. It wrote:", *shown])) from None
+    finally:
+        end(process)
+    assert not check or process.returncode == 0, f"{command} ended with {process.returncode}:\n{output}\n{errors}"
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 class CallLog:
@@ -210,7 +266,7 @@ class HttpServer(_Recorded):
     limit: float = LIMIT
 
     port: int = field(init=False, default=0)
-    _process: "subprocess.Popen[bytes] | PreparedProcess | None" = field(init=False, default=None)
+    _process: "subprocess.Popen[bytes] | None" = field(init=False, default=None)
     _keeper: socket.socket | None = field(init=False, default=None)
 
     def start(self) -> "HttpServer":
@@ -218,7 +274,9 @@ class HttpServer(_Recorded):
         Start the process, on the port it had before if there was one, and wait until it listens.
         """
         assert not self.running, "the server runs already"
-        environment = {**os.environ, **self.env}
+        # Some import from `tests`.
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": path, **self.env}
         command = list(self.command)
         if self.port_option is None:
             environment["PORT"] = str(self.port)
@@ -235,20 +293,10 @@ class HttpServer(_Recorded):
             self._keeper = _keep(self.port)
         return self
 
-    def _started(
-        self, command: list[str], environment: Mapping[str, str]
-    ) -> "subprocess.Popen[bytes] | PreparedProcess":
-        if CAN_FORK and command[:2] == _PYTHON:
-            return PreparedProcess(command[2], command[3:], env=environment, out=self._stdout, err=self._stderr)
+    def _started(self, command: list[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        start = PreparedProcess if command[0] == sys.executable else leader
         with self._stdout.open("wb") as stdout, self._stderr.open("ab") as stderr:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                env=environment,
-                start_new_session=True,
-            )
+            return start(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environment)
 
     @cached_property
     def _stdout(self) -> Path:
@@ -291,9 +339,7 @@ class HttpServer(_Recorded):
         Kill the process and all it started; connections break, and new ones are refused.
         """
         if self._process is not None:
-            kill_group(self._process.pid)
-            self._process.kill()  # it may not lead its group yet
-            self._process.wait()
+            end(self._process)
 
     def stop(self) -> None:
         """
@@ -351,3 +397,10 @@ def python_script(script: Path, *arguments: str) -> list[str]:
     The command that runs a script with the tests' own Python.
     """
     return [*_PYTHON, str(script), *arguments]
+
+
+def prepared_script(script: Path, *arguments: str) -> list[str]:
+    """
+    The same for a script that imports the MCP SDK: it is forked when the command runs.
+    """
+    return [prepared_python(), "-u", str(script), *arguments]

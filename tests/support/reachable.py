@@ -15,6 +15,8 @@ from typing import Any
 import uvicorn
 from fastmcp import FastMCP
 
+from tests.support.waiting import LIMIT
+
 
 @asynccontextmanager
 async def reachable(
@@ -43,4 +45,4 @@ async def reachable(
             yield f"{address}/mcp"
         finally:
             running.should_exit = True
-            await task
+            await asyncio.wait_for(task, LIMIT)

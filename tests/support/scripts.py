@@ -6,22 +6,18 @@
 Scripts that use the package in an interpreter of their own, where the fate of a whole process is the subject.
 """
 
-import inspect
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-import pytest
-
-from haystack_integrations.tools.mcp import MCPTool
-from tests.support.processes import StdioServer
-
-# Where this very package is imported from.
-SOURCE = Path(inspect.getfile(MCPTool)).parents[3]
+from tests.support.prepared import SOURCE, PreparedProcess
+from tests.support.processes import StdioServer, end, run_to_end
 
 _PREAMBLE = """
 import atexit, gc, json, os, signal, sys, threading, time, weakref
@@ -49,6 +45,12 @@ def wait_for_end_of(child):
 """
 
 
+# What ends as an interpreter does, down to the last object.
+finalized = partial(PreparedProcess, finalize=True)
+
+_PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
 class Script:
     """
     Runs scripts that have `server_info` in a process of their own, with the event loop of asyncio or uvloop.
@@ -59,38 +61,44 @@ class Script:
         self._loop = loop
         self.server = server
 
-    def start(self, script: str) -> "subprocess.Popen[str]":
+    @contextmanager
+    def started(self, script: str) -> "Iterator[subprocess.Popen[str]]":
         """
-        Start a script.
+        Start a script, which ends with the `with` block.
         """
-        file = self._folder / "script.py"
-        file.write_text(_PREAMBLE + textwrap.dedent(script))
-        arguments = {"command": self.server.command, "args": self.server.args, "uvloop": self._loop == "uvloop"}
-        return subprocess.Popen(
-            # Python 3.12 warns of every fork of a process with threads.
-            [sys.executable, "-W", "error::ResourceWarning", "-W", "ignore::DeprecationWarning", str(file)]
-            + [json.dumps(arguments)],
-            env={**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = finalized(self._command(script), text=True, env=self._environment(), **_PIPES)
+        try:
+            yield process
+        finally:
+            end(process)
 
-    def run(self, script: str, *, code: int = 0, limit: float = 100) -> list[dict[str, object]]:
+    def run(
+        self,
+        script: str,
+        *,
+        code: int = 0,
+        limit: float = 100,
+        start: "Callable[..., subprocess.Popen[str]]" = finalized,
+    ) -> list[dict[str, object]]:
         """
         Run the script to its end, which must come in time, with that exit code, and without a word on stderr.
 
         :returns: What it reported.
         """
-        process = self.start(script)
-        try:
-            output, errors = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)
-            output, errors = process.communicate()
-            pytest.fail(f"the script did not end within {limit} s. It wrote:\n{output}\n{errors}")
-        assert not errors, f"the script wrote to stderr:\n{errors}"
-        assert process.returncode == code
+        ended = run_to_end(self._command(script), limit=limit, start=start, env=self._environment())
+        assert not ended.stderr, f"the script wrote to stderr:\n{ended.stderr}"
+        assert ended.returncode == code
         self.server.wait_until_gone()
-        return [json.loads(line) for line in output.splitlines()]
+        return [json.loads(line) for line in ended.stdout.splitlines()]
+
+    def _command(self, script: str) -> list[str]:
+        file = self._folder / "script.py"
+        file.write_text(_PREAMBLE + textwrap.dedent(script))
+        arguments = {"command": self.server.command, "args": self.server.args, "uvloop": self._loop == "uvloop"}
+        # Python 3.12 warns of every fork of a process with threads.
+        warnings = ["-W", "error::ResourceWarning", "-W", "ignore::DeprecationWarning"]
+        return [sys.executable, *warnings, str(file), json.dumps(arguments)]
+
+    @staticmethod
+    def _environment() -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"}

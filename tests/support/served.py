@@ -21,6 +21,8 @@ from typing import Any
 import httpx2
 
 from tests.support.measured import measured
+from tests.support.prepared import PreparedProcess
+from tests.support.processes import end, kill_group
 from tests.support.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -50,14 +52,12 @@ class ServedProcess:
     """
 
     def __init__(self, script: Path, options: dict[str, Any], *arguments: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = PreparedProcess(
             [sys.executable, str(script), json.dumps(options), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **measured(), **environment},
-            # So that whatever it starts ends with it.
-            start_new_session=True,
         )
         self._errors: list[str] = []
         self._lines: queue.Queue[bytes] = queue.Queue()
@@ -155,16 +155,10 @@ class ServedProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            try:
-                stream.close()
-            except BrokenPipeError:
-                pass
+        kill_group(self.process.pid)
+        for reader in self._readers:
+            reader.join(LIMIT)
+        end(self.process)
 
 
 class ServedOverHttp(ServedProcess):

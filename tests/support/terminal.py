@@ -11,9 +11,7 @@ import fcntl
 import os
 import pty
 import re
-import signal
 import struct
-import subprocess
 import sys
 import termios
 import threading
@@ -22,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.measured import measured
+from tests.support.prepared import PreparedProcess
+from tests.support.processes import end, run_to_end
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "haystack_integrations.tools.mcp.cli"]
@@ -69,16 +69,8 @@ def in_a_pipe(
     """
     Run the command without a terminal.
     """
-    ran = subprocess.run(
-        [*COMMAND, *words],
-        cwd=cwd,
-        env=environment(**(variables or {})),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        check=False,
-    )
+    command, env = [*COMMAND, *words], environment(**(variables or {}))
+    ran = run_to_end(command, limit=limit, start=PreparedProcess, text=stdin, cwd=cwd, env=env)
     return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
@@ -92,15 +84,14 @@ class Terminal:
     ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-        self.process = subprocess.Popen(
+        # It has the terminal for its own, so that Ctrl-C is a signal.
+        self.process = PreparedProcess(
             [*COMMAND, *words],
             cwd=cwd,
             env=environment(TERM="xterm-256color", **(variables or {})),
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so that Ctrl-C is a signal
         )
         os.close(slave)
         self.raw = ""
@@ -115,9 +106,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        end(self.process)
         self._reader.join(LIMIT)
         os.close(self._master)
 

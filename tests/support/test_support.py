@@ -6,12 +6,15 @@
 What the other tests rely on does not silently do nothing.
 """
 
+import inspect
 import logging
 import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -34,9 +37,12 @@ from tests.servers import inprocess
 from tests.support import external, secrecy
 from tests.support.calls import assert_told_the_truth, outcome
 from tests.support.leaks import Footprint, assert_nothing_left
-from tests.support.processes import CallLog
+from tests.support.prepared import PreparedProcess
+from tests.support.processes import ROOT, CallLog, end, is_alive, leader, run_to_end
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator
 from tests.support.secrecy import SecretWatch
+from tests.support.waiting import LIMIT
 
 
 async def test_the_plain_server_defines_its_tools_and_answers_as_the_server_of_the_sdk_does(
@@ -139,10 +145,10 @@ def test_what_was_told_of_a_call_is_compared_with_what_the_server_executed(tmp_p
 
 def test_the_leak_check_names_a_child_process_and_ends_it():
     before = Footprint.take()
-    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    child = leader([sys.executable, "-c", "import signal; signal.pause()"])
     with pytest.raises(AssertionError, match=rf"process {child.pid}: .*signal.pause"):
         assert_nothing_left(before, limit=0)
-    child.wait()
+    end(child)
     assert_nothing_left(before)
 
 
@@ -154,7 +160,7 @@ def test_the_leak_check_names_a_process_whose_parent_has_ended():
         "quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL};"
         "print(subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'], **quiet).pid)"
     )
-    finished = subprocess.run([sys.executable, "-c", orphan_maker], capture_output=True, check=True)
+    finished = subprocess.run([sys.executable, "-c", orphan_maker], capture_output=True, check=True, timeout=LIMIT)
     orphan = int(finished.stdout)
     with pytest.raises(AssertionError, match=f"process {orphan}"):
         assert_nothing_left(before, limit=0)
@@ -175,7 +181,7 @@ def test_the_leak_check_names_a_thread_and_a_listening_socket():
             assert_nothing_left(before, limit=0)
     finally:
         go_on.set()
-        thread.join()
+        thread.join(LIMIT)
         listener.close()
     assert_nothing_left(before)
 
@@ -264,3 +270,53 @@ def test_tokens_of_callers_and_of_authorization_servers_are_secrets_too(secret_w
             _log_debug(secret)
     assert len(secret_watch.look()) == 3
     assert "callers-t0ken" not in repr(MCPRequestContext(token="callers-t0ken"))
+
+
+def test_every_row_of_a_table_is_tried_and_one_that_fails_is_named() -> None:
+    tried = []
+
+    @rows("number, limit", [(1, 5), (7, 5), (3, 5)])
+    def check(fixture: str, number: int, limit: int) -> None:
+        tried.append((fixture, number))
+        assert number < limit
+
+    assert [*inspect.signature(check).parameters] == ["fixture"]
+    with pytest.raises(AssertionError) as failed:
+        check(fixture="f")
+    assert tried == [("f", 1), ("f", 7), ("f", 3)]
+    assert failed.value.__notes__ == ["in the row {'number': 7, 'limit': 5}"]
+
+
+NAME = {"NAME": "value"}
+
+
+@pytest.mark.parametrize("finalize", [False, True])
+def test_a_prepared_process_is_like_an_interpreter(tmp_path: Path, finalize: bool) -> None:
+    def run(code: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+        start = partial(PreparedProcess, finalize=finalize)
+        return run_to_end([sys.executable, "-c", code, "x"], limit=LIMIT, start=start, cwd=tmp_path, **options)
+
+    said = run(
+        "import os, sys; print(sys.argv, os.getcwd(), sys.stdin.read(), os.environ['NAME'])", text="in", env=NAME
+    )
+    assert said.stdout == f"['-c', 'x'] {tmp_path} in value\n"
+    ends = {"pass": 0, "raise SystemExit(7)": 7, "1/0": 1, "import os; os.kill(os.getpid(), 15)": -15}
+    assert {code: run(code).returncode for code in ends} == ends
+    assert run("1/0").stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+def test_a_command_that_is_limited_ends_with_all_that_it_has_started() -> None:
+    # The first leads a session of its own; the parents of both have ended.
+    script = "setsid sleep 1000 & echo $!; (sleep 1000 & echo $!); exit 3"
+    command = [sys.executable, str(ROOT / ".ci" / "limited.py")]
+    ended = run_to_end([*command, "60", "bash", "-c", script], limit=LIMIT)
+    assert ended.returncode == 3
+    assert not [pid for pid in ended.stdout.split() if is_alive(int(pid))]
+    late = run_to_end([*command, "0.2", "bash", "-c", "trap '' TERM; sleep 1000"], limit=LIMIT)
+    assert (late.returncode, "did not end within 0.2 s" in late.stderr) == (124, True)
+
+
+def test_a_command_that_takes_too_long_fails_the_test_with_what_it_wrote() -> None:
+    with pytest.raises(AssertionError, match=r"did not end within 0\.5 s. It wrote:\nhello"):
+        run_to_end(["bash", "-c", "echo hello; sleep 1000 & sleep 1000"], limit=0.5)

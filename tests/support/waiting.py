@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-LIMIT = 30.0
+LIMIT = 60.0
 _INTERVAL = 0.01
 
 T = TypeVar("T")

@@ -39,6 +39,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.executors import by_agent, by_agent_async, every_executor, recorded_traces
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import wait_until
 
@@ -73,7 +74,7 @@ class TestConstruction:
             ("outputs_to_state", None),
         ]
 
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "message"),
         [
             ({"name": ""}, "name"),
@@ -99,7 +100,7 @@ class TestConstruction:
         with pytest.raises(ValueError, match=message):
             MCPTool(**{"name": "add", "server_info": COUNTER, **parameters})
 
-    @pytest.mark.parametrize("parameter", ["connection_timeout", "invocation_timeout"])
+    @rows("parameter", ["connection_timeout", "invocation_timeout"])
     def test_a_timeout_that_is_accepted_can_be_waited_for(self, parameter):
         try:
             tool = MCPTool("add", COUNTER, **{parameter: float("inf")})
@@ -109,7 +110,7 @@ class TestConstruction:
             with tool:
                 assert json.loads(tool.invoke(a=1, b=2))["content"][0]["text"] == "3"
 
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "message"),
         [
             ({"outputs_to_state": {"k": "source"}}, "outputs_to_state configuration for key 'k' must be a dict"),
@@ -304,7 +305,7 @@ class TestDefinition:
                 tool.invoke()
             assert server.listings == 1
 
-    @pytest.mark.parametrize("first_use", ["warm_up", "invoke"])
+    @rows("first_use", ["warm_up", "invoke"])
     def test_after_close_warming_up_shows_what_the_server_has_now(self, first_use):
         server = ForeignServer(definition("search", description="Old."))
         with MCPTool("search", server.info) as tool:
@@ -327,8 +328,8 @@ class TestCalls:
         assert parsed["isError"] is False
         assert parsed["structuredContent"] == {"result": 8}
 
-    @pytest.mark.parametrize("method", ["ainvoke", "invoke_async"])
-    @pytest.mark.parametrize("state", [None, {"sum": {"source": "result"}}])
+    @rows("method", ["ainvoke", "invoke_async"])
+    @rows("state", [None, {"sum": {"source": "result"}}])
     async def test_awaiting_gives_the_same_as_invoking(self, method, state):
         tool = MCPTool("add", COUNTER, outputs_to_state=state)
         try:
@@ -339,7 +340,7 @@ class TestCalls:
         finally:
             await tool.close_async()
 
-    @pytest.mark.parametrize("method", ["ainvoke", "invoke_async"])
+    @rows("method", ["ainvoke", "invoke_async"])
     async def test_awaiting_fails_as_invoking_does(self, method):
         async with MCPTool("fail", COUNTER) as tool:
             with pytest.raises(MCPInvocationError) as awaited:
@@ -375,7 +376,7 @@ class TestCalls:
             assert json.loads(tool.invoke(name="Ada"))["structuredContent"] == {"name": "Ada", "age": 42}
             assert tool.annotations is not None and tool.annotations.read_only_hint is True
 
-    @pytest.mark.parametrize(
+    @rows(
         "name",
         [
             "self",
@@ -417,7 +418,7 @@ class TestCalls:
             assert inspect.iscoroutinefunction(tool.async_function)
 
     @every_executor
-    @pytest.mark.parametrize("key", ["kwargs", "state", "arguments"])
+    @rows("key", ["kwargs", "state", "arguments"])
     def test_a_state_key_is_never_sent_without_having_been_mapped(self, execute, key):
         server = ForeignServer(definition("search"))
         with MCPTool("search", server.info) as tool:
@@ -473,7 +474,7 @@ class TestErrors:
         assert isinstance(sync.value, MCPInvocationError)
         assert str(awaited.value) == str(sync.value)
 
-    @pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+    @rows("method", ["invoke", "ainvoke"])
     def test_a_call_to_a_server_that_is_not_there_is_an_invocation_error(self, method):
         tool = MCPTool("add", StdioServerInfo("mcp-no-such-command"))
         with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `add`: .*mcp-no-such-command") as raised:
@@ -482,7 +483,7 @@ class TestErrors:
         assert isinstance(raised.value.__cause__, MCPConnectionError)
         tool.close()
 
-    @pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+    @rows("method", ["invoke", "ainvoke"])
     def test_a_call_of_a_tool_that_the_server_does_not_have_says_so(self, method):
         tool = MCPTool("subtract", COUNTER)
         with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `subtract`: .*not found.*has 21 tools"):
@@ -497,7 +498,7 @@ class TestErrors:
             tool.invoke()
         assert SECRET not in str(raised.value)
 
-    @pytest.mark.parametrize(
+    @rows(
         "error",
         [
             MCPInvocationError("no", "add", {"a": 1}, code=-32000, data={"x": 1}),
@@ -683,7 +684,7 @@ class TestStateInputs:
             tool.warm_up()
         tool.close()
 
-    @pytest.mark.parametrize("bogus", ["mcp_arguments", "streaming_callback", "kwargs", "self"])
+    @rows("bogus", ["mcp_arguments", "streaming_callback", "kwargs", "self"])
     def test_a_parameter_of_the_python_function_is_no_parameter_of_the_tool(self, bogus):
         tool = MCPTool("add", COUNTER, inputs_from_state={"key": bogus})
         with pytest.raises(ValueError, match=f"unknown parameter '{bogus}'"):
@@ -717,7 +718,7 @@ def keep_city(_current: Any, new: Any) -> str:
 
 
 class TestStateOutputs:
-    @pytest.mark.parametrize(
+    @rows(
         ("tool_name", "arguments", "expected"),
         [
             ("structured", {"city": "Rome"}, {"city": "Rome", "temperature": 21.5, "conditions": ["sunny", "windy"]}),
@@ -769,7 +770,7 @@ class TestStateOutputs:
 
 class TestStringOutputs:
     @every_executor
-    @pytest.mark.parametrize(
+    @rows(
         ("config", "expected"),
         [
             ({"source": "city"}, "Rome"),
@@ -787,7 +788,7 @@ class TestStringOutputs:
             assert execute([tool], ("add", {"a": 1, "b": 2})).result == "{"
 
     @every_executor
-    @pytest.mark.parametrize(
+    @rows(
         ("config", "expected"),
         [
             ({"source": "diff"}, "hello"),
@@ -829,7 +830,7 @@ class TestStringOutputs:
         assert result == {"result": "hello"}
         assert (result.get("diff"), result.get("other"), result.get("result")) == ("hello", None, "hello")
 
-    @pytest.mark.parametrize("config", [{"handler": shout}, {"raw_result": True}, {}, None])
+    @rows("config", [{"handler": shout}, {"raw_result": True}, {}, None])
     def test_without_a_source_the_call_gives_the_json_string(self, config):
         with MCPTool("add", COUNTER, outputs_to_string=config) as tool:
             assert isinstance(tool.invoke(a=1, b=2), str)
@@ -860,7 +861,7 @@ class TestResultFormat:
             assert json.loads(execute([tool], ("add", {"a": 1, "b": 2})).result)["structuredContent"] == {"result": 3}
 
     @every_executor
-    @pytest.mark.parametrize("result_format", ["text", "content", "json"])
+    @rows("result_format", ["text", "content", "json"])
     def test_every_format_goes_with_state(self, execute, result_format):
         tool = MCPTool("echo", COUNTER, result_format=result_format, outputs_to_state={"said": {"source": "result"}})
         with tool:
@@ -870,7 +871,7 @@ class TestResultFormat:
         assert (outcome.result == "hi") == (result_format != "json")
 
     @every_executor
-    @pytest.mark.parametrize("tool_name", ["image", "audio", "blob", "mixed"])
+    @rows("tool_name", ["image", "audio", "blob", "mixed"])
     def test_base64_never_reaches_the_model_as_text(self, execute, tool_name):
         with MCPTool(tool_name, COUNTER) as tool:
             data = [block.get("data") or block.get("resource", {}).get("blob") for block in _content(tool.invoke())]
@@ -1026,7 +1027,7 @@ class SessionOwningClient(MCPClient):
 
 
 class TestClientsOfTheUsersOwn:
-    @pytest.mark.parametrize("client_class", [JsonClient, SessionOwningClient])
+    @rows("client_class", [JsonClient, SessionOwningClient])
     @every_executor
     def test_they_serve_tools(self, execute, client_class):
         with MCPToolset(OwnServerInfo("good day", client_class)) as toolset:
@@ -1176,7 +1177,7 @@ def test_an_agent_keeps_a_cold_tool_and_warms_it_up():
     assert generator.turns[1].tool_results == ["3"]
 
 
-@pytest.mark.parametrize("method", ["ainvoke", "invoke_async"])
+@rows("method", ["ainvoke", "invoke_async"])
 def test_a_call_that_is_awaited_without_an_asyncio_loop_is_refused_before_anything_is_sent(method):
     server = ForeignServer(definition("add"))
     with MCPTool("add", server.info) as tool:

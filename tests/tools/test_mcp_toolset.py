@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp import (
 from tests.support.background import in_thread
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import LIMIT, wait_until
 
@@ -81,7 +82,7 @@ class TestConstruction:
             ("outputs_to_string", None),
         ]
 
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "message"),
         [
             ({"server_info": {"comand": "uvx"}}, "`server_info`: unknown key 'comand'"),
@@ -362,7 +363,7 @@ class TestWarmedUp:
                 asyncio.run(toolset[0].warm_up_async())
             assert server.listings == 1
 
-    @pytest.mark.parametrize("first_use", ["warm_up", "invoke"])
+    @rows("first_use", ["warm_up", "invoke"])
     def test_after_close_warming_up_shows_what_the_server_has_now(self, first_use):
         server = ForeignServer(definition("one", description="Old."), definition("two"))
         with MCPToolset(server.info) as toolset:
@@ -383,7 +384,7 @@ class TestWarmedUp:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(LIMIT)
         assert names(toolset) == ["one"]
         assert (server.listings, toolset.connection.status().sessions) == (1, 1)
         toolset.close()
@@ -546,7 +547,7 @@ class TestMappings:
         toolset.close()
 
     @every_executor
-    @pytest.mark.parametrize(("result_format", "kinds"), [("text", ["str"]), ("content", ["list"]), ("json", ["str"])])
+    @rows(("result_format", "kinds"), [("text", ["str"]), ("content", ["list"]), ("json", ["str"])])
     def test_the_result_format_is_that_of_all_tools(self, execute, result_format, kinds):
         with MCPToolset(COUNTER, result_format=result_format) as toolset:
             outcome = execute(toolset, ("mixed", {}))
@@ -620,7 +621,7 @@ class TestChildren:
 
 
 class TestAddingTools:
-    @pytest.mark.parametrize("warm_first", [False, True])
+    @rows("warm_first", [False, True])
     def test_a_tool_of_another_kind_joins(self, warm_first):
         server = ForeignServer(definition("one"))
         toolset = MCPToolset(server.info)
@@ -657,7 +658,7 @@ class TestAddingTools:
             toolset.warm_up()
         toolset.close()
 
-    @pytest.mark.parametrize("other", [None, "add", [plain_tool()], print])
+    @rows("other", [None, "add", [plain_tool()], print])
     def test_something_else_is_refused(self, other):
         with pytest.raises(TypeError, match=f"Expected Tool or Toolset, got {type(other).__name__}"):
             MCPToolset(COUNTER).add(other)
@@ -889,7 +890,7 @@ def test_a_tool_invoker_accepts_a_cold_toolset_alone():
     assert result["tool_messages"][0].tool_call_results[0].result == "hi"
 
 
-@pytest.mark.parametrize("call", [None, {"tool_name": "add"}])
+@rows("call", [None, {"tool_name": "add"}])
 async def test_only_a_call_that_was_left_open_can_be_continued(call):
     with MCPToolset(COUNTER) as toolset:
         message = "`call` must be an MCPPendingCall, e.g. of `MCPPendingCall.from_dict`, got"

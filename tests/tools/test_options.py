@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp import (
     serving,
 )
 from haystack_integrations.tools.mcp.tool_base import ToolOptions
+from tests.support.rows import rows
 
 OF_ONE = {
     MCPTool: ["exposed_name", "bound_arguments"],
@@ -36,7 +37,7 @@ OF_ONE = {
 }
 
 
-@pytest.mark.parametrize("kind", [MCPTool, MCPToolset])
+@rows("kind", [MCPTool, MCPToolset])
 def test_the_signatures_of_tools_and_toolsets_have_all_options_with_their_defaults(kind):
     keyword_only = {
         parameter.name: parameter.default
@@ -57,7 +58,7 @@ def test_options_that_are_not_changed_are_not_stored():
     assert ToolOptions(share=False, result_format="json").changed() == {"share": False, "result_format": "json"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "named"),
     [
         ({"result_format": "yaml"}, "result_format"),

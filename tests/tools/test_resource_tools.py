@@ -26,6 +26,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.connection.given_links import MOST_LINKS, GivenLinks
 from tests.support.executors import every_executor, recorded_traces
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator
 
 PIXEL = (
@@ -303,7 +304,7 @@ def test_a_trace_of_an_agent_has_no_secret_of_it():
     assert "s3ntinel" not in traces.text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parameters", "problem"),
     [
         ({"uris": "a://b"}, "`uris` must be a list of URIs and patterns or None"),

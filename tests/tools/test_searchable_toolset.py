@@ -44,6 +44,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.servers import rug_pulling_server
 from tests.servers.changing_server import build_server
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import LIMIT, wait_until
 
@@ -468,7 +469,7 @@ class TestCatalogs:
         assert "more than one tool is called 'routine_1'" in warning
         assert warning.endswith("Only the first one is found.")
 
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "message"),
         [
             ({"catalog": "tools"}, "`catalog` must be a Toolset or a list of Tools and Toolsets, got str"),
@@ -672,5 +673,5 @@ def test_threads_that_search_while_a_server_changes_find_tools(toolset, server):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(LIMIT)
     assert failures == []

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import logging
 import os
-import subprocess
 import sys
 import textwrap
 from functools import partial
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.core.errors import DeserializationError, SerializationError
@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPPendingCall,
+    MCPRegistry,
     MCPSampling,
     MCPServerInfo,
     MCPTool,
@@ -35,9 +36,14 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolConfig,
     answer_later,
 )
+from tests.auth.test_config import OLD
+from tests.journeys.test_pipeline_components import stored_pipeline
 from tests.support.executors import HAS_TOOL_INVOKER, recorded_traces
+from tests.support.processes import run_to_end
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 ROOT = Path(__file__).parents[2]
@@ -105,21 +111,14 @@ def agent_pipeline(tools: Any, *replies: ChatMessage, **options: Any) -> Pipelin
 
 def python(script: str, **environment: str) -> dict[str, Any]:
     """Run a script in a fresh interpreter, and return the JSON that it prints last."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-            "HAYSTACK_TELEMETRY_ENABLED": "False",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "HAYSTACK_TELEMETRY_ENABLED": "False",
+        **environment,
+    }
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = run_to_end(command, limit=100, cwd=ROOT, env=variables, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -232,7 +231,7 @@ class TestFormats:
 
 
 class TestRoundTrips:
-    @pytest.mark.parametrize(
+    @rows(
         "parameters",
         [
             {},
@@ -259,7 +258,7 @@ class TestRoundTrips:
         for name in ("name", "remote_name", "inputs_from_state", "outputs_to_state", "outputs_to_string"):
             assert getattr(twin, name) == getattr(tool, name)
 
-    @pytest.mark.parametrize(
+    @rows(
         "parameters",
         [
             {},
@@ -291,7 +290,7 @@ class TestRoundTrips:
         with pytest.raises(Exception, match=r"[Ll]ambda"):
             tool.to_dict()
 
-    @pytest.mark.parametrize("number_of_servers", [1, 2])
+    @rows("number_of_servers", [1, 2])
     def test_a_pipeline_with_an_agent(self, number_of_servers):
         toolsets = [MCPToolset(COUNTER, tool_names=["add"], outputs_to_string={"add": {"handler": to_words}})]
         toolsets += [MCPToolset(FASTMCP, tool_name_prefix="fast")] * (number_of_servers - 1)
@@ -391,11 +390,11 @@ class TestFilesOfOlderVersions:
     connections: []
     """
 
-    @pytest.mark.parametrize(
+    @rows(
         "toolset",
         ["haystack_integrations.tools.mcp.MCPToolset", "haystack_integrations.tools.mcp.mcp_toolset.MCPToolset"],
     )
-    @pytest.mark.parametrize(
+    @rows(
         "info",
         [
             "haystack_integrations.tools.mcp.StreamableHttpServerInfo",
@@ -413,7 +412,7 @@ class TestFilesOfOlderVersions:
         assert loaded.eager_connect is True
         assert not loaded.connection.is_ready
 
-    @pytest.mark.parametrize("path", ["haystack_integrations.tools.mcp.MCPTool", f"{MODULE}.MCPTool"])
+    @rows("path", ["haystack_integrations.tools.mcp.MCPTool", f"{MODULE}.MCPTool"])
     def test_their_tools_load(self, path):
         data = {
             "type": path,
@@ -430,7 +429,7 @@ class TestFilesOfOlderVersions:
         assert (tool.name, tool.description) == ("search", "Searches.")
         assert tool.server_info == StdioServerInfo("uvx", ["x"])
 
-    @pytest.mark.parametrize(
+    @rows(
         "name",
         [
             "AsyncExecutor",
@@ -471,7 +470,7 @@ class TestSecrets:
         assert SECRET not in text
         assert Pipeline.loads(text).get_component("agent").tools.server_info == info
 
-    @pytest.mark.parametrize(
+    @rows(
         "info",
         [
             StdioServerInfo("uvx", env={"K": Secret.from_token(SECRET)}),
@@ -563,29 +562,6 @@ class TestLoadingStartsNothing:
         assert [each.eager_connect for each in loaded] == [True, True]
         assert not trace.exists()
 
-    def test_nothing_is_imported_for_it_either(self, tmp_path):
-        trace = tmp_path / "started"
-        toolset = MCPToolset(StdioServerInfo("touch", [str(trace)]), tool_names=["x"])
-        toolset.eager_connect = True
-        file = tmp_path / "pipeline.yaml"
-        file.write_text(agent_pipeline(toolset).dumps())
-        seen = python(
-            f"""
-            import json, sys, threading
-            from pathlib import Path
-            from haystack import Pipeline
-            pipeline = Pipeline.loads(Path({str(file)!r}).read_text())
-            pipeline.dumps()
-            print(json.dumps({{
-                "mcp": "mcp" in sys.modules,
-                "threads": [thread.name for thread in threading.enumerate() if "mcp" in thread.name],
-                "tools": [tool.name for tool in pipeline.get_component("agent").tools],
-            }}))
-            """
-        )
-        assert seen == {"mcp": False, "threads": [], "tools": ["x"]}
-        assert not trace.exists()
-
     def test_a_toolset_that_was_loaded_connects_at_warm_up(self):
         toolset = MCPToolset(COUNTER, tool_names=["add"])
         toolset.eager_connect = True
@@ -594,15 +570,35 @@ class TestLoadingStartsNothing:
         with twin:
             assert twin[0].description == "Add two integers."
 
-    def test_importing_the_package_and_building_tools_does_not_import_the_sdk(self):
+    def test_nothing_is_imported_for_it_either_nor_for_what_is_built(self, tmp_path):
+        trace = tmp_path / "started"
+        toolset = MCPToolset(StdioServerInfo("touch", [str(trace)]), tool_names=["x"])
+        toolset.eager_connect = True
+        registry = MCPRegistry({"a": StdioServerInfo("no-such-command")}, [ToolConfig("x", ["a"])])
+        stored = {
+            "agent": agent_pipeline(toolset).dumps(),
+            "components": stored_pipeline().dumps(),
+            "oauth": yaml.safe_load(OLD)["data"]["server_info"],
+            "registry": registry.to_dict(),
+            "alias": registry.toolset("x").to_dict(),
+        }
+        file = tmp_path / "stored.json"
+        file.write_text(json.dumps(stored))
         seen = python(
-            """
-            import json, sys
+            f"""
+            import json, sys, threading
+            from pathlib import Path
+
+            def imported():
+                return [name for name in sys.modules if name in ("mcp", "httpx2", "jwt")]
+
             import haystack_integrations.tools.mcp as package
-            after_import = "mcp" in sys.modules
+            seen = {{"importing": imported()}}
+            from haystack_integrations.hooks.mcp import confirmation_strategies_for
             from haystack_integrations.tools.mcp import (
-                InProcessServerInfo, MCPConnection, MCPInvocationError, MCPServerInfo, MCPTool, MCPToolset,
-                SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo, warm_up_toolsets,
+                InProcessServerInfo, MCPAliasToolset, MCPConnection, MCPInvocationError, MCPRegistry, MCPServerInfo,
+                MCPTool, MCPToolset, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo, call_budget,
+                conversation_trace, warm_up_toolsets,
             )
             infos = [
                 StdioServerInfo("x"), SSEServerInfo("http://h/sse"), StreamableHttpServerInfo("http://h/mcp"),
@@ -614,12 +610,28 @@ class TestLoadingStartsNothing:
                 MCPConnection(info).status()
                 list(toolset), repr(toolset), repr(tool), toolset.to_dict(), tool.to_dict()
                 toolset.close(), tool.close()
-            after_use = "mcp" in sys.modules
+            stored = json.loads(Path({str(file)!r}).read_text())
+            seen["client_id"] = MCPServerInfo.from_dict(stored["oauth"]).oauth_config.client_id
+            MCPRegistry.from_dict(stored["registry"]).get_mcp("x")
+            MCPAliasToolset.from_dict(stored["alias"])
+            seen["using"] = imported()
+            from haystack import Pipeline
+            known = "allowed_modules" in Pipeline.loads.__annotations__
+            options = {{"allowed_modules": ["tests.*"]}} if known else {{}}
+            agent, components = (Pipeline.loads(stored[name], **options) for name in ("agent", "components"))
+            agent.dumps()
+            seen["tools"] = [tool.name for tool in agent.get_component("agent").tools]
+            seen["edges"] = len(components.graph.edges)
+            seen["loading"] = "mcp" in sys.modules
+            seen["threads"] = [thread.name for thread in threading.enumerate() if "mcp" in thread.name]
             package.MCPClient
-            print(json.dumps([after_import, after_use, "mcp" in sys.modules]))
+            seen["at last"] = "mcp" in sys.modules
+            print(json.dumps(seen))
             """
         )
-        assert seen == [False, False, True]
+        nothing = {"importing": [], "using": [], "loading": False, "threads": []}
+        assert seen == {**nothing, "client_id": "my-client", "tools": ["x"], "edges": 5, "at last": True}
+        assert not trace.exists()
 
 
 class TestHostileFiles:
@@ -661,7 +673,7 @@ class TestHostileFiles:
         assert not trace.exists()
         assert Recorder.called == []
 
-    @pytest.mark.parametrize("path", ["haystack_integrations.tools.mcp.MCPServerInfo", f"{MODULE}.MCPServerInfo"])
+    @rows("path", ["haystack_integrations.tools.mcp.MCPServerInfo", f"{MODULE}.MCPServerInfo"])
     def test_the_abstract_class_itself_is_refused(self, path):
         with pytest.raises((TypeError, ValueError)):
             MCPServerInfo.from_dict({"type": path, "command": "x"})
@@ -750,7 +762,7 @@ def keep(call: MCPPendingCall) -> None:
     """Keep a call that is left open."""
 
 
-@pytest.mark.parametrize("owner", [MCPTool, MCPToolset])
+@rows("owner", [MCPTool, MCPToolset])
 def test_what_limits_and_leaves_open_calls_survives_yaml(owner: type[MCPTool | MCPToolset]) -> None:
     handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
     info = StreamableHttpServerInfo("http://localhost/mcp", max_in_flight=3, failure_pause=0.5)

@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 from haystack_integrations.tools.mcp.shaping import ToolSelection, limit_result
 from tests.support.executors import every_executor
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -196,7 +197,7 @@ class TestWhichTools:
 
 
 class TestMistakes:
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "message"),
         [
             ({"exclude_tools": "add"}, "`exclude_tools` must be a list of names or patterns"),
@@ -235,7 +236,7 @@ class TestMistakes:
         with pytest.raises(ValueError, match=message):
             MCPToolset(COUNTER, **parameters)
 
-    @pytest.mark.parametrize("key", ["", None, 5])
+    @rows("key", ["", None, 5])
     def test_a_key_of_the_state_has_a_name(self, key):
         with pytest.raises(ValueError, match="FromState: `key` must be a non-empty string, got"):
             FromState(key)
@@ -473,7 +474,7 @@ class TestTheSizeOfResults:
         assert left_out and len(left_out[1]) + int(left_out[2]) + len(left_out[3]) == 10_000
         assert result["all"] == "a" * 5000 + "z" * 5000
 
-    @pytest.mark.parametrize(
+    @rows(
         "outputs_to_string",
         [
             {"handler": shout},
@@ -492,7 +493,7 @@ class TestTheSizeOfResults:
             assert len(outcome.result) < 500
             assert tool._init_parameters()["outputs_to_string"] == outputs_to_string
 
-    @pytest.mark.parametrize("size", [200, 201, 333, 1000])
+    @rows("size", [200, 201, 333, 1000])
     def test_of_several_parts_the_text_is_limited_and_the_rest_kept(self, size):
         image = ImageContent(base64_image="aGVsbG8=", mime_type="image/png")
         parts = [TextContent("a" * 90), TextContent("b" * 5000), image, TextContent("c" * 5000), TextContent("d" * 90)]

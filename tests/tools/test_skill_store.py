@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     decline,
 )
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.skill_server import FILES, SkillServer
 
@@ -43,7 +44,7 @@ def test_a_haystack_without_skill_stores_is_an_error_that_says_what_works_instea
 
 @with_skill_stores
 class TestSkillStore:
-    @pytest.mark.parametrize("run_method", ["run", "run_async"])
+    @rows("run_method", ["run", "run_async"])
     def test_an_agent_loads_a_skill_and_reads_its_files_when_it_wants_them(self, run_method: str) -> None:
         from haystack.tools import SkillToolset
 

@@ -36,11 +36,12 @@ from haystack_integrations.tools.mcp import (
     serving,
 )
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.rows import rows
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
 
-@pytest.mark.parametrize("protocol", ["legacy", "auto", None])
+@rows("protocol", ["legacy", "auto", None])
 async def test_a_call_gives_a_typed_result(shared_http_server, protocol):
     info = COUNTER
     if protocol is not None:

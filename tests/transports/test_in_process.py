@@ -7,7 +7,6 @@ Servers in this very process, and what they could do to it.
 """
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -28,7 +27,8 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
 )
 from tests.support.background import in_thread
-from tests.support.scripts import SOURCE
+from tests.support.processes import run_to_end
+from tests.support.scripts import SOURCE, finalized
 from tests.support.waiting import LIMIT
 
 SECRET = "sk-s3ntinel-4711"
@@ -119,14 +119,9 @@ def test_a_module_whose_import_hangs_does_not_hold_up_the_end_of_the_program(tmp
         except MCPConnectionError as error:
             print(error)
     """
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(tmp_path)])},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=True,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(tmp_path)])}
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    ended = run_to_end(command, limit=LIMIT, start=finalized, env=environment, check=True)
     assert ended.stdout.startswith("importing")
     assert "timed out after 3 seconds" in ended.stdout
     assert ended.stderr == ""

@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.transports.fields import resolve_secrets
 from haystack_integrations.tools.mcp.transports.http.server_info import resolve_headers
 from tests.servers import fastmcp_server
+from tests.support.rows import rows
 
 SECRET = "s3ntinel-in-an-info"
 HTTP_INFOS = pytest.mark.parametrize("http_info", [SSEServerInfo, StreamableHttpServerInfo])
@@ -62,7 +63,7 @@ class PlainInfo(MCPServerInfo):
 
 
 class TestDocumentedFields:
-    @pytest.mark.parametrize(
+    @rows(
         ("info_class", "fields"),
         [
             (
@@ -165,7 +166,7 @@ class TestDocumentedFields:
 
 
 class TestValidation:
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "message"),
         [
             ({"command": ""}, "`command` must be a non-empty string, got ''"),
@@ -199,7 +200,7 @@ class TestValidation:
         assert "StdioServerInfo" in str(raised.value)
 
     @HTTP_INFOS
-    @pytest.mark.parametrize(
+    @rows(
         "url",
         [
             "localhost:8000/mcp",
@@ -221,7 +222,7 @@ class TestValidation:
             http_info(url=url)
 
     @HTTP_INFOS
-    @pytest.mark.parametrize(
+    @rows(
         "url",
         [
             f"ftp://user:{SECRET}@h/mcp",
@@ -239,7 +240,7 @@ class TestValidation:
         assert SECRET not in " ".join(chain)
 
     @HTTP_INFOS
-    @pytest.mark.parametrize(
+    @rows(
         "url",
         [
             "http://h",
@@ -254,7 +255,7 @@ class TestValidation:
         assert http_info(url=url).url == url
 
     @HTTP_INFOS
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "message"),
         [
             ({"token": 5}, "`token` must be a string, a Secret, a token source or None, got int"),
@@ -273,19 +274,17 @@ class TestValidation:
             http_info(url="http://h/mcp", **parameters)
         assert http_info.__name__ in str(raised.value)
 
-    @pytest.mark.parametrize(
-        "server", ["", "module", "module:", ":server", "a b:c", "package.module:1x", "../x:y", "a..b:c"]
-    )
+    @rows("server", ["", "module", "module:", ":server", "a b:c", "package.module:1x", "../x:y", "a..b:c"])
     def test_an_import_path_that_is_none_is_refused(self, server):
         with pytest.raises(ValueError, match=r"`server` must be like 'package.module:server'"):
             InProcessServerInfo(server)
 
-    @pytest.mark.parametrize("server", [None, {}, [], 5, b"x", MCPServer])
+    @rows("server", [None, {}, [], 5, b"x", MCPServer])
     def test_what_is_no_server_at_all_is_refused(self, server):
         with pytest.raises(ValueError, match="`server` must be an MCP server object or its import path"):
             InProcessServerInfo(server)
 
-    @pytest.mark.parametrize(
+    @rows(
         ("server", "what"),
         [(object(), "object"), ("json:dumps", "function"), ("tests.servers.inprocess:calls", "list")],
     )
@@ -295,7 +294,7 @@ class TestValidation:
             tool.warm_up()
         tool.close()
 
-    @pytest.mark.parametrize(
+    @rows(
         ("server", "reason"), [("no_such_module_here:server", "no_such_module_here"), ("json:no_server", "no_server")]
     )
     def test_an_import_path_that_leads_nowhere_is_a_connection_error(self, server, reason):
@@ -328,7 +327,7 @@ class TestBaseUrl:
         with pytest.raises(ValueError, match="Either url or base_url must be provided"):
             SSEServerInfo()
 
-    @pytest.mark.parametrize("base_url", [5, "ftp://h", "h"])
+    @rows("base_url", [5, "ftp://h", "h"])
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")
     def test_an_invalid_one_is_refused(self, base_url):
         with pytest.raises(ValueError, match="url"):
@@ -356,7 +355,7 @@ class TestTokenAndHeaders:
         assert resolve_headers(info) == {"X-Tenant": "acme", "Authorization": "Bearer t"}
 
     @HTTP_INFOS
-    @pytest.mark.parametrize("name", ["Authorization", "authorization", "AUTHORIZATION"])
+    @rows("name", ["Authorization", "authorization", "AUTHORIZATION"])
     def test_an_authorization_of_the_headers_own_takes_precedence(self, http_info, name):
         info = http_info(url="http://h/x", token="t", headers={name: "Basic abc"})
         assert resolve_headers(info) == {name: "Basic abc"}
@@ -395,9 +394,7 @@ class TestTokenAndHeaders:
         assert resolve_headers(http_info(url="http://h/x")) == {}
         assert resolve_headers(http_info(url="http://h/x", token="")) == {}
 
-    @pytest.mark.parametrize(
-        ("http_info", "transport"), [(SSEServerInfo, "sse"), (StreamableHttpServerInfo, "streamable-http")]
-    )
+    @rows(("http_info", "transport"), [(SSEServerInfo, "sse"), (StreamableHttpServerInfo, "streamable-http")])
     def test_a_server_gets_both(self, http_info, transport, shared_http_server):
         server = shared_http_server(transport, "--token", "sesame")
         info = http_info(url=server.url, token=Secret.from_token("sesame"), headers={"X-Tenant": "acme"})
@@ -419,8 +416,8 @@ class TestTokenAndHeaders:
     def test_nothing_resolves_to_nothing(self):
         assert resolve_secrets(None) == {}
 
-    @pytest.mark.parametrize("value", [f"{SECRET}\n", f"{SECRET}é"])
-    @pytest.mark.parametrize("kind", [SSEServerInfo, StreamableHttpServerInfo])
+    @rows("value", [f"{SECRET}\n", f"{SECRET}é"])
+    @rows("kind", [SSEServerInfo, StreamableHttpServerInfo])
     def test_a_header_that_cannot_be_sent_is_named_and_not_shown(self, kind: Any, value: str) -> None:
         connection = MCPConnection(kind(url="http://127.0.0.1:1/mcp", token=value))
         with pytest.raises(MCPConnectionError, match="header 'Authorization'") as raised:
@@ -455,9 +452,7 @@ class TestClients:
         assert (client.command, client.args, client.env, client.cwd) == ("a", ["b"], {"C": "d"}, "/tmp")
         assert (client.max_retries, client.base_delay, client.max_delay) == (7, 8, 9)
 
-    @pytest.mark.parametrize(
-        ("http_info", "client_class"), [(SSEServerInfo, SSEClient), (StreamableHttpServerInfo, StreamableHttpClient)]
-    )
+    @rows(("http_info", "client_class"), [(SSEServerInfo, SSEClient), (StreamableHttpServerInfo, StreamableHttpClient)])
     def test_an_http_info_makes_a_client_of_its_transport(self, http_info, client_class):
         client = http_info(url="http://h/x", timeout=5, max_retries=7, base_delay=8, max_delay=9).create_client()
         assert isinstance(client, client_class)
@@ -493,7 +488,7 @@ class TestDictionaries:
         assert MCPServerInfo.from_dict(data) == info
         assert type(info).from_dict(data).to_dict() == data
 
-    @pytest.mark.parametrize("info_class", [StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo])
+    @rows("info_class", [StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo])
     def test_the_size_of_a_message_is_written_only_if_it_was_chosen(self, info_class):
         where = {"command": "a"} if info_class is StdioServerInfo else {"url": "http://h/x"}
         assert "max_message_size" not in info_class(**where).to_dict()
@@ -513,7 +508,7 @@ class TestDictionaries:
             info = StdioServerInfo("a", env={"type": value})
             assert StdioServerInfo.from_dict(info.to_dict()) == info
 
-    @pytest.mark.parametrize("info_class", [StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo])
+    @rows("info_class", [StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo])
     def test_an_unknown_parameter_is_refused_by_name(self, info_class):
         with pytest.raises(
             ValueError, match=f"{info_class.__name__} has no parameter 'colour'; it knows .*max_retries"
@@ -532,7 +527,7 @@ class TestDictionaries:
         StdioServerInfo.from_dict(data)
         assert data == before
 
-    @pytest.mark.parametrize("data", [{}, {"url": "http://h"}, {"type": None}, {"type": 5}, None, "x", []])
+    @rows("data", [{}, {"url": "http://h"}, {"type": None}, {"type": 5}, None, "x", []])
     def test_data_without_a_class_are_refused(self, data):
         with pytest.raises(ValueError, match="class path of a server info under 'type'"):
             MCPServerInfo.from_dict(data)
@@ -541,7 +536,7 @@ class TestDictionaries:
         with pytest.raises(ValueError, match="`command`"):
             StdioServerInfo.from_dict({"command": ""})
 
-    @pytest.mark.parametrize(
+    @rows(
         "info",
         [
             StdioServerInfo("a", env={"K": Secret.from_token(SECRET)}),
@@ -568,7 +563,7 @@ class TestDictionaries:
         assert data["args"] == ["b", "c"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "info",
     [
         StdioServerInfo("true", max_in_flight=3, failure_pause=None),
@@ -584,9 +579,7 @@ def test_limits_of_what_a_server_gets_survive_serialization(info: MCPServerInfo)
     assert MCPServerInfo.from_dict(stored).to_dict() == stored
 
 
-@pytest.mark.parametrize(
-    "values", [{"max_in_flight": 0}, {"max_in_flight": 1.5}, {"failure_pause": 0}, {"failure_pause": "5"}]
-)
+@rows("values", [{"max_in_flight": 0}, {"max_in_flight": 1.5}, {"failure_pause": 0}, {"failure_pause": "5"}])
 def test_invalid_limits_of_what_a_server_gets_are_refused(values: dict[str, Any]) -> None:
     for make in (lambda: StdioServerInfo("true", **values), lambda: InProcessServerInfo("a:b", **values)):
         with pytest.raises(ValueError, match=f"`{next(iter(values))}` must be"):

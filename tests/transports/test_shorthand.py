@@ -24,11 +24,12 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     server_info_from,
 )
+from tests.support.rows import rows
 
 SERVERS = [MCPServer("one"), Server("two"), FastMCP("three")]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("target", "info"),
     [
         ("https://h/mcp", StreamableHttpServerInfo("https://h/mcp", sse_fallback=True)),
@@ -60,7 +61,7 @@ def test_the_path_of_a_script_is_run_with_what_it_is_written_for(tmp_path: Path)
     assert server_info_from(script) == StdioServerInfo("node", [script])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("target", "reason"),
     [
         ("", "it is empty"),
@@ -89,7 +90,7 @@ def test_anything_else_is_an_error_that_says_what_is_meant(target: Any, reason: 
     assert "s3ntinel" not in str(error.value)
 
 
-@pytest.mark.parametrize("template", ["", "plain", "${}", "${a b}", "${A:-${B}}", "${A", None])
+@rows("template", ["", "plain", "${}", "${a b}", "${A:-${B}}", "${A", None])
 def test_a_template_without_usable_variables_is_refused(template: Any) -> None:
     with pytest.raises(ValueError, match=r"SecretTemplate|variable"):
         SecretTemplate(template)

@@ -19,6 +19,7 @@ from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp.serving import ServeOptions
 from tests.serving.seed_001.kinds import NAME
+from tests.support.rows import rows
 
 
 async def listed(server):
@@ -65,7 +66,7 @@ async def test_an_argument_of_another_type_is_refused(kind):
                 await client.call_tool(NAME, kind.arguments(wrong))
 
 
-@pytest.mark.parametrize("strict", [True, False])
+@rows("strict", [True, False])
 async def test_missing_and_unknown_arguments_are_refused(kind, strict):
     async with Client(kind.server(strict_input_validation=strict)) as client:
         with pytest.raises(ToolError, match=rf"'{kind.argument}'.*[Mm]issing|[Mm]issing.*'{kind.argument}'"):
@@ -74,7 +75,7 @@ async def test_missing_and_unknown_arguments_are_refused(kind, strict):
             await client.call_tool(NAME, {**kind.arguments("tea"), "other": 1})
 
 
-@pytest.mark.parametrize("timeout", [0.2])
+@rows("timeout", [0.2])
 async def test_a_call_that_takes_too_long_is_answered_at_its_timeout(kind, timeout):
     may_end = threading.Event()
     server = kind.server(lambda text: str(may_end.wait(60)), ServeOptions(timeout=timeout))
@@ -87,6 +88,8 @@ async def test_a_call_that_takes_too_long_is_answered_at_its_timeout(kind, timeo
 
 
 async def test_as_a_background_task_it_has_no_timeout(kind):
+    tasks = pytest.importorskip("fastmcp_tasks.client")
+
     def slow(text):
         time.sleep(0.3)
         return text.upper()
@@ -155,7 +158,7 @@ async def test_the_message_of_a_tool_error_is_always_shown(kind):
             await client.call_tool(NAME, kind.arguments("tea"))
 
 
-@pytest.mark.parametrize("criteria", [{"keys": {"tool:thing"}}, {"names": {NAME}}, {"tags": {"admin"}}])
+@rows("criteria", [{"keys": {"tool:thing"}}, {"names": {NAME}}, {"tags": {"admin"}}])
 async def test_it_is_disabled_and_enabled(kind, criteria):
     server = kind.server(options=ServeOptions(tags={"admin"}))
     server.disable(**criteria)

@@ -16,6 +16,7 @@ from fastmcp.tools import tool
 from pydantic import Field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from tests.support.rows import rows
 
 
 def _server(function, **options):
@@ -57,7 +58,7 @@ async def test_descriptions_come_from_the_docstring_and_from_annotations():
     assert listed.input_schema["required"] == ["image_url"]
 
 
-@pytest.mark.parametrize("function", [lambda *args: args, lambda **kwargs: kwargs])
+@rows("function", [lambda *args: args, lambda **kwargs: kwargs])
 def test_variable_arguments_are_refused(function):
     function.__name__ = "variable"
     with pytest.raises(ValueError, match="'variable' cannot be served as a tool: Functions with"):
@@ -177,7 +178,7 @@ async def test_context_and_dependencies_are_injected_and_hidden():
     assert reported == [(1, 1)]
 
 
-@pytest.mark.parametrize("parameter", ["on_duplicate", "on_duplicate_tools"])
+@rows("parameter", ["on_duplicate", "on_duplicate_tools"])
 def test_a_second_function_of_a_name_is_an_error_if_that_is_the_policy(parameter):
     server = create_mcp_server("StrictServer", **{parameter: "error"})
 

@@ -27,6 +27,7 @@ from mcp.types import ImageContent as MCPImageContent
 from pydantic import BaseModel
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from tests.support.rows import rows
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 NO_UTF8 = b"\xff\xd8\xff"
@@ -63,15 +64,15 @@ class Person:
     age: int
 
 
-@pytest.mark.parametrize("value", [{"name": "Alice", "age": 30}, User(name="Alice", age=30), Person("Alice", 30)])
-@pytest.mark.parametrize("annotated", [True, False])
+@rows("value", [{"name": "Alice", "age": 30}, User(name="Alice", age=30), Person("Alice", 30)])
+@rows("annotated", [True, False])
 async def test_objects_are_structured_content_with_and_without_a_schema(returned, value, annotated):
     result = await returned(value, type(value) if annotated else None)
     assert result.structured_content == {"name": "Alice", "age": 30}
     assert result.content[0].text == '{"name": "Alice", "age": 30}'
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "annotation", "text"),
     [(8, int, "8"), ("tea", str, "tea"), (True, bool, "true"), (["a", "b"], list[str], '["a", "b"]')],
 )

@@ -21,6 +21,7 @@ from haystack.tools import create_tool_from_function
 from pydantic import BaseModel, Field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from tests.support.rows import rows
 
 NAME = "thing"
 
@@ -92,7 +93,7 @@ async def sent(server, value):
 AN_ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("annotation", "value", "received"),
     [
         (int, 3, 3),
@@ -116,7 +117,7 @@ AN_ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
     ],
     ids=str,
 )
-@pytest.mark.parametrize("strict", [False, True])
+@rows("strict", [False, True])
 async def test_json_becomes_the_type_that_was_declared(serve, annotation, value, received, strict):
     assert await sent(serve(annotation, strict_input_validation=strict), value) == repr(received)
 
@@ -135,19 +136,19 @@ LENIENT = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value", "received"), LENIENT, ids=str)
+@rows(("annotation", "value", "received"), LENIENT, ids=str)
 async def test_leniently_texts_are_read_as_what_was_declared(serve, annotation, value, received):
     assert await sent(serve(annotation), value) == repr(received)
 
 
-@pytest.mark.parametrize(("annotation", "value", "_received"), LENIENT, ids=str)
+@rows(("annotation", "value", "_received"), LENIENT, ids=str)
 async def test_strictly_they_are_refused(serve, annotation, value, _received):
     with pytest.raises(ToolError, match=r"Invalid arguments.*value"):
         await sent(serve(annotation, strict_input_validation=True), value)
 
 
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize(
+@rows("strict", [False, True])
+@rows(
     ("annotation", "value"),
     [
         (int, "abc"),
@@ -199,7 +200,7 @@ class Node(BaseModel):
     second: User
 
 
-@pytest.mark.parametrize("dereferenced", [True, False])
+@rows("dereferenced", [True, False])
 async def test_references_in_schemas_are_resolved_unless_turned_off(serve, dereferenced):
     server = serve(Node, dereference_schemas=dereferenced)
     async with Client(server) as client:

@@ -26,6 +26,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 
 from haystack_integrations.tools.mcp.transports.http.diagnose import Transport, diagnose
+from tests.support.rows import rows
 
 TOKEN = "tok-5ecret"
 API_KEY = "key-5ecret"
@@ -212,7 +213,7 @@ class TestAnEndpointThatWorks:
     async def test_an_sse_endpoint_has_nothing_wrong(self, sse: str) -> None:
         assert await examine(f"{sse}/sse", "sse") is None
 
-    @pytest.mark.parametrize(("kind", "path"), [("sse", "/sse"), ("streamable-http", "/mcp")])
+    @rows(("kind", "path"), [("sse", "/sse"), ("streamable-http", "/mcp")])
     async def test_a_fastmcp_server_has_nothing_wrong(self, kind: Any, path: str) -> None:
         with serving(FastMCP("calculator").http_app(path=path, transport=kind)) as origin:
             assert await examine(f"{origin}{path}", kind) is None
@@ -279,7 +280,7 @@ class TestAnotherPath:
             f'a streamable HTTP endpoint at /mcp: did you mean StreamableHttpServerInfo(url="{streamable_http}/mcp")?'
         )
 
-    @pytest.mark.parametrize(("configured", "served"), [("/tools/", "/tools"), ("/tools", "/tools/")])
+    @rows(("configured", "served"), [("/tools/", "/tools"), ("/tools", "/tools/")])
     async def test_a_404_for_the_trailing_slash_names_the_other_form(self, configured: str, served: str) -> None:
         app = MCPServer("calculator").streamable_http_app(streamable_http_path=served)
         app.router.redirect_slashes = False
@@ -305,7 +306,7 @@ class TestAnotherPath:
             said = await examine(f"{origin}/", "streamable-http")
         assert said == f"A web page at /; there is an MCP endpoint at /mcp: did you mean {origin}/mcp?"
 
-    @pytest.mark.parametrize("transport", ["sse", "streamable-http"])
+    @rows("transport", ["sse", "streamable-http"])
     async def test_a_404_everywhere_is_reported_after_a_few_requests(self, transport: Any) -> None:
         asked: list[str] = []
 
@@ -348,7 +349,7 @@ class TestCredentials:
             'https://as.test/.well-known/x): pass `auth="oauth"`, or the credentials as `token` or in `headers`.'
         )
 
-    @pytest.mark.parametrize("status", [401, 403])
+    @rows("status", [401, 403])
     async def test_a_refused_token_is_said_to_be_refused(self, status: int) -> None:
         with always(PlainTextResponse("", status, {"WWW-Authenticate": "Bearer"})) as url:
             said = await examine(url, "sse", headers={"Authorization": f"Bearer {TOKEN}"})
@@ -387,13 +388,13 @@ class TestCredentials:
 
 
 class TestAnswersThatAreNotMCP:
-    @pytest.mark.parametrize("transport", ["sse", "streamable-http"])
+    @rows("transport", ["sse", "streamable-http"])
     async def test_a_web_page_is_called_a_web_page(self, transport: Any) -> None:
         with always(HTMLResponse("<h1>Welcome</h1>")) as url:
             said = await examine(url, transport)
         assert said == f"{url} answers with a web page (text/html), not MCP: check the URL."
 
-    @pytest.mark.parametrize(
+    @rows(
         "response",
         [
             JSONResponse({"hello": "world"}),
@@ -432,7 +433,7 @@ class TestAnswersThatAreNotMCP:
 
 
 class TestStatuses:
-    @pytest.mark.parametrize(
+    @rows(
         ("status", "headers", "expected"),
         [
             (400, {}, "answers 400 Bad Request: it understands neither MCP's GET nor its POST; check the URL."),
@@ -448,7 +449,7 @@ class TestStatuses:
             (520, {}, "answers 520: the server is overloaded or broken"),
         ],
     )
-    @pytest.mark.parametrize("transport", ["sse", "streamable-http"])
+    @rows("transport", ["sse", "streamable-http"])
     async def test_the_status_is_named_with_what_to_do(
         self, transport: Any, status: int, headers: dict[str, str], expected: str
     ) -> None:
@@ -541,7 +542,7 @@ class TestNoAnswer:
             said = await examine(f"http://127.0.0.1:{port}/mcp", "sse", timeout=SHORT)
         assert said is not None and said.startswith(f"No connection to 127.0.0.1:{port} within 0.32 s")
 
-    @pytest.mark.parametrize("transport", ["sse", "streamable-http"])
+    @rows("transport", ["sse", "streamable-http"])
     async def test_a_server_that_never_answers_is_not_waited_for(self, transport: Any) -> None:
         async with raw_server(hold=True) as port:
             said = await examine(f"http://127.0.0.1:{port}/mcp", transport, timeout=SHORT)
@@ -555,7 +556,7 @@ class TestNoAnswer:
         said = await examine("http://255.255.255.255:9/mcp", "sse", timeout=SHORT)
         assert said is not None and said.startswith("Cannot connect to 255.255.255.255:9: ")
 
-    @pytest.mark.parametrize("read", [True, False])
+    @rows("read", [True, False])
     async def test_a_server_that_closes_at_once_is_named(self, *, read: bool) -> None:
         async with raw_server(read=read) as port:
             said = await examine(f"http://127.0.0.1:{port}/mcp", "streamable-http")
@@ -568,11 +569,11 @@ class TestNoAnswer:
 
 
 class TestUrlsAndHeadersThatCannotBeSent:
-    @pytest.mark.parametrize("url", ["http://[::1/mcp", "http://host:port/mcp"])
+    @rows("url", ["http://[::1/mcp", "http://host:port/mcp"])
     async def test_a_broken_url_is_called_invalid(self, url: str) -> None:
         assert await examine(url, "sse") == "The URL is not valid."
 
-    @pytest.mark.parametrize("url", ["localhost:8000/mcp", "/mcp", "ftp://host/mcp", "http:///mcp"])
+    @rows("url", ["localhost:8000/mcp", "/mcp", "ftp://host/mcp", "http:///mcp"])
     async def test_a_url_without_http_or_a_host_is_called_incomplete(self, url: str) -> None:
         said = await examine(url, "sse")
         assert said == "The URL must start with http:// or https://, followed by a host."
@@ -649,7 +650,7 @@ class TestTLS:
         assert said is not None and said.startswith(f"The TLS handshake with {place} fails (")
         assert said.endswith(f"if the server speaks plain HTTP there, use http://{place}/mcp.")
 
-    @pytest.mark.parametrize("read", [True, False])
+    @rows("read", [True, False])
     async def test_a_server_that_closes_during_the_handshake_is_named(self, *, read: bool) -> None:
         async with raw_server(read=read) as port:
             said = await examine(f"https://127.0.0.1:{port}/mcp", "sse")

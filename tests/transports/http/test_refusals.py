@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp.transports.http.refusals import (
     judge_sse,
     judge_streamable_http,
 )
+from tests.support.rows import rows
 
 ALIVE, LOST, DOUBTFUL = SessionFate.ALIVE, SessionFate.LOST, SessionFate.DOUBTFUL
 
@@ -40,7 +41,7 @@ def error(message: Any, **members: Any) -> dict[str, Any]:
 
 
 class TestSSE:
-    @pytest.mark.parametrize(
+    @rows(
         ("status", "never_ran", "denied"),
         [
             (400, False, False),
@@ -63,7 +64,7 @@ class TestSSE:
 
 
 class TestStreamableHttp:
-    @pytest.mark.parametrize(
+    @rows(
         ("status", "body", "session"),
         [
             # 404 is the protocol's sign of an unknown session, whatever the body says.
@@ -143,11 +144,13 @@ class TestStreamableHttp:
         assert judge_streamable_http(post(), response).session is ALIVE
 
     @pytest.mark.parametrize("status", [400, 401, 404, 500])
+    @rows("status", [400, 401, 404, 500])
     def test_without_a_session_id_no_response_is_about_a_session(self, status: int) -> None:
         verdict = judge_streamable_http(post(session=False), answer(status, "Session not found"))
         assert (verdict.never_ran, verdict.session) == (False, ALIVE)
 
     @pytest.mark.parametrize(("status", "session"), [(404, LOST), (400, DOUBTFUL)])
+    @rows(("status", "session"), [(404, LOST), (400, ALIVE)])
     def test_an_event_stream_is_not_read(self, status: int, session: SessionFate) -> None:
         class Unread(httpx2.AsyncByteStream):
             async def __aiter__(self) -> Any:
@@ -163,9 +166,7 @@ class TestStreamableHttp:
 
 
 class TestRequestsAndResponses:
-    @pytest.mark.parametrize(
-        ("method", "expected"), [("tools/call", True), ("tools/list", False), ("notifications/cancelled", False)]
-    )
+    @rows(("method", "expected"), [("tools/call", True), ("tools/list", False), ("notifications/cancelled", False)])
     def test_only_tools_call_is_a_tool_call(self, method: str, *, expected: bool) -> None:
         assert is_tool_call(post(method=method)) is expected
 
@@ -173,7 +174,7 @@ class TestRequestsAndResponses:
         answered = httpx2.Request("POST", "http://mcp.test/mcp", content=json.dumps({"id": 1, "result": {}}))
         assert is_tool_call(answered) is False
 
-    @pytest.mark.parametrize(
+    @rows(
         ("content_type", "expected"),
         [
             ("text/event-stream", True),

@@ -17,6 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 
 from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
+from tests.support.rows import rows
 
 URL = "https://mcp.example.com/sse"
 ENDPOINT = "event: endpoint\ndata: /messages?session=1\n\n"
@@ -54,7 +55,7 @@ class Server:
             yield streams
 
 
-@pytest.mark.parametrize(
+@rows(
     ("events", "message"),
     [
         ((), "the event stream ended before the server named an endpoint for messages"),
@@ -93,7 +94,7 @@ async def test_what_is_no_message_is_passed_over(caplog: pytest.LogCaptureFixtur
     assert server.lost == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("event", "reason"),
     [
         (f"data: {'x' * 2000}\n\n", "is larger than `max_message_size` of the server info allows, 1,000 bytes"),
@@ -113,7 +114,7 @@ async def test_a_stream_that_cannot_be_read_on_ends_the_session_with_the_reason(
     assert reason in lost
 
 
-@pytest.mark.parametrize(
+@rows(
     ("status", "lost"),
     [(307, ["the server redirected a message elsewhere (HTTP 307)"]), (500, [])],
 )

@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.http.server_info import phase_timeouts
 from tests.support.certificates import Authority
 from tests.support.forward_proxy import ForwardProxy
+from tests.support.rows import rows
 
 PASSWORD = "proxy-pa55word"
 KEY_PASSWORD = "key-pa55word"
@@ -136,7 +137,7 @@ class TestClientCertificateFaults:
         said = failure(StreamableHttpServerInfo(self.URL, client_cert=(*files, Secret.from_token("wrong-pa55word"))))
         assert "the password of the key is wrong" in said and "wrong-pa55word" not in said
 
-    @pytest.mark.parametrize(
+    @rows(
         ("options", "expected"),
         [
             ({"client_cert": "/none.pem"}, "`client_cert`: '/none.pem' cannot be loaded (No such file or directory)"),
@@ -214,8 +215,8 @@ class TestTimeouts:
         assert phase_timeouts(info) == {"connect": 5, "write": 30, "pool": 30, "read": None}
 
 
-@pytest.mark.parametrize("info_class", [StreamableHttpServerInfo, SSEServerInfo])
-@pytest.mark.parametrize(
+@rows("info_class", [StreamableHttpServerInfo, SSEServerInfo])
+@rows(
     ("options", "message"),
     [
         ({"verify": 1}, "`verify` must be True, False, the path of a CA bundle"),

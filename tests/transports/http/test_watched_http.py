@@ -56,7 +56,7 @@ def test_a_call_that_was_given_up_leaves_no_request_behind(handshake_server: Any
     def answer(server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
         if message["method"] == "tools/list":
             return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
-        server.closing.wait()
+        server.closing.wait(LIMIT)
         return 200, b"", None
 
     server = handshake_server(answer)

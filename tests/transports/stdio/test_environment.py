@@ -14,6 +14,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPServerInfo, MCPTool, StdioServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment
+from tests.support.rows import rows
 
 INHERITED = {
     "SSL_CERT_FILE": "/etc/company-ca.pem",
@@ -86,7 +87,7 @@ def test_a_server_inherits_what_reaches_the_network_and_installs_packages_and_no
     assert seen == {**INHERITED, **dict.fromkeys(NOT_INHERITED), "TZ": "UTC", "PATH": os.environ["PATH"]}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("inherit_env", "further"),
     [
         (["AWS_PROFILE", "NO_SUCH_VARIABLE"], {"AWS_PROFILE"}),
@@ -110,7 +111,7 @@ def test_a_server_gets_what_inherit_env_names(stdio_server):
     assert {name for name in NOT_INHERITED if seen[name] is not None} == {"AWS_PROFILE", "AWS_SECRET_ACCESS_KEY"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("inherit_env", "said"),
     [
         ("PATH", "got str"),
@@ -130,7 +131,7 @@ def test_an_invalid_inherit_env_is_refused_with_the_valid_choices(inherit_env, s
     assert "s3cret" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("inherit_env", [None, ["A", "B_*"], ("A",), [], True, False])
+@rows("inherit_env", [None, ["A", "B_*"], ("A",), [], True, False])
 def test_inherit_env_is_stored_only_if_it_is_given(inherit_env):
     info = StdioServerInfo("a", inherit_env=inherit_env)
     stored = json.loads(json.dumps(info.to_dict()))

@@ -8,7 +8,6 @@ What is quoted of a server's standard error: the lines that say what is wrong, a
 
 import logging
 import shutil
-import subprocess
 import sys
 import textwrap
 
@@ -17,6 +16,7 @@ import pytest
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError, StdioServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
 from tests.support.kinds import LONG
+from tests.support.processes import run_to_end
 
 
 def quoted(written: str) -> str:
@@ -26,8 +26,7 @@ def quoted(written: str) -> str:
 
 
 def quoted_of(*command: str) -> str:
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONG, check=False)
-    return quoted(ended.stderr.decode())
+    return quoted(run_to_end(command, limit=LONG).stderr)
 
 
 @pytest.mark.parametrize(
