@@ -150,23 +150,6 @@ class TestForeignSchemas:
         assert schema["$defs"]["A"]["properties"] == schema["properties"]
         Tool(name="t", description="", parameters=schema, function=print)
 
-    @pytest.mark.parametrize("schema", [{}, {"type": None}])
-    @rows(
-        "schema",
-        [
-            {"$ref": "#/$defs/A", "required": ["x"], "$defs": {"A": {"type": "object"}}},
-            {"$ref": "#/$defs/missing"},
-            {"$ref": "#"},
-            {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
-            {"$ref": "#/$defs/A", "$defs": {"A": {"type": "string"}}},
-            {"$ref": "#anchor", "$defs": {"A": {"$anchor": "anchor"}}},
-            {"$ref": "https://example.com/schema"},
-        ],
-        ids=["with siblings", "missing", "root", "circular", "string", "anchor", "remote"],
-    )
-    def test_every_other_reference_at_the_root_stays(self, schema):
-        assert normalize_parameters(schema)["$ref"] == schema["$ref"]
-
     @rows("schema", [{}, {"type": None}])
     def test_without_a_type_it_is_an_object(self, schema):
         assert normalize_parameters(schema) == {"type": "object", "properties": {}}

@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
 )
 from haystack_integrations.tools.mcp.convert.results import model_text
-from tests.support.background import AT_ONCE, Stopwatch, in_thread, text
+from tests.support.background import in_thread, text
 from tests.support.kinds import LONG
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT
@@ -152,9 +152,8 @@ def test_what_answers_nothing_in_the_event_stream_of_a_session_is_ignored(raw_se
 
 def test_an_event_stream_with_nothing_but_noise_fails_its_call(shared_raw_server):
     with MCPConnection(shared_raw_server("events"), invocation_timeout=LONG) as connection:
-        with Stopwatch() as watch, pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+        with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
             connection.call_tool("say", {"raw": '{"type":"heartbeat"}'})
-        assert watch.seconds < AT_ONCE
         assert text(connection.call_tool("fine")) == "fine"
 
 
