@@ -11,7 +11,6 @@ On Haystack 3 an Agent calls the tools (see agent.py), on Haystack 2 a ToolInvok
 """
 
 import argparse
-import importlib.util
 import sys
 from contextlib import ExitStack
 
@@ -28,7 +27,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 
-if importlib.util.find_spec("haystack.components.tools"):
+if haystack.__version__.startswith("2."):
     from tool_invoker_pipeline import ask
 else:
     from agent import ask

@@ -293,7 +293,6 @@ def test_the_readme_installs_the_package_and_its_first_examples_work(tmp_path: P
     script = "\n".join([made, required, *install, *runs])
     ran = run_to_end(["bash", "-euc", script], limit=250, cwd=tmp_path, env=environment, check=True)
     assert_printed([line for example in examples for line in example.printed], ran.stdout)
-    assert '"structuredContent":{"result":8}' in ran.stdout
     assert list(tmp_path.glob(".venv/lib/python*/site-packages/haystack_integrations/tools/mcp/mcp_tool.py"))
 
 

@@ -86,6 +86,7 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolCall,
     MCPToolDrift,
+    MCPToolFailedError,
     MCPToolNotFoundError,
     MCPToolResult,
     MCPToolsChange,
@@ -411,6 +412,8 @@ def fail(tool: MCPTool) -> str:
     except MCPConnectionError as error:
         assert_type(error.code, int | None)
         return f"not reachable: {error.message}"
+    except MCPToolFailedError as error:
+        return f"{error.tool_name} failed, and raises its errors"
     except MCPError as error:
         return error.message
     except MCPCallTimeoutError:
