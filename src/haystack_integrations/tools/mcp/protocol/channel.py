@@ -1,0 +1,396 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What goes over one connection: the exchanges in flight, and what the server asks and says.
+
+The transport below carries messages and says how each request fared; the peer above knows what they mean. All of it
+runs in the event loop of the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from haystack import logging
+from mcp_types import INVALID_REQUEST
+from opentelemetry import trace
+from opentelemetry.propagate import inject
+
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError, RequestError
+from haystack_integrations.tools.mcp.protocol.frames import Unreadable
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# How long a notification, or the answer to a request of the server, may take to leave, in seconds.
+TELL_TIMEOUT = 5.0
+
+# Requests whose cancelling the protocol forbids.
+_NEVER_CANCELLED = frozenset({"initialize", "server/discover", "tasks/cancel"})
+
+
+class Peer(Protocol):
+    """
+    Who understands what the server sends.
+    """
+
+    async def answer(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> dict[str, Any]:
+        """
+        Answer a request of the server, in a task of its own.
+
+        :param method: Its method.
+        :param params: Its parameters.
+        :param exchange: The request of ours in whose stream it came, if that is known.
+        :returns: The result.
+        :raises ProtocolError: To answer with an error.
+        """
+        ...
+
+    def notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
+        """
+        Take note of a notification of the server, other than progress and cancelling. Must neither block nor raise.
+
+        :param method: Its method.
+        :param params: Its parameters.
+        :param exchange: The request of ours in whose stream it came, if that is known.
+        """
+
+    def heard(self) -> None:
+        """
+        Take note that the server sent something.
+        """
+
+    def ended(self, reason: str | None) -> None:
+        """
+        Take note that the transport ended by itself, or that its session is lost. May be called more than once.
+
+        :param reason: Why; None if that has still to be found out.
+        """
+
+    def drained(self, reason: str) -> None:
+        """
+        Take note that the session takes no further requests, although those in flight may still be answered.
+
+        :param reason: Why.
+        """
+
+
+class Transport(ABC):
+    """
+    Carries messages to and from one server. It is opened, used and closed in one event loop.
+
+    It calls the channel's `received` with each message that comes in, and `ended` when no more can come. It knows no
+    meaning of messages, and never settles an exchange because of another one.
+    """
+
+    channel: Channel
+
+    async def open(self) -> None:
+        """
+        Open it.
+
+        :raises Exception: If that fails. Nothing is left open then.
+        """
+
+    @abstractmethod
+    async def carry(self, exchange: Exchange) -> None:
+        """
+        Send a request. It runs in the caller's task, which may be cancelled at any time.
+
+        Before the first byte can leave it calls `exchange.mark_sent()`. It returns at the latest when no answer can
+        come any more by this way, and has then settled the exchange; it may return earlier where the answers come over
+        a stream of the whole connection. It may settle the exchange as refused only if no byte left, or by a proof.
+        Whatever it raises loses the exchange.
+
+        :param exchange: The request.
+        """
+
+    @abstractmethod
+    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:
+        """
+        Send a message that is not answered: a notification, or the answer to a request of the server.
+
+        :param message: The message.
+        :param exchange: The request of ours that it is about, if there is one.
+        :raises Exception: If that fails. No other request suffers from it.
+        """
+
+    def cancels_by_closing(self, exchange: Exchange) -> bool:  # noqa: ARG002 - for subclasses
+        """
+        Tell whether the server knows of a request that was given up because its way is closed.
+
+        :param exchange: The request.
+        :returns: If not, it is told.
+        """
+        return False
+
+    @abstractmethod
+    async def close(self) -> None:
+        """
+        Close it, within a bound of its own.
+        """
+
+
+class Channel:
+    """
+    The exchanges in flight over one transport.
+    """
+
+    def __init__(self, transport: Transport, peer: Peer, *, span_attributes: Callable[[], Mapping[str, str]]) -> None:
+        """
+        Initialize the Channel.
+
+        :param transport: Carries the messages.
+        :param peer: Understands what the server sends.
+        :param span_attributes: Returns what a span says of the server.
+        """
+        self.transport = transport
+        transport.channel = self
+        self._peer = peer
+        self._span_attributes = span_attributes
+        self._exchanges: dict[int, Exchange] = {}
+        self._last_id = -1
+        # The requests of the server that are being answered, by their ids.
+        self._asked: dict[str | int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.has_ended: bool = False
+
+    def next_id(self) -> int:
+        """
+        Return an id that no request of this session had.
+        """
+        self._last_id += 1
+        return self._last_id
+
+    @property
+    def in_flight(self) -> list[Exchange]:
+        """
+        The requests that are not settled, in the order in which they were made.
+        """
+        return list(self._exchanges.values())
+
+    async def request(self, exchange: Exchange) -> dict[str, Any]:
+        """
+        Send a request and wait for its answer, in the caller's task.
+
+        :param exchange: The request.
+        :returns: The result as it came.
+        :raises RequestError: If there is none.
+        """
+        tracer = trace.get_tracer("mcp-haystack")
+        target = f" {exchange.name}" if exchange.name is not None and exchange.method != "resources/read" else ""
+        attributes = {"mcp.method.name": exchange.method, "jsonrpc.request.id": str(exchange.id)}
+        with tracer.start_as_current_span(
+            f"{exchange.method}{target}",
+            kind=trace.SpanKind.CLIENT,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            if span.get_span_context().is_valid:
+                carrier: dict[str, str] = {}
+                inject(carrier)
+                if carrier:
+                    params = exchange.params or {}
+                    exchange.params = {**params, "_meta": {**params.get("_meta", {}), **carrier}}
+            if span.is_recording():
+                span.set_attributes({**attributes, **self._span_attributes()})
+            try:
+                return await self._request(exchange)
+            except ProtocolError as error:
+                if span.is_recording():
+                    span.set_attributes({"error.type": str(error.code), "rpc.response.status_code": str(error.code)})
+                    span.set_status(trace.StatusCode.ERROR)
+                raise
+            except RequestError as error:
+                if span.is_recording():
+                    span.set_attribute("error.type", type(error).__name__)
+                    span.set_status(trace.StatusCode.ERROR)
+                raise
+
+    async def _request(self, exchange: Exchange) -> dict[str, Any]:
+        self._exchanges[exchange.id] = exchange
+        try:
+            if self.has_ended:
+                exchange.lose()
+            else:
+                try:
+                    await self.transport.carry(exchange)
+                except Exception as error:
+                    if not exchange.is_settled:
+                        exchange.lose(str(error) or type(error).__name__)
+            return await exchange.answer
+        except asyncio.CancelledError:
+            was_sent = not exchange.is_settled and exchange.fate is not exchange.fate.NEW
+            exchange.give_up()
+            if (
+                was_sent
+                and exchange.method not in _NEVER_CANCELLED
+                and not self.has_ended
+                and not self.transport.cancels_by_closing(exchange)
+            ):
+                cancelled = {"requestId": exchange.id, "reason": "The caller gave up"}
+                self.notify("notifications/cancelled", cancelled, exchange)
+            raise
+        finally:
+            del self._exchanges[exchange.id]
+            if exchange.answer.done() and not exchange.answer.cancelled():
+                exchange.answer.exception()  # it was taken notice of
+
+    async def tell(self, method: str, params: dict[str, Any] | None = None, exchange: Exchange | None = None) -> None:
+        """
+        Send a notification, and wait until it has left.
+
+        :param method: Its method.
+        :param params: Its parameters.
+        :param exchange: The request that it is about.
+        :raises Exception: If that fails.
+        """
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        async with asyncio.timeout(TELL_TIMEOUT):
+            await self.transport.tell(message, exchange)
+
+    def notify(self, method: str, params: dict[str, Any] | None = None, exchange: Exchange | None = None) -> None:
+        """
+        Send a notification in the background. That it cannot be sent is nobody's matter.
+
+        :param method: Its method.
+        :param params: Its parameters.
+        :param exchange: The request that it is about.
+        """
+        self._spawn(self._quietly(self.tell(method, params, exchange)))
+
+    async def _quietly(self, telling: Awaitable[None]) -> None:
+        try:
+            await telling
+        except Exception as error:
+            logger.debug("A message could not be sent: {kind}", kind=type(error).__name__)
+
+    def received(self, frame: dict[str, Any] | Unreadable, exchange: Exchange | None = None) -> None:
+        """
+        Take a message of the server.
+
+        :param frame: The message, as `frames.read` returns it.
+        :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
+        """
+        self._peer.heard()
+        if isinstance(frame, Unreadable):
+            exchange = exchange or self._find(frame.id)
+            if exchange is not None:
+                exchange.lose_answer(frame.reason)
+        elif "method" in frame:
+            params = frame.get("params")
+            params = params if isinstance(params, dict) else {}
+            if "id" in frame:
+                self._ask(frame["id"], frame["method"], params, exchange)
+            else:
+                self._notified(frame["method"], params, exchange)
+        else:
+            answered = exchange or self._find(frame.get("id"))
+            if answered is None:
+                logger.debug("The server answered a request that nobody waits for")
+            elif "error" in frame:
+                error = frame["error"]
+                answered.fail(ProtocolError(error["code"], error["message"], error.get("data")))
+            else:
+                answered.succeed(frame["result"])
+
+    def _find(self, request_id: Any) -> Exchange | None:
+        # Some servers know one kind of number only, some write all ids as strings.
+        if isinstance(request_id, str) and request_id.isdecimal():
+            request_id = int(request_id)
+        elif isinstance(request_id, float):
+            request_id = int(request_id)
+        return self._exchanges.get(request_id) if isinstance(request_id, int) else None
+
+    def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
+        if method == "notifications/progress":
+            about = self._find(params.get("progressToken"))
+            if about is not None and about.on_progress is not None and not about.is_settled:
+                about.on_progress(params)
+        elif method == "notifications/cancelled":
+            request_id = params.get("requestId")
+            task = self._asked.get(request_id) if isinstance(request_id, str | int) else None
+            if task is not None:
+                task.cancel()
+        else:
+            self._peer.notified(method, params, exchange)
+
+    def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
+        if request_id in self._asked:
+            error = {"code": INVALID_REQUEST, "message": "A request with this id is being answered"}
+            message = {"jsonrpc": "2.0", "id": request_id, "error": error}
+            self._spawn(self._quietly(self._reply(message, exchange)))
+            return
+        task = self._spawn(self._answer(request_id, method, params, exchange), exchange)
+        self._asked[request_id] = task
+        task.add_done_callback(lambda _: self._asked.pop(request_id, None))
+
+    async def _answer(
+        self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None
+    ) -> None:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
+        try:
+            message["result"] = await self._peer.answer(method, params, exchange)
+        except ProtocolError as error:
+            message["error"] = {"code": error.code, "message": error.message}
+            if error.data is not None:
+                message["error"]["data"] = error.data
+        await self._quietly(self._reply(message, exchange))
+
+    async def _reply(self, message: dict[str, Any], exchange: Exchange | None) -> None:
+        async with asyncio.timeout(TELL_TIMEOUT):
+            await self.transport.tell(message, exchange)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], exchange: Exchange | None = None) -> asyncio.Task[None]:
+        context = exchange.context.copy() if exchange is not None else None
+        task = asyncio.get_running_loop().create_task(coroutine, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def heard(self) -> None:
+        """
+        Note that the server sent something that is no message, such as a comment that keeps a stream alive.
+        """
+        self._peer.heard()
+
+    def drained(self, reason: str) -> None:
+        """
+        Note that the server does not know the session any more, or that it is in doubt.
+
+        :param reason: Why, as a clause.
+        """
+        self._peer.drained(reason)
+
+    def ended(self, reason: str | None = None) -> None:
+        """
+        Note that no more messages can come in: all exchanges in flight are lost.
+
+        :param reason: Why, as a clause; None if that has still to be found out.
+        """
+        self.has_ended = True
+        self._peer.ended(reason)
+        for exchange in self.in_flight:
+            exchange.lose(reason or "")
+
+    async def close(self) -> None:
+        """
+        Close the transport, and end all that is under way.
+        """
+        try:
+            await self.transport.close()
+        finally:
+            self.has_ended = True
+            for exchange in self.in_flight:
+                exchange.lose()
+            tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=1.0)

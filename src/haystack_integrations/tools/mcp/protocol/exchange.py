@@ -1,0 +1,270 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One request to a server, and what became of it.
+
+.. code-block:: text
+
+    NEW ──mark_sent()──> SENT ──succeed(), fail()──> ANSWERED
+     │                    ├──lose()────────────────> LOST       it may have run
+     │                    └──refuse(), by a proof──┐
+     └──refuse(), lose(), fail()───────────────────┴> REFUSED   it did not run
+     └── either of them ──give_up()────────────────> GIVEN_UP   nobody waits any more
+
+A fate only moves forward: what comes second changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.request_context import Identity
+
+
+class Fate(Enum):
+    """
+    What became of a request.
+    """
+
+    NEW = auto()
+    # A byte of it may have left.
+    SENT = auto()
+    ANSWERED = auto()
+    # It did not run.
+    REFUSED = auto()
+    # It may have run, and nobody will answer it.
+    LOST = auto()
+    GIVEN_UP = auto()
+
+
+class RequestError(Exception):
+    """
+    Base class of what a request can fail with.
+
+    :param reason: What happened, as a clause; the empty string if that is why the session ended.
+    :param status: The HTTP status with its reason phrase, e.g. "401 Unauthorized", if one says so.
+    """
+
+    def __init__(self, reason: str, *, status: str | None = None) -> None:
+        """
+        Initialize the RequestError.
+        """
+        super().__init__(reason)
+        self.reason = reason
+        self.status = status
+
+
+class ProtocolError(RequestError):
+    """
+    Raised for a request that the server answered with a JSON-RPC error.
+
+    :param code: The code of the error.
+    :param message: Its message.
+    :param data: Its data.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None, *, status: str | None = None) -> None:
+        """
+        Initialize the ProtocolError.
+        """
+        super().__init__(message, status=status)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class RefusedError(RequestError):
+    """
+    Raised for a request that provably did not run.
+
+    :param is_final: Whether the server would refuse the same request again.
+    :param is_unauthorized: Whether no access token could be had.
+    """
+
+    def __init__(
+        self, reason: str, *, status: str | None = None, is_final: bool = False, is_unauthorized: bool = False
+    ) -> None:
+        """
+        Initialize the RefusedError.
+        """
+        super().__init__(reason, status=status)
+        self.is_final = is_final
+        self.is_unauthorized = is_unauthorized
+
+
+class LostError(RequestError):
+    """
+    Raised for a request that was sent and will not be answered. It may have run.
+    """
+
+
+class UnreadableError(LostError):
+    """
+    Raised for a request whose answer came, and cannot be used.
+    """
+
+
+class Exchange:
+    """
+    One request: what is sent, who waits for the answer, and its fate. To be used in the loop that made it.
+    """
+
+    __slots__ = (
+        "answer",
+        "context",
+        "fate",
+        "headers",
+        "id",
+        "identity",
+        "method",
+        "name",
+        "on_progress",
+        "params",
+        "time_left",
+        "version",
+    )
+
+    def __init__(
+        self,
+        request_id: int,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        version: str | None = None,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        identity: Identity | None = None,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+        time_left: Callable[[], float | None] | None = None,
+    ) -> None:
+        """
+        Initialize the Exchange, in the context of its caller.
+
+        :param request_id: Its id, unique in the session.
+        :param method: Its method.
+        :param params: Its parameters with their `_meta`, as they are sent.
+        :param version: The revision of the protocol in which it is made; None for `initialize`.
+        :param name: What it is about, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
+        :param headers: Further HTTP headers of it, such as `Mcp-Param-…`.
+        :param identity: The user on whose behalf it is made.
+        :param on_progress: Called with the parameters of each report of progress.
+        :param time_left: Returns how many seconds it may still take; None if that is not limited.
+        """
+        self.id = request_id
+        self.method = method
+        self.params = params
+        self.version = version
+        self.name = name
+        self.headers = headers
+        self.identity = identity
+        self.on_progress = on_progress
+        self.time_left = time_left
+        # What the server wants while it is answered is done on behalf of the same caller.
+        self.context: contextvars.Context = contextvars.copy_context()
+        self.fate: Fate = Fate.NEW
+        self.answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_settled(self) -> bool:
+        """
+        Whether its fate is final.
+        """
+        return self.fate is not Fate.NEW and self.fate is not Fate.SENT
+
+    def message(self) -> dict[str, Any]:
+        """
+        Return the JSON-RPC message.
+        """
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
+        if self.params is not None:
+            message["params"] = self.params
+        return message
+
+    def mark_sent(self) -> None:
+        """
+        Note that from now on a byte of it may have left.
+        """
+        if self.fate is Fate.NEW:
+            self.fate = Fate.SENT
+
+    def unmark_sent(self) -> None:
+        """
+        Take that back, by a proof that the server did not process it: it is going to be sent again.
+        """
+        if self.fate is Fate.SENT:
+            self.fate = Fate.NEW
+
+    def succeed(self, result: dict[str, Any]) -> None:
+        """
+        Settle it with the result that came.
+
+        :param result: The result.
+        """
+        if not self.is_settled:
+            self.fate = Fate.ANSWERED
+            if not self.answer.done():
+                self.answer.set_result(result)
+
+    def fail(self, error: ProtocolError) -> None:
+        """
+        Settle it with the error that the server answered.
+
+        :param error: The error.
+        """
+        self._settle(Fate.ANSWERED, error)
+
+    def refuse(
+        self, reason: str, *, status: str | None = None, is_final: bool = False, is_unauthorized: bool = False
+    ) -> None:
+        """
+        Settle it as one that did not run: it never left, or the server's refusal proves it.
+
+        :param reason: Why, as a clause.
+        :param status: The HTTP status that says so.
+        :param is_final: Whether the server would refuse the same request again.
+        :param is_unauthorized: Whether no access token could be had.
+        """
+        error = RefusedError(reason, status=status, is_final=is_final, is_unauthorized=is_unauthorized)
+        self._settle(Fate.REFUSED, error)
+
+    def lose(self, reason: str = "", *, status: str | None = None) -> None:
+        """
+        Settle it as one that is not answered any more; one that was never sent did not run.
+
+        :param reason: Why, as a clause; the empty string if that is why the session ended.
+        :param status: The HTTP status that says so.
+        """
+        if self.fate is Fate.NEW:
+            self.refuse(reason, status=status)
+        else:
+            self._settle(Fate.LOST, LostError(reason, status=status))
+
+    def lose_answer(self, reason: str) -> None:
+        """
+        Settle it as one whose answer cannot be used.
+
+        :param reason: Why, as a clause.
+        """
+        self.mark_sent()
+        self._settle(Fate.LOST, UnreadableError(reason))
+
+    def give_up(self) -> None:
+        """
+        Note that nobody waits for it any more.
+        """
+        if not self.is_settled:
+            self.fate = Fate.GIVEN_UP
+            self.answer.cancel()
+
+    def _settle(self, fate: Fate, error: RequestError) -> None:
+        if not self.is_settled:
+            self.fate = fate
+            if not self.answer.done():
+                self.answer.set_exception(error)
