@@ -25,8 +25,8 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.client import result_validation
-from haystack_integrations.tools.mcp.client.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
+from haystack_integrations.tools.mcp.protocol.result_validation import ResultValidation
 from tests.support.background import in_thread, text, together
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.handshake_server import HandshakeServer, result_of

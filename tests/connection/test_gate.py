@@ -24,9 +24,9 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
 from haystack_integrations.tools.mcp.connection.gate import Gate, Passage, answering
 from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError
 from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
 from tests.support.background import text
 from tests.support.kinds import LONG

@@ -18,8 +18,8 @@ from mcp import types
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import AsyncExecutor, InProcessServerInfo, MCPClient, MCPConnection, MCPServerInfo
-from haystack_integrations.tools.mcp.client.changes import ServerChange
 from haystack_integrations.tools.mcp.connection.session import Session
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange
 from tests.support.waiting import LIMIT
 
 

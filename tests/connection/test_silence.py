@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from haystack_integrations.tools.mcp.client.life import SessionLife
 from haystack_integrations.tools.mcp.connection import silence
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
+from haystack_integrations.tools.mcp.protocol.life import SessionLife
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT
 

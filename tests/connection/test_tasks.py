@@ -177,7 +177,7 @@ def test_a_program_that_is_interrupted_cancels_the_task_that_it_waits_for(patien
     script.write_text(
         "import json, sys\n"
         "from haystack_integrations.tools.mcp import MCPConnection\n"
-        "from haystack_integrations.tools.mcp.client.server_info import server_info_from_dict\n"
+        "from haystack_integrations.tools.mcp.protocol.server_info import server_info_from_dict\n"
         "connection = MCPConnection(server_info_from_dict(json.loads(sys.argv[1])))\n"
         "connection.call_tool('bake', {'seconds': 600}, invocation_timeout=60)\n"
     )

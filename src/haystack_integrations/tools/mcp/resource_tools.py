@@ -13,7 +13,6 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import admit_call
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
 from haystack_integrations.tools.mcp.convert.results import ContentPart, model_content, model_text
 from haystack_integrations.tools.mcp.convert.tables import html_table
@@ -21,6 +20,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import check_prefix, pro
 from haystack_integrations.tools.mcp.convert.uri_patterns import matches_any
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import Any, Self
 from haystack.core.serialization import default_to_dict
 from haystack.dataclasses import FileContent, ImageContent
 
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
@@ -17,6 +16,7 @@ from haystack_integrations.tools.mcp.convert.skills import MCPSkill, file_uri, r
 from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 

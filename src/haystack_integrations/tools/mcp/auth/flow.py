@@ -44,9 +44,9 @@ from haystack_integrations.tools.mcp.auth.records import has_expired, has_token,
 from haystack_integrations.tools.mcp.auth.registration import Registration, authenticate, known_client
 from haystack_integrations.tools.mcp.auth.requests import MCPAssertionRequest
 from haystack_integrations.tools.mcp.auth.token_store import MCPTokenStorage, Record, TokenKey
-from haystack_integrations.tools.mcp.client.error_texts import describe_error
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import provide
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_url
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ import anyio.to_thread
 import httpx2
 
 from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT
-from haystack_integrations.tools.mcp.client.error_texts import describe_error
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import import_object
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 from haystack_integrations.tools.mcp.request_context import current_identity
 
 

@@ -23,8 +23,8 @@ from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.discovery import Discovered, ServerMetadata, same_issuer
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
 from haystack_integrations.tools.mcp.auth.token_store import Record, client_of
-from haystack_integrations.tools.mcp.client.error_texts import describe_error
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 from haystack_integrations.tools.mcp.redaction import redact_url
 
 _WITH_SECRET = ("client_secret_basic", "client_secret_post")

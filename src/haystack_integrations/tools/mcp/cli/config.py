@@ -16,8 +16,8 @@ from haystack_integrations.tools.mcp.cli.files import CheckedEntry, checked_entr
 from haystack_integrations.tools.mcp.cli.options import Json
 from haystack_integrations.tools.mcp.cli.output import Output
 from haystack_integrations.tools.mcp.cli.plain_secrets import without_plain_secrets
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 
 def config(

@@ -20,10 +20,10 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.logins import settings_folder
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.config.loader import EntryLoader, config_entries, named_toolsets, read_config
 from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.transports.entries import foreign_keys
 
 YAML_SUFFIXES = (".yaml", ".yml")

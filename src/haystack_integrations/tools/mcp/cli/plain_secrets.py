@@ -13,7 +13,7 @@ from urllib.parse import quote, quote_plus
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.cli.files import variable_name
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import from_template
 

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.files import read_yaml, toolsets_in
 from haystack_integrations.tools.mcp.cli.targets import module_of, modules_are_found_here, object_in_file
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, super_component_class
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP

@@ -41,8 +41,8 @@ from haystack_integrations.tools.mcp.cli.files import (
     servers_in,
 )
 from haystack_integrations.tools.mcp.cli.options import Reach
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.import_paths import is_import_path
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from

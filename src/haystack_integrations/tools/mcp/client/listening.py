@@ -20,8 +20,8 @@ from mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, R
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from haystack_integrations.tools.mcp.client.changes import ChangedList, ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.client.reading import ReadingClient
+from haystack_integrations.tools.mcp.protocol.changes import ChangedList, ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:

@@ -14,17 +14,17 @@ from mcp import MCPError as ProtocolError
 from mcp import types
 from pydantic import TypeAdapter
 
-from haystack_integrations.tools.mcp.client.base import MCPClient
-from haystack_integrations.tools.mcp.client.error_texts import failed_to
 from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_TOOLS
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.protocol.base import MCPClient
+from haystack_integrations.tools.mcp.protocol.error_texts import failed_to
 
 if TYPE_CHECKING:
     import mcp
     from mcp.client.caching import CacheMode
 
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

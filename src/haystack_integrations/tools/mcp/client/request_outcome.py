@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 import anyio
 from mcp import types
 
-from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 CALL_METHOD = "tools/call"
@@ -133,30 +132,3 @@ current_outcome: ContextVar[RequestOutcome | None] = ContextVar("haystack_mcp_ou
 
 # The request that the body of an HTTP response answers, in the task that reads it.
 answered_request: ContextVar[types.RequestId | None] = ContextVar("haystack_mcp_answered_request", default=None)
-
-
-class CallDidNotRunError(MCPConnectionError):
-    """
-    Raised when a tool call provably did not run, so that it may be sent again.
-    """
-
-    def __init__(self, message: str, *, denied: bool = False) -> None:
-        """
-        Initialize the CallDidNotRunError.
-
-        :param message: What went wrong.
-        :param denied: Whether the server would refuse it again.
-        """
-        super().__init__(message, operation="call_tool")
-        self.denied = denied
-        # Why the session in which it was to be sent has ended, if it has.
-        self.lost_because: str | None = None
-
-
-class ReadInterruptedError(MCPConnectionError):
-    """
-    Raised when the connection broke while something was read, so that it may be read again.
-    """
-
-    # Whether the server may have got the request.
-    was_sent: bool = True

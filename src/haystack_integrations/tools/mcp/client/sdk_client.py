@@ -23,21 +23,8 @@ from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails, call_extras
-from haystack_integrations.tools.mcp.client.error_texts import (
-    describe_error,
-    describe_unsendable,
-    failed_to,
-    find_protocol_error,
-    not_connected,
-    outcome_unknown,
-    redacted_result,
-    root_cause,
-    with_full_stop,
-)
 from haystack_integrations.tools.mcp.client.handshake import HandshakeClient, HandshakeFirst
 from haystack_integrations.tools.mcp.client.large_results import validate_in_pieces
-from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.listening import cache_config
 from haystack_integrations.tools.mcp.client.messages import is_unusable_answer, too_large
 from haystack_integrations.tools.mcp.client.pending import (
@@ -45,14 +32,7 @@ from haystack_integrations.tools.mcp.client.pending import (
     Continuation,
     leave_questions_open,
 )
-from haystack_integrations.tools.mcp.client.request_outcome import (
-    CALL_METHOD,
-    CallDidNotRunError,
-    ReadInterruptedError,
-    RequestOutcome,
-    current_outcome,
-)
-from haystack_integrations.tools.mcp.client.result_validation import InvalidResultError, ResultValidation
+from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD, RequestOutcome, current_outcome
 from haystack_integrations.tools.mcp.client.sdk_workarounds import (
     advertised_extensions,
     answer_missing,
@@ -78,14 +58,29 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
+from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails, call_extras
+from haystack_integrations.tools.mcp.protocol.error_texts import (
+    describe_error,
+    describe_unsendable,
+    failed_to,
+    find_protocol_error,
+    not_connected,
+    outcome_unknown,
+    redacted_result,
+    root_cause,
+    with_full_stop,
+)
+from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
+from haystack_integrations.tools.mcp.protocol.result_validation import InvalidResultError, ResultValidation
 from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 
 if TYPE_CHECKING:
     from mcp.client import Transport
 
-    from haystack_integrations.tools.mcp.client.server_info import Negotiation
     from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
+    from haystack_integrations.tools.mcp.protocol.server_info import Negotiation
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

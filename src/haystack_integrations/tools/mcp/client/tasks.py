@@ -12,7 +12,6 @@ from mcp import MCPError as ProtocolError
 from mcp import types
 from pydantic import TypeAdapter
 
-from haystack_integrations.tools.mcp.client.error_texts import redacted_result
 from haystack_integrations.tools.mcp.client.large_results import validated_call_result
 from haystack_integrations.tools.mcp.client.listening import ListeningClient
 from haystack_integrations.tools.mcp.client.pending import (
@@ -24,7 +23,8 @@ from haystack_integrations.tools.mcp.client.pending import (
     answered,
     read_requests,
 )
-from haystack_integrations.tools.mcp.client.result_validation import InvalidResultError, ResultValidation
+from haystack_integrations.tools.mcp.protocol.error_texts import redacted_result
+from haystack_integrations.tools.mcp.protocol.result_validation import InvalidResultError, ResultValidation
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks

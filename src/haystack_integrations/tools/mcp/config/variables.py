@@ -26,7 +26,7 @@ from typing import Any
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import SecretTemplate
 
 _PLACEHOLDER = re.compile(

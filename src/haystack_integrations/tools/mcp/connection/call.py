@@ -23,9 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.error_texts import failed_to, invocation_error, raise_tool_error
 from haystack_integrations.tools.mcp.client.pending import CallLeftOpenError
-from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError, ReadInterruptedError
 from haystack_integrations.tools.mcp.connection.gate import Passage
 from haystack_integrations.tools.mcp.connection.given_up import cancel_in_background, cancel_task, holding_task
 from haystack_integrations.tools.mcp.connection.identities import NotForCallerError
@@ -43,6 +41,8 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
 )
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
+from haystack_integrations.tools.mcp.protocol.error_texts import failed_to, invocation_error, raise_tool_error
+from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
 
 if TYPE_CHECKING:
     from mcp import types

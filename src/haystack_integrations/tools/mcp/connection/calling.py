@@ -40,15 +40,15 @@ from haystack_integrations.tools.mcp.request_context import meta_of_call
 if TYPE_CHECKING:
     from mcp import types
 
-    from haystack_integrations.tools.mcp.client.base import ServerDetails
     from haystack_integrations.tools.mcp.client.pending import Continuation
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from haystack_integrations.tools.mcp.connection.call import ToolCall
     from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
     from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.connection.tasks import TaskRun
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+    from haystack_integrations.tools.mcp.protocol.base import ServerDetails
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 # The timeouts of a call run in the executor's loop. The caller's own, longer by this, is for a loop that is blocked,
 # e.g. by an in-process server that never gives way.

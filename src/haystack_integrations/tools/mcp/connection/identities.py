@@ -38,11 +38,11 @@ from haystack_integrations.tools.mcp.request_context import (
 if TYPE_CHECKING:
     from mcp import types
 
-    from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.connection.call import ToolCall
     from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.connection.tasks import TaskRun
+    from haystack_integrations.tools.mcp.protocol.base import MCPClient
 
 T = TypeVar("T")
 

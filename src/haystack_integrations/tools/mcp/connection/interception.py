@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from mcp import types
 
-from haystack_integrations.tools.mcp.client.error_texts import raise_tool_error, with_full_stop
 from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
 from haystack_integrations.tools.mcp.connection.intercepted_replays import Replays
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptor, Interceptors, MCPToolCall
@@ -46,6 +45,7 @@ from haystack_integrations.tools.mcp.handlers.progress import (
     ProgressCallback,
     WaitingReports,
 )
+from haystack_integrations.tools.mcp.protocol.error_texts import raise_tool_error, with_full_stop
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context, meta_of_call
 

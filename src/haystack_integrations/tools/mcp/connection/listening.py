@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.changes import ChangedList, ServerChange, WantedChanges
-from haystack_integrations.tools.mcp.client.error_texts import failed_to
 from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.connection.watching import Watcher
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.protocol.changes import ChangedList, ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.error_texts import failed_to
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.session import Session

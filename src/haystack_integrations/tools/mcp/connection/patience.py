@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 # Seconds between two looks whether a person is still logging in.
 _POLL = 0.5

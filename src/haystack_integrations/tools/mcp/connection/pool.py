@@ -23,9 +23,9 @@ from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 from haystack_integrations.tools.mcp.connection.preload import whole_imports
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.handlers import MCPHandlers
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 
 class Pool:

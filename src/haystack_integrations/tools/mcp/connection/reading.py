@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp.request_context import meta_of_call
 if TYPE_CHECKING:
     from mcp import types
 
-    from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
+    from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 
 T = TypeVar("T")
 

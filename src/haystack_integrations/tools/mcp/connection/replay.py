@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import random
 
-from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
 from haystack_integrations.tools.mcp.errors import MCPOutcomeUnknownError
+from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError
 
 
 def may_be_sent_again(error: CallDidNotRunError | MCPOutcomeUnknownError, *, may_repeat: bool) -> bool:

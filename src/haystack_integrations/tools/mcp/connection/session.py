@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.base import MCPClient, ServerDetails
-from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
-from haystack_integrations.tools.mcp.client.error_texts import describe_error, failed_to, outcome_unknown
-from haystack_integrations.tools.mcp.client.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.client.pending import CallLeftOpenError
-from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
 from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
@@ -29,6 +24,11 @@ from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
+from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to, outcome_unknown
+from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.outcome_errors import ReadInterruptedError
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
 
 if TYPE_CHECKING:

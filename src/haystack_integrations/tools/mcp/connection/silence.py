@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any
 
-from haystack_integrations.tools.mcp.client.life import SessionLife
+from haystack_integrations.tools.mcp.protocol.life import SessionLife
 
 # What came while the loop was blocked has not been read when the timer fires.
 _SECOND_LOOK = 0.1

@@ -29,15 +29,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.changes import ServerChange
-from haystack_integrations.tools.mcp.client.error_texts import (
-    describe_error,
-    failed_to,
-    with_full_stop,
-)
-from haystack_integrations.tools.mcp.client.request_outcome import ReadInterruptedError
-from haystack_integrations.tools.mcp.client.rest import LONGEST_REST_OF_OTHERS, ServerRest
-from haystack_integrations.tools.mcp.client.server_info import DEFAULT_FAILURE_PAUSE
 from haystack_integrations.tools.mcp.connection.call_secrets import CallSecrets
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
 from haystack_integrations.tools.mcp.connection.given_links import GivenLinks
@@ -64,11 +55,20 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange
+from haystack_integrations.tools.mcp.protocol.error_texts import (
+    describe_error,
+    failed_to,
+    with_full_stop,
+)
+from haystack_integrations.tools.mcp.protocol.outcome_errors import ReadInterruptedError
+from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
+from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
 from haystack_integrations.tools.mcp.request_context import current_context, current_identity
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.base import MCPClient
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.protocol.base import MCPClient
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

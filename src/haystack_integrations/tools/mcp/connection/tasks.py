@@ -27,11 +27,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from haystack import logging
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.client.error_texts import (
-    describe_error,
-    raise_tool_error,
-    with_full_stop,
-)
 from haystack_integrations.tools.mcp.client.pending import AnswerRefusedError, Continuation, Responses, TaskState
 from haystack_integrations.tools.mcp.client.tasks import TaskClient
 from haystack_integrations.tools.mcp.connection.given_up import cancel_in_background, cancel_task, holding_task
@@ -47,14 +42,19 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
+from haystack_integrations.tools.mcp.protocol.error_texts import (
+    describe_error,
+    raise_tool_error,
+    with_full_stop,
+)
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 if TYPE_CHECKING:
     from mcp import types
 
-    from haystack_integrations.tools.mcp.client.base import MCPClient
     from haystack_integrations.tools.mcp.connection.calling import CallRequest
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+    from haystack_integrations.tools.mcp.protocol.base import MCPClient
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

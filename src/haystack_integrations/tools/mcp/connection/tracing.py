@@ -27,8 +27,8 @@ from haystack_integrations.tools.mcp.errors import (
 )
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.base import ServerDetails
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.protocol.base import ServerDetails
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 CALL_SPAN = "haystack.mcp.call"
 CONNECT_SPAN = "haystack.mcp.connect"

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias, get_args
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.changes import ChangedList, ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.handlers.calling import call
+from haystack_integrations.tools.mcp.protocol.changes import ChangedList, ServerChange, WantedChanges
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

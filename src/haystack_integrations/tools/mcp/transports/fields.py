@@ -16,7 +16,7 @@ from typing import Any
 from haystack import logging
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.client.server_info import NEGOTIATIONS
+from haystack_integrations.tools.mcp.protocol.server_info import NEGOTIATIONS
 from haystack_integrations.tools.mcp.secret_template import value_of
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text
 from haystack_integrations.tools.mcp.secret_template import from_template
 from haystack_integrations.tools.mcp.transports.entries import is_sse_url, server_info_of, settings_of

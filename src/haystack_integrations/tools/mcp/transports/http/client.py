@@ -18,11 +18,11 @@ from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from haystack_integrations.tools.mcp.client.error_texts import leaves
-from haystack_integrations.tools.mcp.client.life import SessionState
 from haystack_integrations.tools.mcp.client.request_outcome import RequestOutcome, current_outcome
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
+from haystack_integrations.tools.mcp.protocol.error_texts import leaves
+from haystack_integrations.tools.mcp.protocol.life import SessionState
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
@@ -48,7 +48,7 @@ from haystack_integrations.tools.mcp.transports.http.watched_http import (
 if TYPE_CHECKING:
     from mcp import types
 
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import httpx2
 from haystack_integrations.tools.mcp.auth.authorization import OAuth
 from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT
 from haystack_integrations.tools.mcp.auth.own_auth import OwnAuth
-from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.options import client_options, find_route

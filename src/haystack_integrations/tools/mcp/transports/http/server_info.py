@@ -17,12 +17,6 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.requests import login_seconds
-from haystack_integrations.tools.mcp.client.server_info import (
-    DEFAULT_FAILURE_PAUSE,
-    STORED_MODULE,
-    MCPServerInfo,
-    Negotiation,
-)
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
     deserialize_object,
@@ -30,6 +24,12 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
 from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.protocol.server_info import (
+    DEFAULT_FAILURE_PAUSE,
+    STORED_MODULE,
+    MCPServerInfo,
+    Negotiation,
+)
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
 from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
@@ -47,7 +47,7 @@ from haystack_integrations.tools.mcp.transports.fields import (
 if TYPE_CHECKING:
     import httpx2
 
-    from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.protocol.base import MCPClient
     from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 
 # The phases of a request that may have a timeout, and those for a phase that a dictionary leaves out.

@@ -17,11 +17,11 @@ from haystack import logging
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage
 
-from haystack_integrations.tools.mcp.client.error_texts import describe_error
 from haystack_integrations.tools.mcp.client.large_messages import is_large, parse, parse_large
 from haystack_integrations.tools.mcp.client.messages import read_damaged, too_large
 from haystack_integrations.tools.mcp.client.request_outcome import current_outcome
 from haystack_integrations.tools.mcp.client.sdk_workarounds import stream_within_origin
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

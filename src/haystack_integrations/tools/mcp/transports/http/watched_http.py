@@ -15,7 +15,6 @@ from typing import Any, cast
 
 import httpx2
 
-from haystack_integrations.tools.mcp.client.life import SessionState
 from haystack_integrations.tools.mcp.client.messages import too_large
 from haystack_integrations.tools.mcp.client.request_outcome import (
     CANCEL_METHOD,
@@ -23,8 +22,9 @@ from haystack_integrations.tools.mcp.client.request_outcome import (
     answered_request,
     current_outcome,
 )
-from haystack_integrations.tools.mcp.client.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
+from haystack_integrations.tools.mcp.protocol.life import SessionState
+from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.transports.http.options import Route, client_options

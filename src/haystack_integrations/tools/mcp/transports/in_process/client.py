@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp.transports.in_process.server_info import In
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.client.pending import Continuation
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, Negotiation
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, Negotiation
 
 
 class InProcessClient(SDKClient):

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from haystack_integrations.tools.mcp.client.server_info import (
+from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
+from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
     STORED_MODULE,
     MCPServerInfo,
     Negotiation,
 )
-from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
-from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.transports.fields import check_gate, check_negotiation
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.protocol.base import MCPClient
 
 
 @explains_options

@@ -14,8 +14,8 @@ import mcp
 from haystack.utils import Secret
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from haystack_integrations.tools.mcp.client.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioSe
 from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.server_info import MCPServerInfo, Negotiation
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, Negotiation
 
 
 # How many names of variables a message shows.

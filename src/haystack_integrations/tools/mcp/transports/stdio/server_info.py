@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.client.server_info import (
+from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
     STORED_MODULE,
     MCPServerInfo,
     Negotiation,
 )
-from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.fields import (
@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.transports.fields import (
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.protocol.base import MCPClient
 
 
 @explains_options

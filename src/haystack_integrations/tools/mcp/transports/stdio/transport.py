@@ -15,9 +15,9 @@ from haystack import logging
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage
 
-from haystack_integrations.tools.mcp.client.error_texts import describe_error
 from haystack_integrations.tools.mcp.client.large_messages import is_large, parse, parse_large
 from haystack_integrations.tools.mcp.client.messages import is_no_answer, oversized_answer, read_damaged
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 from haystack_integrations.tools.mcp.transports.stdio.lines import OversizedLine
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 

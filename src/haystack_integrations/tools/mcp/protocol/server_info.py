@@ -17,7 +17,7 @@ from haystack_integrations.tools.mcp.reprs import unchanged_fields
 from haystack_integrations.tools.mcp.secret_template import stored_template
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.base import MCPClient
+    from haystack_integrations.tools.mcp.protocol.base import MCPClient
     from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 
 InfoT = TypeVar("InfoT", bound="MCPServerInfo")

@@ -17,8 +17,14 @@ from mcp import MCPError as ProtocolError
 from mcp import types
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.client.changes import ServerChange, WantedChanges
-from haystack_integrations.tools.mcp.client.error_texts import (
+from haystack_integrations.tools.mcp.concurrency import Turns
+from haystack_integrations.tools.mcp.convert.skills import MCPSkill
+from haystack_integrations.tools.mcp.convert.write_json import is_small, write_in_pieces
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
+from haystack_integrations.tools.mcp.executor import Caller
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     failed_to,
     not_connected,
@@ -26,15 +32,9 @@ from haystack_integrations.tools.mcp.client.error_texts import (
     raise_tool_error,
     redacted_result,
 )
-from haystack_integrations.tools.mcp.client.life import SessionLife
-from haystack_integrations.tools.mcp.client.request_outcome import CallDidNotRunError
-from haystack_integrations.tools.mcp.client.rest import ServerRest
-from haystack_integrations.tools.mcp.concurrency import Turns
-from haystack_integrations.tools.mcp.convert.skills import MCPSkill
-from haystack_integrations.tools.mcp.convert.write_json import is_small, write_in_pieces
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
-from haystack_integrations.tools.mcp.executor import Caller
-from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.protocol.life import SessionLife
+from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError
+from haystack_integrations.tools.mcp.protocol.rest import ServerRest
 from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
 from haystack_integrations.tools.mcp.request_context import current_identity
 
