@@ -47,7 +47,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _HEALTH = "/health"
 
 # What may go on in the next part of a body: an escape in JSON, or a pair of them.
-_BEGUN_ESCAPE = re.compile(rb"\\{1,64}(?:u[0-9a-fA-F]{0,4}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z")
+_BEGUN_ESCAPE = re.compile(
+    rb"(?<!\\)\\++(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?))?\Z"
+)
 
 
 async def _answer_health(_request: Request) -> JSONResponse:
