@@ -96,6 +96,18 @@ class Transport(ABC):
         :raises Exception: If that fails. Nothing is left open then.
         """
 
+    def opened(self, revision: str) -> None:  # noqa: B027 - most carry all revisions alike
+        """
+        Note which revision of the protocol was negotiated. Messages without an exchange are of this revision.
+
+        :param revision: The revision.
+        """
+
+    def start_listening(self) -> None:  # noqa: B027 - most hear the server by the same way
+        """
+        Begin to listen to what the server sends without a request, once the handshake is over.
+        """
+
     @abstractmethod
     async def carry(self, exchange: Exchange) -> None:
         """
@@ -263,7 +275,7 @@ class Channel:
         :param params: Its parameters.
         :param exchange: The request that it is about.
         """
-        self._spawn(self._quietly(self.tell(method, params, exchange)))
+        self.spawn(self._quietly(self.tell(method, params, exchange)))
 
     async def _quietly(self, telling: Awaitable[None]) -> None:
         try:
@@ -325,9 +337,9 @@ class Channel:
         if request_id in self._asked:
             error = {"code": INVALID_REQUEST, "message": "A request with this id is being answered"}
             message = {"jsonrpc": "2.0", "id": request_id, "error": error}
-            self._spawn(self._quietly(self._reply(message, exchange)))
+            self.spawn(self._quietly(self._reply(message, exchange)))
             return
-        task = self._spawn(self._answer(request_id, method, params, exchange), exchange)
+        task = self.spawn(self._answer(request_id, method, params, exchange), exchange)
         self._asked[request_id] = task
         task.add_done_callback(lambda _: self._asked.pop(request_id, None))
 
@@ -347,7 +359,14 @@ class Channel:
         async with asyncio.timeout(TELL_TIMEOUT):
             await self.transport.tell(message, exchange)
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], exchange: Exchange | None = None) -> asyncio.Task[None]:
+    def spawn(self, coroutine: Coroutine[Any, Any, None], exchange: Exchange | None = None) -> asyncio.Task[None]:
+        """
+        Run something beside, until the channel is closed at the latest.
+
+        :param coroutine: What.
+        :param exchange: The request in whose context it runs; None for the running context.
+        :returns: Its task.
+        """
         context = exchange.context.copy() if exchange is not None else None
         task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._tasks.add(task)

@@ -1,0 +1,830 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cache, partial
+from itertools import islice
+from typing import Any, TypeVar
+
+import mcp_types as types
+from haystack import logging
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from pydantic import ValidationError
+
+from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
+from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD, read_page
+from haystack_integrations.tools.mcp.errors import (
+    NO_DESCRIPTORS,
+    MCPAuthorizationError,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    lacks_descriptors,
+)
+from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
+from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
+from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
+from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
+from haystack_integrations.tools.mcp.protocol.error_texts import (
+    describe_error,
+    describe_unsendable,
+    describe_validation,
+    failed_to,
+    not_connected,
+    outcome_unknown,
+    redacted_result,
+    with_full_stop,
+)
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    Exchange,
+    LostError,
+    ProtocolError,
+    RefusedError,
+    RequestError,
+    UnreadableError,
+)
+from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation
+from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
+from haystack_integrations.tools.mcp.protocol.param_headers import ParamHeaders
+from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
+from haystack_integrations.tools.mcp.protocol.result_validation import InvalidResultError, ResultValidation
+from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
+from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
+from haystack_integrations.tools.mcp.request_context import current_identity
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_REFUSED = "the server refused the handshake ({}), and then"
+
+# How many tools with invalid fields, and how many fields of each, are logged.
+_MOST_SHOWN = 50
+
+_SERVER_CLOSED = "the server closed the connection"
+
+
+@cache
+def client_info() -> dict[str, Any]:
+    """
+    Identify this client to servers.
+
+    :returns: Name and version of this package, as in the protocol.
+    """
+    try:
+        version = importlib.metadata.version("mcp-haystack")
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        version = "unknown"
+    return {"name": "mcp-haystack", "version": version}
+
+
+class WireClient(TaskClient):
+    """
+    A client with a transport of its own.
+
+    `connect` and `aclose` are awaited in one task. All else may be called from any task of the event loop.
+    """
+
+    uses_handlers = True
+
+    # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
+    # only if the server refuses it; otherwise it is the other way round.
+    _handshake_first: bool = False
+
+    def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
+        super().__init__(max_retries, base_delay, max_delay)
+        self.life: SessionLife = SessionLife()
+        self._channel: Channel | None = None
+        self._opening: Opening | None = None
+        self._negotiation: Negotiation | None = None
+        self._failure: str | None = None
+        # The HTTP status with which a connect was refused.
+        self._connect_status: str | None = None
+        self._validation = ResultValidation(self._describe)
+        self._param_headers = ParamHeaders()
+        self._unusable_tools: dict[str | int, str] = {}
+        self._callbacks: Callbacks = self.handlers.callbacks("", self.redactor)
+        self._server_requests = ServerRequests(self._callbacks)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """
+        Make a subclass with its own `call_tool` use it for calls of a session, too.
+        """
+        super().__init_subclass__(**kwargs)
+        if cls.call_tool is not MCPClient.call_tool:
+            cls.request_tool = MCPClient.request_tool  # type: ignore[method-assign]
+
+    @abstractmethod
+    async def _make_transport(self) -> Transport:
+        """Make the transport, not opened yet."""
+
+    def _has_died(self) -> bool:
+        """Check whether the server is gone, ahead of the event loop."""
+        return False
+
+    async def _post_mortem(self) -> str | None:
+        """Say more about the end of a session, before the transport is closed."""
+        return None
+
+    def _explain(self, error: BaseException) -> str:
+        """Say what an exception of the connect means."""
+        return describe_error(error)
+
+    def _release(self) -> None:
+        """Release what the transport does not own."""
+
+    async def _advice(self) -> str | None:
+        """Say what to do about a failed connect."""
+        return None
+
+    def _combine(self, what: str, advice: str | None) -> str:
+        """Say what went wrong with a connect and what to do about it, each thing once."""
+        return f"{with_full_stop(what)} {advice}" if advice else with_full_stop(what)
+
+    def _note_error(self, error: ProtocolError) -> None:
+        """Look whether an error of the server says that the session has ended."""
+
+    # Opening and closing.
+
+    async def connect(self) -> list[types.Tool]:
+        """
+        Connect to an MCP server.
+
+        A connect that fails leaves nothing open.
+
+        :returns: List of available tools on the server.
+        :raises MCPConnectionError: If connection to the server fails.
+        """
+        if not self.life.has_owner:  # each connect is a session
+            await self.aclose()
+            self.life = SessionLife()
+        info = self._server_info()
+        if info is not None:
+            self.redactor: Redactor = self._redactor_now().knowing(info._secrets())
+        self.life.redact = self.redactor.text
+        self.life.opening()
+        self._failure = None
+        try:
+            return await self._connect()
+        except Exception as error:
+            self.redactor.error(error)
+            raise
+
+    async def _connect(self) -> list[types.Tool]:
+        error: Exception
+        self._connect_status = None
+        try:
+            await self._load_handlers()
+            transport = await self._make_transport()
+            self._channel = Channel(transport, self, span_attributes=self._span_attributes)
+            await transport.open()
+            self._opening = await self._negotiate()
+            self._revision, self._capabilities = self._opening.revision, self._opening.capabilities
+            await self._opened(self._opening)
+            tools = await self._list_all()
+            if not self.life.has_owner:
+                self.life.opened()
+            return tools
+        except asyncio.CancelledError:
+            was_interrupted = self.life.interruption()
+            await self._close()
+            if _is_being_cancelled() or not was_interrupted:
+                raise
+            error = ConnectionError(self.life.loss)
+        except Exception as failure:
+            self.life.interruption()
+            if isinstance(failure, LostError) and not failure.reason:
+                await self.find_reason()
+            await self._close()
+            error = failure
+        if isinstance(error, MCPConnectionError):
+            raise error
+        self.life.allow_interruption()
+        connect_error = await self._connect_error(error)
+        # The message says it all, so a traceback is to begin with the caller. Debuggers find the cause here.
+        connect_error.__context__, connect_error.__suppress_context__ = error, True
+        raise connect_error
+
+    async def _load_handlers(self) -> None:
+        callbacks = self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
+        callbacks.redactor = self._redactor_of_all
+        callbacks.on_question = self.on_question
+        callbacks.caller = self.caller
+        callbacks.requests_under_way = self.requests_under_way
+        await callbacks.load()
+        self._server_requests = ServerRequests(callbacks)
+
+    async def _negotiate(self) -> Opening:
+        own = self.handlers.client_info
+        negotiation = self._negotiation = Negotiation(
+            self._send_opening,
+            client_info=dict(own) if own is not None else client_info(),
+            capabilities=self._server_requests.capabilities,
+        )
+        wanted = getattr(self._server_info(), "negotiation", "auto")
+        if wanted == "handshake":
+            opening = await negotiation.shake_hands()
+        elif wanted == "auto" and self._handshake_first:
+            opening = await negotiation.handshake_first()
+        else:
+            opening = await negotiation.discover_first()
+        return opening
+
+    async def _send_opening(self, method: str, params: dict[str, Any], version: str | None) -> dict[str, Any]:
+        channel = self._channel
+        if channel is None:
+            raise not_connected()
+        exchange = Exchange(
+            channel.next_id(), method, params, version=version, identity=current_identity.get(), time_left=self._time()
+        )
+        return await channel.request(exchange)
+
+    async def _opened(self, opening: Opening) -> None:
+        channel = self._channel
+        if channel is None:
+            raise not_connected()
+        name = opening.server.name if opening.server else None
+        channel.transport.opened(opening.revision)
+        if not self._is_modern:
+            try:
+                await channel.tell("notifications/initialized")
+            except Exception as error:  # the next request tells whether it matters
+                kind = type(error).__name__
+                logger.debug("{server} did not take `initialized`: {kind}", server=self._describe(), kind=kind)
+            channel.transport.start_listening()
+        level = self._callbacks.opened(opening.revision, opening.capabilities, name)
+        if level is not None:
+            try:
+                await self._request("logging/setLevel", {"level": level})
+            except ProtocolError as error:
+                self._callbacks.refused_level(error)
+
+    async def _connect_error(self, error: Exception) -> MCPConnectionError:
+        if isinstance(error, RequestError):
+            self._connect_status = error.status
+        status = f"it answered with HTTP {self._connect_status}" if self._connect_status else None
+        reason = error.reason if isinstance(error, RequestError) else None
+        what = status or self.life.loss or reason or self._explain(error)
+        protocol = error if isinstance(error, ProtocolError) else None
+        refusal = self._refusal()
+        if refusal is not None and (protocol is None or self.redactor.text(describe_error(protocol)) != refusal):
+            what = f"{_REFUSED.format(refusal)} {what}"
+        is_local = lacks_descriptors(error)
+        if is_local:
+            what = NO_DESCRIPTORS
+        self._failure = what = self.redactor.text(what)
+        is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
+        # What would find out more sends requests without a token.
+        asks_nobody = is_local or is_unauthorized or self.rest.seconds > 0
+        advice = None if asks_nobody else await self._advice()
+        advice = self.redactor.text(advice) if advice else None
+        kind = MCPAuthorizationError if is_unauthorized else MCPConnectionError
+        return kind(
+            f"Failed to connect to {self._describe()}: {self._combine(what, advice)}",
+            server_info=self._server_info(),
+            operation="connect",
+            code=protocol.code if protocol is not None else None,
+            data=protocol.data if protocol is not None else None,
+        )
+
+    def _refusal(self) -> str | None:
+        refusal = self._negotiation.refusal if self._negotiation is not None else None
+        return None if refusal is None else self.redactor.text(describe_error(refusal))
+
+    def progress(self) -> str:
+        """
+        Say how far `connect` has come, for the message of a timeout.
+
+        :returns: A clause, or the empty string.
+        """
+        refusal = self._refusal()
+        if self._failure is None and refusal is not None:
+            return f"{_REFUSED.format(refusal)} did not answer the question for its revisions"
+        return self._failure or ""
+
+    async def find_reason(self) -> str:
+        """
+        Find out why the session ended. Everybody who asks gets the same reason, as soon as it is known.
+
+        :returns: A clause.
+        """
+        if self.life.reason is None:
+            self.life.end(await self._post_mortem() or _SERVER_CLOSED)
+        return self.life.reason or ""
+
+    async def aclose(self) -> None:
+        """
+        Close the connection and clean up resources.
+
+        This method ensures all resources are properly released, even if errors occur.
+        """
+        self.life.end(CLOSED_DURING_CALL, SessionState.CLOSED)
+        await self._close()
+        self.life.end(_SERVER_CLOSED)
+
+    async def _close(self) -> None:
+        # Once the transport is closed, it is too late to look.
+        if self.life.state is SessionState.LOST and self.life.reason is None:
+            reason = await self._post_mortem()
+            if reason is not None:
+                self.life.end(reason)
+        channel, self._channel = self._channel, None
+        self._opening = None
+        try:
+            if channel is not None:
+                await channel.close()
+        except Exception as error:
+            logger.debug(
+                "Closing {server}: {error}", server=self._describe(), error=self.redactor.text(describe_error(error))
+            )
+        finally:
+            self._release()
+
+    # What comes from the server.
+
+    async def answer(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> dict[str, Any]:
+        """
+        Answer a request of the server, in a task of its own.
+
+        :param method: Its method.
+        :param params: Its parameters.
+        :param exchange: The request of ours in whose stream it came, if that is known.
+        :returns: The result.
+        :raises ProtocolError: To answer with an error.
+        """
+        return await self._server_requests.answer(method, params)
+
+    def notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
+        """
+        Take note of a notification of the server.
+
+        :param method: Its method.
+        :param params: Its parameters.
+        :param exchange: The request of ours in whose stream it came, if that is known.
+        """
+        self._changed(method, params)
+        self._server_requests.notified(method, params)
+
+    def heard(self) -> None:
+        """
+        Take note that the server sent something.
+        """
+        self.life.heard()
+
+    def ended(self, reason: str | None) -> None:
+        """
+        Take note that the transport ended by itself.
+
+        :param reason: Why; None if that has still to be found out.
+        """
+        self.life.end(reason)
+
+    def drained(self, reason: str) -> None:
+        """
+        Take note that the session takes no further requests.
+
+        :param reason: Why.
+        """
+        self.life.end(reason, SessionState.DRAINING)
+
+    # Secrets.
+
+    def _learn(self, secrets: Iterable[str]) -> None:
+        """
+        Redact more secrets, which became known in the middle of a request.
+        """
+        self.redactor = self.redactor.knowing(list(secrets))
+        self.life.redact = self.redactor.text
+
+    def _redactor_of_all(self) -> Redactor:
+        in_flight = self._channel.in_flight if self._channel is not None else ()
+        headers = (exchange.identity.headers for exchange in in_flight if exchange.identity is not None)
+        secrets = [secret for sent in headers for secret in secrets_in({"headers": sent})]
+        return self.redactor.knowing(secrets) if secrets else self.redactor
+
+    # Requests.
+
+    async def _request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+    ) -> dict[str, Any]:
+        channel, revision = self._channel, self._revision
+        if channel is None or revision is None:
+            raise not_connected()
+        request_id = channel.next_id()
+        extra: dict[str, Any] = dict(meta) if meta is not None else {}
+        if on_progress is not None:
+            extra["progressToken"] = request_id
+        if self._is_modern and self._negotiation is not None:
+            extra = {**self._server_requests.log_level(), **extra, **self._negotiation.envelope(revision)}
+        if extra:
+            own = dict(params) if params is not None else {}
+            sent: dict[str, Any] | None = {**own, "_meta": {**own.get("_meta", {}), **extra}}
+        else:
+            sent = dict(params) if params is not None else None
+        exchange = Exchange(
+            request_id,
+            method,
+            sent,
+            version=revision,
+            name=name,
+            headers=headers,
+            identity=current_identity.get(),
+            on_progress=on_progress,
+            time_left=self._time(),
+        )
+        return await self._readable(method, await channel.request(exchange))
+
+    def _time(self) -> Callable[[], float | None] | None:
+        task = asyncio.current_task()
+        return partial(self.time_left, task) if task is not None else None
+
+    async def _readable(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
+        revision = self._revision or LATEST_HANDSHAKE_VERSION
+        if self._is_modern:
+            result.setdefault("resultType", "complete")
+        if method == LIST_METHOD:
+            result = await self._readable_page(result, revision)
+        mended = await mend_result(method, revision, result)
+        if mended.left_out:
+            logger.warning(
+                "Left out what cannot be read of the answer of {server} to {method}: {items}",
+                server=self._describe(),
+                method=method,
+                items=", ".join(mended.left_out[:_MOST_SHOWN]),
+            )
+        return mended.result
+
+    async def _readable_page(self, page: dict[str, Any], version: str) -> dict[str, Any]:
+        try:
+            read = await read_page(page, version)
+        except ValueError as error:
+            msg = f"Failed to list the tools of {self._describe()}: {error}"
+            raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
+        left_out = read.left_out | self._param_headers.note(read.result, is_used=self._is_modern)
+        for tool, reason in left_out.items():
+            if self._unusable_tools.get(tool) != reason:
+                logger.warning(
+                    "Left out tool {tool} of {server}: {reason}",
+                    tool=f"'{tool}'" if isinstance(tool, str) else f"number {tool}",
+                    server=self._describe(),
+                    reason=reason,
+                )
+        self._unusable_tools.update(left_out)
+        for definition in read.result["tools"]:
+            self._unusable_tools.pop(definition["name"], None)
+        if read.dropped:
+            logger.debug(
+                "Dropped invalid fields of the tools of {server}: {fields}",
+                server=self._describe(),
+                fields="; ".join(
+                    f"{tool}: {', '.join(fields[:_MOST_SHOWN])}"
+                    for tool, fields in islice(read.dropped.items(), _MOST_SHOWN)
+                ),
+            )
+        return read.result
+
+    async def _list_all(self) -> list[types.Tool]:
+        pages = await self._pages("list_tools", "tools", LIST_METHOD, types.ListToolsResult)
+        self.tools_ttl: float | None = self._shortest_ttl(pages)
+        tools = [tool for page in pages for tool in page.tools]
+        for tool in tools:
+            self._validation.note(tool.name, tool.output_schema)
+        return tools
+
+    def unusable_tools(self) -> dict[str, str]:
+        """
+        Tell which tools were left out of the listing, although the server has them.
+
+        :returns: The reasons, by the names of the tools; by their numbers for those without a valid name.
+        """
+        named = self._unusable_tools.items()
+        return {tool if isinstance(tool, str) else f"number {tool}": reason for tool, reason in named}
+
+    def why_unusable(self, tool_name: str) -> str | None:
+        """
+        Say why a tool was left out of the listing, although the server has it.
+
+        :param tool_name: Name of the tool.
+        :returns: A clause, or None if it was not left out.
+        """
+        return self._unusable_tools.get(tool_name)
+
+    async def list_tools(self) -> list[types.Tool] | None:
+        """
+        Ask the connected server for its tools again, all pages of them.
+
+        :returns: The tools.
+        :raises MCPConnectionError: If that fails.
+        """
+        return await self._read("list_tools", self._list_all)
+
+    async def _read(self, operation: str, read: Callable[[], Awaitable[T]]) -> T:
+        if self._channel is None:
+            raise not_connected()
+        if not self.life.is_open or self._has_died():
+            raise await self._not_read(operation)
+        try:
+            return await read()
+        except (RequestError, ValueError, InvalidResultError) as error:
+            failure = await self._read_error(error, operation)
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback holds this frame
+
+    async def _not_read(self, operation: str) -> ReadInterruptedError:
+        reason = await self._session_ended()
+        error = ReadInterruptedError(f"{failed_to(operation, self._describe())}: {reason}", operation=operation)
+        error.was_sent = False
+        return error
+
+    async def _read_error(self, error: Exception, operation: str) -> Exception:
+        what = failed_to(operation, self._describe())
+        info = self._server_info()
+        if isinstance(error, RefusedError) and error.is_unauthorized:
+            return MCPAuthorizationError(f"{what}: {error.reason}", info, operation)
+        if isinstance(error, RefusedError | LostError) and not isinstance(error, UnreadableError):
+            if error.reason and error.status is not None and self.life.is_open:
+                return MCPConnectionError(f"{what}: {error.reason}", info, operation)
+            reason = error.reason or await self.find_reason()
+            failure = ReadInterruptedError(f"{what}: {reason}", info, operation)
+            failure.was_sent = isinstance(error, LostError)
+            return failure
+        if isinstance(error, ProtocolError):
+            self._note_error(error)
+            status = f"the server answered with HTTP {error.status}: " if error.status else ""
+            text = f"{what}: {status}{describe_error(error)}"
+            return MCPConnectionError(text, info, operation, code=error.code, data=error.data)
+        if isinstance(error, ValidationError):
+            text = f"the server's answer is no valid result: {describe_validation(error)}"
+        elif isinstance(error, ValueError):
+            text = "a parameter cannot be sent as JSON"  # its text may quote it
+        else:
+            text = describe_error(error)
+        return MCPConnectionError(f"{what}: {text}", info, operation)
+
+    # Calls.
+
+    async def request_tool(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        *,
+        meta: dict[str, Any] | None = None,
+        on_progress: Any = None,
+        continuation: Continuation | None = None,
+    ) -> types.CallToolResult:
+        """
+        Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
+
+        :param tool_name: Name of the tool to call.
+        :param tool_args: Arguments to pass to the tool.
+        :param meta: The `_meta` of the request.
+        :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
+            progress.
+        :param continuation: What to continue a call with that was left open.
+        :returns: The result.
+        :raises CallLeftOpenError: If the server does not answer, but has questions for the user, or makes a task of it.
+        :raises CallDidNotRunError: If the tool provably did not run.
+        :raises MCPOutcomeUnknownError: If the call was sent and never answered.
+        :raises MCPInvocationError: If the tool invocation fails otherwise.
+        """
+        if self._channel is None and self.life.state in (SessionState.NEW, SessionState.OPENING):
+            raise not_connected()
+        if self._channel is None or not self.life.is_open or self._has_died():
+            # What is not written to a dead server's pipe has not run for sure.
+            raise await self._not_called()
+        wanted = self._callbacks.wanted()
+        try:
+            result = await self._call(tool_name, tool_args, meta, on_progress, continuation)
+            if not result.is_error:
+                await self._validation.validate(tool_name, result)
+                return result
+            return redacted_result(self._with_advice(result, wanted), self._redactor_now())
+        except (RequestError, ValueError, RuntimeError) as error:
+            failure = await self._call_error(error, wanted, tool_name, tool_args, meta)
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback holds this frame
+
+    async def _call(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        meta: dict[str, Any] | None,
+        on_progress: Any,
+        continuation: Continuation | None,
+    ) -> types.CallToolResult:
+        params: dict[str, Any] = {"name": tool_name, "arguments": tool_args}
+        if continuation is not None:
+            params |= await self._continued(continuation)
+
+        async def send(params: dict[str, Any]) -> dict[str, Any]:
+            return await self._request(
+                CALL_METHOD,
+                params,
+                name=tool_name,
+                meta=meta,
+                headers=self._param_headers.of(tool_name, tool_args) if self._is_modern else None,
+                on_progress=self._report(on_progress),
+            )
+
+        async def send_with_headers(params: dict[str, Any]) -> dict[str, Any]:
+            try:
+                return await send(params)
+            except ProtocolError as error:
+                if error.code == types.HEADER_MISMATCH and self._is_modern:
+                    await self._list_all()  # the schema is missing or stale
+                elif not await self._callbacks.elicit_urls(error.code, error.data):
+                    raise
+                # The tool has not run: its headers were wrong, or it waited for what the user did at a URL.
+                return await send(params)
+
+        leaves_questions = self.handlers.elicitation is answer_later
+        result = await self._with_inputs(params, send_with_headers, leaves_questions=leaves_questions)
+        return await self._call_result(tool_name, result)
+
+    def _report(self, on_progress: Any) -> Callable[[dict[str, Any]], None] | None:
+        channel = self._channel
+        if on_progress is None or channel is None:
+            return None
+
+        def report(params: dict[str, Any]) -> None:
+            progress, total, message = params.get("progress"), params.get("total"), params.get("message")
+            if isinstance(progress, int | float):
+                channel.spawn(on_progress(progress, total, message))
+
+        return report
+
+    async def _not_called(self) -> CallDidNotRunError:
+        reason = await self._session_ended()
+        error = CallDidNotRunError(reason)
+        error.lost_because = reason
+        return error
+
+    async def _session_ended(self) -> str:
+        if self.life.is_open:
+            self.life.end()
+        return "the connection is closed" if self.life.state is SessionState.CLOSED else await self.find_reason()
+
+    async def _call_error(
+        self,
+        error: Exception,
+        wanted: dict[str, int],
+        tool_name: str,
+        tool_args: dict[str, Any],
+        meta: dict[str, Any] | None,
+    ) -> Exception:
+        code = data = None
+        outcome = None
+        if isinstance(error, UnreadableError):
+            return outcome_unknown(error.reason, tool_name, tool_args)
+        if isinstance(error, RefusedError | LostError):
+            return await self._unanswered(error, tool_name, tool_args)
+        if isinstance(error, ProtocolError):
+            self._note_error(error)
+            code, data = error.code, error.data
+            text = describe_error(error)
+            if error.status is not None and code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
+                text = f"the server answered with HTTP {error.status}: {text}"
+            if (advice := self._callbacks.advice(wanted, code, data)) is not None:
+                text = f"{with_full_stop(text)} {advice}"
+            if self.life.state is SessionState.DRAINING:
+                text = f"{with_full_stop(text)} The next call opens a new session."
+        elif isinstance(error, ValidationError):
+            text, outcome = f"the server's answer is no valid result: {describe_validation(error)}", "answered"
+        elif isinstance(error, InvalidResultError):
+            text, outcome = describe_error(error), "answered"
+        elif isinstance(error, ValueError):
+            text = describe_unsendable(tool_args if meta is None else {**tool_args, "_meta": meta}, error)
+        else:
+            text = describe_error(error)
+        failure = MCPInvocationError(
+            f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args, code=code, data=data
+        )
+        if outcome is not None:
+            failure._outcome = outcome
+        if not isinstance(error, ValueError) or isinstance(error, ValidationError):  # it quotes an argument
+            failure.__cause__ = error
+        return failure
+
+    async def _unanswered(
+        self, error: RefusedError | LostError, tool_name: str, tool_args: dict[str, Any]
+    ) -> Exception:
+        over = self.life.over.is_set()
+        reason = error.reason or (await self.find_reason() if over else self.life.reason or CLOSED_DURING_CALL)
+        if isinstance(error, RefusedError) and error.status is not None and self.life.is_open:
+            refused = MCPInvocationError(
+                f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool did not run.",
+                tool_name,
+                tool_args,
+            )
+            refused._outcome = "did_not_run"
+            refused.__cause__ = error
+            return refused
+        failure: CallDidNotRunError | MCPOutcomeUnknownError
+        if isinstance(error, RefusedError):
+            failure = CallDidNotRunError(reason, denied=error.is_final or error.is_unauthorized)
+        else:
+            failure = outcome_unknown(reason, tool_name, tool_args)
+        if not self.life.is_open:
+            failure.lost_because = reason
+        failure.__cause__ = error
+        return failure
+
+    def _with_advice(self, result: types.CallToolResult, wanted: dict[str, int]) -> types.CallToolResult:
+        advice = self._callbacks.advice(wanted)
+        if advice is None:
+            return result
+        return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
+
+    async def _send_call(self, tool_name: str, tool_args: dict[str, Any], **extras: Any) -> types.CallToolResult:
+        meta, on_progress = extras.get("meta"), extras.get("progress_callback")
+        return await WireClient.request_tool(self, tool_name, tool_args, meta=meta, on_progress=on_progress)
+
+    async def ping(self) -> bool:
+        """
+        Send the server a ping and wait for the answer.
+
+        :returns: False if the revision of the protocol has no pings.
+        """
+        if self._channel is None:
+            return False
+        if self._is_modern:
+            logger.warning(
+                "`ping_interval` has no effect on {server}: the protocol revision {protocol_version} has no pings",
+                server=self._describe(),
+                protocol_version=self._revision,
+            )
+            return False
+        try:
+            await self._request("ping")
+        except RequestError as error:  # an answer, too; or the session ended, which others notice
+            logger.debug(
+                "A ping of {server} was answered: {error}",
+                server=self._describe(),
+                error=self._redactor_now().text(describe_error(error)),
+            )
+        return True
+
+    async def notify_roots_changed(self) -> bool:
+        """
+        Tell the server that the roots have changed.
+
+        :returns: False if the revision of the protocol has no such notification: the server asks in each call.
+        :raises MCPConnectionError: If that fails.
+        """
+
+        async def notify() -> bool:
+            if self._is_modern or self._channel is None:
+                return False
+            await self._channel.tell("notifications/roots/list_changed")
+            return True
+
+        return await self._read("notify_roots_changed", notify)
+
+    def details(self) -> ServerDetails:
+        """
+        Return what the server said about itself.
+
+        :returns: The details, empty while there is no session.
+        """
+        opening = self._opening
+        if opening is None:
+            return ServerDetails()
+        return ServerDetails(
+            protocol_version=opening.revision,
+            name=opening.server.name if opening.server else None,
+            version=opening.server.version if opening.server else None,
+            capabilities=opening.capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
+            implementation=opening.server,
+            instructions=opening.instructions,
+            client_extensions=self._server_requests.capabilities(opening.revision).get("extensions") or {},
+        )
+
+    def _span_attributes(self) -> dict[str, str]:
+        attributes = {"mcp.server": self._describe()}
+        if self._opening is not None and self._opening.server is not None:
+            attributes["mcp.server.name"] = self._opening.server.name
+        return attributes
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,226 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Which revision of the protocol a session speaks.
+
+There are two eras: up to 2025-11-25 a session begins with the handshake, `initialize`; since 2026-07-28 a server is
+asked for its revisions with `server/discover`, and no request depends on an earlier one. A server of one era refuses
+the question of the other, so one is asked first, and the other if the first is refused:
+
+.. code-block:: text
+
+    handshake first    initialize ──refused──> server/discover ──refused──> failed, with both refusals
+    discover first     server/discover ──refused, silent, unreadable──> initialize ──refused──> failed
+
+The specification recommends to discover first (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import mcp_types as types
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
+from pydantic import ValidationError
+
+from haystack_integrations.tools.mcp.convert.odd_messages import mend_result
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    LostError,
+    ProtocolError,
+    RefusedError,
+    UnreadableError,
+)
+
+# How long a server may be silent when it is asked for its revisions, in seconds.
+_DISCOVER_TIMEOUT = 10.0
+
+# Refusals that say nothing of the revisions a server speaks.
+_NO_VERDICT = ("401", "403", "429")
+
+# Sends a request of a method with parameters, in a revision; None for a request that is of none.
+Send: TypeAlias = Callable[[str, dict[str, Any], str | None], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """
+    What a server said when it was asked first.
+
+    :param revision: The revision of the protocol that both sides speak.
+    :param capabilities: What the server can do.
+    :param server: Its name and version, if it gave them.
+    :param instructions: What it says of its use, for a model.
+    """
+
+    revision: str
+    capabilities: types.ServerCapabilities
+    server: types.Implementation | None
+    instructions: str | None
+
+
+class NegotiationError(Exception):
+    """
+    Raised if client and server have no revision in common. The text says which there are.
+    """
+
+
+class Negotiation:
+    """
+    Agrees with a server on a revision.
+    """
+
+    def __init__(
+        self, send: Send, *, client_info: dict[str, Any], capabilities: Callable[[str], dict[str, Any]]
+    ) -> None:
+        """
+        Initialize the Negotiation.
+
+        :param send: Sends a request.
+        :param client_info: Name and version of the client, as in the protocol.
+        :param capabilities: Returns the capabilities of the client in a revision.
+        """
+        self._send = send
+        self._client_info = client_info
+        self._capabilities = capabilities
+        # How the server refused the handshake, if it did.
+        self.refusal: ProtocolError | None = None
+
+    async def handshake_first(self) -> Opening:
+        """
+        Begin with the handshake, and ask for newer revisions if it is refused.
+
+        :returns: What the server said.
+        :raises RequestError: If it refuses both.
+        :raises NegotiationError: If there is no common revision.
+        """
+        try:
+            return await self.shake_hands()
+        except ProtocolError as refusal:
+            self.refusal = refusal
+        try:
+            return await self.discover()
+        except ProtocolError as error:
+            if error.code == types.UNSUPPORTED_PROTOCOL_VERSION:
+                raise
+            raise self.refusal from error
+        except ValidationError as error:
+            raise self.refusal from error
+
+    async def discover_first(self) -> Opening:
+        """
+        Ask for the server's revisions, and shake hands if it does not say any that are newer.
+
+        :returns: What the server said.
+        :raises RequestError: If it refuses both.
+        :raises NegotiationError: If there is no common revision.
+        """
+        try:
+            async with asyncio.timeout(_DISCOVER_TIMEOUT):
+                return await self.discover()
+        except (TimeoutError, ValidationError, UnreadableError):
+            pass
+        except ProtocolError as error:
+            if error.code == types.UNSUPPORTED_PROTOCOL_VERSION and not _lists_handshake(error.data):
+                raise
+        except (RefusedError, LostError) as error:
+            if error.status is None or error.status.startswith(_NO_VERDICT):
+                raise
+        except NegotiationError:
+            pass
+        return await self.shake_hands()
+
+    async def shake_hands(self) -> Opening:
+        """
+        Do the handshake.
+
+        :returns: What the server said.
+        :raises RequestError: If it refuses.
+        :raises NegotiationError: If it answers with a revision that this client does not know.
+        """
+        params = {
+            "protocolVersion": LATEST_HANDSHAKE_VERSION,
+            "capabilities": self._capabilities(LATEST_HANDSHAKE_VERSION),
+            "clientInfo": self._client_info,
+        }
+        result = await self._send("initialize", params, None)
+        version = result.get("protocolVersion")
+        if version in MODERN_PROTOCOL_VERSIONS:
+            msg = f"it is not for the revision {version}"
+            raise ProtocolError(types.UNSUPPORTED_PROTOCOL_VERSION, msg)
+        if isinstance(version, str) and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            msg = f"Unsupported protocol version from the server: {version}"
+            raise NegotiationError(msg)
+        mended = await mend_result("initialize", LATEST_HANDSHAKE_VERSION, result)
+        read = types.InitializeResult.model_validate(mended.result, by_name=False)
+        return Opening(str(version), read.capabilities, read.server_info, read.instructions)
+
+    async def discover(self) -> Opening:
+        """
+        Ask for the server's revisions.
+
+        :returns: What the server said.
+        :raises RequestError: If it refuses.
+        :raises NegotiationError: If there is no common revision of this era.
+        :raises ValidationError: If the answer cannot be read.
+        """
+        try:
+            result = await self._ask(LATEST_MODERN_VERSION)
+        except ProtocolError as error:
+            common = _common(error.data.get("supported") if isinstance(error.data, dict) else None)
+            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or common in (None, LATEST_MODERN_VERSION):
+                raise
+            result = await self._ask(str(common))
+        mended = await mend_result("server/discover", LATEST_MODERN_VERSION, result)
+        read = types.DiscoverResult.model_validate(mended.result, by_name=False)
+        revision = _common(read.supported_versions)
+        if revision is None:
+            msg = (
+                "No mutually supported modern protocol version "
+                f"(server: {read.supported_versions}, client: {list(MODERN_PROTOCOL_VERSIONS)})"
+            )
+            raise NegotiationError(msg)
+        return Opening(revision, read.capabilities, _server_of(read.meta), read.instructions)
+
+    async def _ask(self, version: str) -> dict[str, Any]:
+        return await self._send("server/discover", {"_meta": self.envelope(version)}, version)
+
+    def envelope(self, version: str) -> dict[str, Any]:
+        """
+        Return what each request says of the client since revision 2026-07-28.
+
+        :param version: The revision.
+        :returns: Members of its `_meta`.
+        """
+        return {
+            types.PROTOCOL_VERSION_META_KEY: version,
+            types.CLIENT_INFO_META_KEY: self._client_info,
+            types.CLIENT_CAPABILITIES_META_KEY: self._capabilities(version),
+        }
+
+
+def _common(supported: Any) -> str | None:
+    listed = supported if isinstance(supported, list) else []
+    return next((version for version in reversed(MODERN_PROTOCOL_VERSIONS) if version in listed), None)
+
+
+def _lists_handshake(data: Any) -> bool:
+    supported = data.get("supported") if isinstance(data, dict) else None
+    return not isinstance(supported, list) or any(version in HANDSHAKE_PROTOCOL_VERSIONS for version in supported)
+
+
+def _server_of(meta: Any) -> types.Implementation | None:
+    # For display only, so that an odd one is none.
+    try:
+        return types.Implementation.model_validate((meta or {}).get(types.SERVER_INFO_META_KEY), by_name=False)
+    except ValidationError:
+        return None
