@@ -13,8 +13,7 @@ from typing import Any, ClassVar, NoReturn
 
 import anyio
 from haystack import logging
-from mcp import MCPError as ProtocolError
-from mcp import types
+import mcp_types as types
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import Turns
@@ -216,14 +215,12 @@ class MCPClient(ABC):
             raise
         except TimeoutError:
             raise
-        except (
-            MCPConnectionError,
-            OSError,
-            anyio.BrokenResourceError,
-            anyio.ClosedResourceError,
-            ProtocolError,
-        ) as error:
-            if isinstance(error, ProtocolError) and error.code != types.CONNECTION_CLOSED:
+        except MCPInvocationError:
+            raise
+        except Exception as error:
+            kinds = (MCPConnectionError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+            # An `mcp.MCPError` says with this code that its session ended.
+            if not isinstance(error, kinds) and getattr(error, "code", None) != types.CONNECTION_CLOSED:
                 raise
             self.life.end(describe_error(error))
             raise outcome_unknown(describe_error(error), tool_name, tool_args) from error

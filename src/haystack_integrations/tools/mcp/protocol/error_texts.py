@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mcp import MCPError as ProtocolError
-from mcp import types
+import mcp_types as types
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from haystack_integrations.tools.mcp.client.sdk_workarounds import describe_validation, quotes_answer
 from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, count_values
 from haystack_integrations.tools.mcp.convert.results import error_text
 from haystack_integrations.tools.mcp.errors import (
@@ -26,6 +24,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     MCPTimeoutError,
 )
+from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 
@@ -151,25 +150,18 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def root_cause(error: BaseException) -> BaseException:
+def describe_validation(error: ValidationError) -> str:
     """
-    Find what the SDK wrapped in the groups of its task groups.
+    Say what is wrong with a value, without the value.
 
-    :param error: An exception, perhaps a group.
-    :returns: The only exception in it that is not a group, or the group if there are several.
+    :param error: A validation error of pydantic.
+    :returns: How many fields are invalid, and where the first one is.
     """
-    causes = list(leaves(error))
-    return causes[0] if len(causes) == 1 else error
-
-
-def find_protocol_error(error: BaseException) -> ProtocolError | None:
-    """
-    Find the JSON-RPC error in what went wrong.
-
-    :param error: An exception, perhaps a group.
-    :returns: The first one, or None.
-    """
-    return next((leaf for leaf in leaves(error) if isinstance(leaf, ProtocolError)), None)
+    first = error.errors(include_input=False, include_url=False)[0]
+    if first["type"] == "json_invalid":
+        return "it is not JSON"
+    place = ".".join(map(str, first["loc"]))
+    return f"{error.error_count()} fields are invalid, the first is '{place}' ({first['type']})"
 
 
 def describe_error(error: BaseException) -> str:
@@ -182,8 +174,7 @@ def describe_error(error: BaseException) -> str:
     texts = []
     for leaf in leaves(error):
         if isinstance(leaf, ProtocolError):
-            text = "the server's answer is no valid JSON-RPC message" if quotes_answer(leaf) else leaf.message
-            texts.append(text or f"protocol error {leaf.code}")
+            texts.append(leaf.message or f"protocol error {leaf.code}")
         elif isinstance(leaf, ValidationError):
             texts.append(describe_validation(leaf))
         else:

@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Which request a broken message answers: only what is certain fails a call.
+"""
+
+import json
+import random
+import re
+
+from haystack_integrations.tools.mcp.protocol.frames import Unreadable, is_no_answer, oversized, read, write
+from tests.support.rows import rows
+
+DEEP = "[" * 300 + "]" * 300
+
+
+@rows(
+    ("text", "request_id"),
+    [
+        ('{"jsonrpc":"2.0","id":5,"result":' + DEEP, 5),
+        ('{"jsonrpc":"2.0","id":"own","result":' + DEEP, "own"),
+        ('{"result":{"id":6,"x":' + DEEP + '},"jsonrpc":"2.0","id":5}', 5),
+        ('{"result":[' + "{}," * 200_000 + 'bad],"jsonrpc":"2.0","id":5}', 5),
+        ('{"jsonrpc":"2.0","result":{"a":{"id":5}', None),
+        ('{"jsonrpc":"2.0","result":[' + "{}," * 200_000 + '{"a":1,"id":5}', None),
+        ('{"jsonrpc":"2.0","id":5', None),
+        ('{"jsonrpc":"2.0","id":5,"method":"ping","params":' + DEEP + "}", None),
+        ('{"level":"info","id":5,"msg":}', None),
+        ('{"level":"error","id":5,"error":"x"}', None),
+        ('{"id":5}', None),
+        ("id: 5", None),
+        ("5", None),
+    ],
+)
+def test_an_id_is_found_only_where_it_is_certain(text, request_id):
+    assert [answer.id for answer in read(text) if isinstance(answer, Unreadable)] == (
+        [] if request_id is None else [request_id]
+    )
+
+
+def test_a_text_of_quotes_alone_is_searched_in_linear_time():
+    assert len(read('{"jsonrpc":"2.0","id":5,"result":"' + '\\"' * 500_000)) == 1
+
+
+@rows(
+    ("head", "tail", "request_id"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"result":{"a":"xxx', b"", 5),
+        (b'{"result":{"a":"xxx', b'xxx"},"jsonrpc":"2.0","id":5}', 5),
+        (b'{"result":{"a":"xxx', b'xxx"},"id":5,"jsonrpc":"2.0"}', 5),
+        (b'{"result":{"a":"xxx', b"", None),
+        (b'{"result":{"a":"xxx', b'xxx"},"jsonrpc":"2.0","id":5', None),
+        (b'{"jsonrpc":"2.0","method":"x","params":"xxx', b'xxx","id":5}', None),
+        (b"downloading ......", b"......", None),
+    ],
+)
+def test_an_answer_that_is_too_large_is_known_by_its_ends(head, tail, request_id):
+    answer = oversized(head, tail, 1000)
+    assert (answer and answer.id) == request_id
+    assert is_no_answer(head) is (b"method" in head)
+
+
+@rows("seed", range(4))
+def test_half_of_a_pair_is_replaced_wherever_it_stands(seed):
+    source = random.Random(seed)
+    tokens = [r"\ud83d", r"\uDE00", r"\\", r"\n", r"\u00e9", r"\"", "u", "d83d", "ude00", "x", "\U0001f600"]
+    for _ in range(300):
+        content = "".join(source.choices(tokens, k=source.randrange(12)))
+        [message] = read('{"jsonrpc":"2.0","id":5,"result":{"a":"' + content + '","b":"\\ud83d"}}')
+        expected = re.sub("[\ud800-\udfff]", "\ufffd", json.loads(f'"{content}"'))
+        assert message["result"] == {"a": expected, "b": "\ufffd"}, content
+
+
+@rows(
+    ("text", "messages"),
+    [
+        ('{"jsonrpc":"2.0","id":5.0,"result":{}}', [{"jsonrpc": "2.0", "id": 5, "result": {}}]),
+        ('{"jsonrpc":"2.0","id":5,"result":[]}', [{"jsonrpc": "2.0", "id": 5, "result": {}}]),
+        ('\ufeff{"jsonrpc":"2.0","method":"x"}', [{"jsonrpc": "2.0", "method": "x"}]),
+        ('[{"jsonrpc":"2.0","method":"x"}, 5, "x"]', [{"jsonrpc": "2.0", "method": "x"}]),
+        ('{"jsonrpc":"2.0","id":5,"result":{"a":"\t"}}', [{"jsonrpc": "2.0", "id": 5, "result": {"a": "\t"}}]),
+        ('{"jsonrpc":"2.0","id":true,"method":"x"}', []),
+        ('{"jsonrpc":"2.0","id":5,"method":7}', []),
+        ('{"method":"x"}', []),
+        ("[]", []),
+        ("", []),
+    ],
+)
+def test_messages_are_read_as_servers_write_them(text, messages):
+    assert read(text) == messages
+    assert read(text.encode()) == messages
+
+
+@rows(
+    ("text", "reason"),
+    [
+        ('{"id":5,"result":{}}', 'has no "jsonrpc"'),
+        ('{"jsonrpc":"2.0","id":5,"result":7}', "result is no object"),
+        ('{"jsonrpc":"2.0","id":5}', "neither a result nor an error"),
+        ('{"jsonrpc":"2.0","id":5,"error":"x"}', "no object with a code"),
+        ('{"jsonrpc":"2.0","id":5,"error":{"code":"x","message":"y"}}', "no object with a code"),
+        ('{"jsonrpc":"2.0","id":5,"result":{"a":nan}}', "as JSON"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_names_its_request_and_why(text, reason):
+    [answer] = read(text)
+    assert answer.id == 5
+    assert reason in answer.reason
+
+
+def test_what_is_written_is_one_line_and_is_read_again():
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "x",
+        "params": {"a": "line\nbreak \u2028 \U0001f600", "b": [1.5, None]},
+    }
+    assert b"\n" not in write(message)
+    assert read(write(message)) == [message]
