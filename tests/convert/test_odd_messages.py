@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
 import copy
 import json
 from typing import Any
@@ -9,7 +10,6 @@ import pytest
 from mcp.types import methods
 from pydantic import TypeAdapter
 
-from haystack_integrations.tools.mcp.concurrency import run_to_end
 from haystack_integrations.tools.mcp.convert.odd_messages import mend_params, mend_result
 
 OLD, NEW = "2025-06-18", "2026-07-28"
@@ -27,7 +27,7 @@ def unsupported(block: Any) -> str:
 def mended(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
     """The result as the SDK has it, which both of its models accept."""
     before = copy.deepcopy(result)
-    read = run_to_end(mend_result(method, version, result)).result
+    read = asyncio.run(mend_result(method, version, result)).result
     assert result == before
     methods.validate_server_result(method, version, read)
     model: Any = methods.MONOLITH_RESULTS[method]
@@ -246,5 +246,5 @@ def test_odd_parameters_of_requests_and_notifications_are_mended(method: str, pa
 @pytest.mark.parametrize("method", ["tools/call", "resources/list", "prompts/get", "initialize", "unknown/method"])
 def test_what_can_be_read_or_never_be_stays_as_it_is(method: str, version: str) -> None:
     for result in ({"content": [TEXT], "resultType": "complete"}, {"messages": 5, "resources": 5, "content": 5}):
-        read = run_to_end(mend_result(method, version, result)).result
+        read = asyncio.run(mend_result(method, version, result)).result
         assert read is result or method == "tools/call"
