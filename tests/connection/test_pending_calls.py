@@ -34,7 +34,8 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     answer_later,
 )
-from haystack_integrations.tools.mcp.client.pending import Continuation, TaskState
+from haystack_integrations.tools.mcp.protocol.inputs import Continuation
+from haystack_integrations.tools.mcp.protocol.tasks import TaskState
 from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
 from tests.support.background import text
 from tests.support.killed import in_a_process_that_is_killed

@@ -42,10 +42,9 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     answer_later,
 )
-from haystack_integrations.tools.mcp.client.pending import TaskState
-from haystack_integrations.tools.mcp.client.tasks import TaskClient
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+from haystack_integrations.tools.mcp.protocol.tasks import TaskClient, TaskState
 from haystack_integrations.tools.mcp.transports.http import watched_http
 from tests.support.background import in_thread, text
 from tests.support.handshake_server import Answer, HandshakeServer, result_of

@@ -79,7 +79,7 @@ class Model:
 
 def callbacks(**fields: Any) -> Callbacks:
     """
-    What the SDK would call in a session with a server.
+    What a session with a server has.
     """
     return Callbacks(MCPHandlers(**fields), "a server", Redactor(["s3cret-key"]))
 
@@ -103,8 +103,8 @@ class TestSampling:
     async def test_what_a_function_gives_in_place_of_a_reply_is_named_in_the_log(
         self, given: Any, message: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        sample = callbacks(sampling=lambda _: given).options()["sampling_callback"]
-        answer = await sample(None, sampling_request(("user", HELLO)))
+        request = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))
+        answer = await callbacks(sampling=lambda _: given).answer(request)
         assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's sampling handler failed")
         assert f"TypeError: {message}" in caplog.text
 
@@ -428,7 +428,7 @@ class TestRoots:
     async def test_what_a_function_gives_in_place_of_roots_is_named_in_the_log(
         self, given: Any, message: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        answer = await callbacks(roots=lambda: given).options()["list_roots_callback"](None)
+        answer = await callbacks(roots=lambda: given).answer(types.ListRootsRequest())
         assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's roots handler failed")
         assert f"The handler `roots` for a server failed: TypeError: {message}" in caplog.text
 
@@ -457,9 +457,9 @@ class TestLogging:
             msg = "no s3cret-key"
             raise LookupError(msg)
 
-        deliver = callbacks(logging=log).options()["logging_callback"]
+        deliver = callbacks(logging=log).log
         for number in range(2):
-            await deliver(types.LoggingMessageNotificationParams(level="info", data=number))
+            deliver(types.LoggingMessageNotificationParams(level="info", data=number))
         await wait_until_async(lambda: caplog.text.count("LookupError: no ***") >= 2, "both failures")
         assert got == [0, 1]
         assert "s3cret-key" not in caplog.text
@@ -474,11 +474,11 @@ class TestLogging:
             got.append(params.data)
             await go_on.wait()
 
-        deliver = callbacks(logging=log).options()["logging_callback"]
-        await deliver(types.LoggingMessageNotificationParams(level="info", data=0))
+        deliver = callbacks(logging=log).log
+        deliver(types.LoggingMessageNotificationParams(level="info", data=0))
         await wait_until_async(lambda: got, "the first message")
         for number in range(1, 4):
-            await deliver(types.LoggingMessageNotificationParams(level="info", data=number))
+            deliver(types.LoggingMessageNotificationParams(level="info", data=number))
         go_on.set()
         await wait_until_async(lambda: len(got) == 3, "the messages that were kept")
         assert got == [0, 2, 3]

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.pending import CallLeftOpenError
 from haystack_integrations.tools.mcp.connection.gate import Passage
 from haystack_integrations.tools.mcp.connection.given_up import cancel_in_background, cancel_task, holding_task
 from haystack_integrations.tools.mcp.connection.identities import NotForCallerError
@@ -42,16 +41,17 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.protocol.error_texts import failed_to, invocation_error, raise_tool_error
+from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
 
 if TYPE_CHECKING:
     from mcp import types
 
-    from haystack_integrations.tools.mcp.client.pending import Continuation
     from haystack_integrations.tools.mcp.connection.calling import Admission, CallRequest
     from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+    from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -40,7 +40,6 @@ from haystack_integrations.tools.mcp.request_context import meta_of_call
 if TYPE_CHECKING:
     from mcp import types
 
-    from haystack_integrations.tools.mcp.client.pending import Continuation
     from haystack_integrations.tools.mcp.connection.call import ToolCall
     from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
     from haystack_integrations.tools.mcp.connection.session import ToolListing
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.tasks import TaskRun
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
     from haystack_integrations.tools.mcp.protocol.base import ServerDetails
+    from haystack_integrations.tools.mcp.protocol.inputs import Continuation
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 # The timeouts of a call run in the executor's loop. The caller's own, longer by this, is for a loop that is blocked,
@@ -384,7 +384,7 @@ class Calling:
         )
 
     def _continuation(self, call: MCPPendingCall, answers: Mapping[str, Any] | None) -> Continuation:
-        from haystack_integrations.tools.mcp.client.pending import Continuation  # noqa: PLC0415 - imports the SDK
+        from haystack_integrations.tools.mcp.protocol.inputs import Continuation  # noqa: PLC0415 - imports the SDK
 
         return Continuation(call, answers, asks=self.handlers.elicitation not in (None, answer_later))
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.pending import TaskState
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers.calling import call as call_function
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, without, without_secrets
 from haystack_integrations.tools.mcp.protocol.error_texts import with_full_stop
+from haystack_integrations.tools.mcp.protocol.tasks import TaskState
 from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.client.pending import CallLeftOpenError
 from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
@@ -27,6 +26,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, call
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to, outcome_unknown
+from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.protocol.outcome_errors import ReadInterruptedError
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request

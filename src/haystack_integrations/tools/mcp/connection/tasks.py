@@ -27,8 +27,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from haystack import logging
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.client.pending import AnswerRefusedError, Continuation, Responses, TaskState
-from haystack_integrations.tools.mcp.client.tasks import TaskClient
 from haystack_integrations.tools.mcp.connection.given_up import cancel_in_background, cancel_task, holding_task
 from haystack_integrations.tools.mcp.connection.pending import keep, pending_error
 from haystack_integrations.tools.mcp.errors import (
@@ -47,6 +45,8 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
     raise_tool_error,
     with_full_stop,
 )
+from haystack_integrations.tools.mcp.protocol.inputs import Continuation, Responses
+from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError, TaskClient, TaskState
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 if TYPE_CHECKING:

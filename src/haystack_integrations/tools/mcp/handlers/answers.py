@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import mcp_types as types
 from jsonschema import Draft202012Validator, SchemaError
-from mcp import types
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.handlers.elicitation import defaults, missing

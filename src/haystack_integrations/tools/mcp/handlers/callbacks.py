@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, get_args
 
+import mcp_types as types
 from haystack import logging
-from mcp import types
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.executor import Caller, caller_of_operation
 from haystack_integrations.tools.mcp.handlers.answers import elicit_result
@@ -32,15 +31,17 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What the session calls a request, by the field of MCPHandlers that answers it.
-_REQUESTS = {"sampling": "Sampling", "elicitation": "Elicitation", "roots": "Roots"}
+# The fields of MCPHandlers that answer the requests of a server.
+FIELDS: Final = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+
+_Answer: TypeAlias = types.InputResponse | types.ErrorData
 
 
 class Callbacks:
     """
-    What the MCP SDK calls in one session.
+    The handlers of one session.
 
-    No callback raises: in the newer revisions an exception would become that of the tool call.
+    None of them raises: in the newer revisions an exception would become that of the tool call.
     """
 
     def __init__(self, handlers: MCPHandlers, server: str, redactor: Redactor) -> None:
@@ -51,7 +52,7 @@ class Callbacks:
         :param server: Describes the server in logs.
         :param redactor: Redacts secrets in logs.
         """
-        self._handlers = handlers
+        self.handlers = handlers
         self._server = server
         self._server_name = server
         # Asked each time: later calls have other secrets.
@@ -63,10 +64,11 @@ class Callbacks:
         # What a handler runs in that the server wants something of.
         self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
-        self._logged = InOrder(self._deliver_log, lambda: self._overflowed("logging"))
-        self._noted = InOrder(self._deliver_message, lambda: self._overflowed("messages"))
-        self._extensions: list[Any] = []
-        self._is_modern = False
+        self._logged = InOrder(self._deliver_log, lambda: self.overflowed("logging"))
+        self._noted = InOrder(self._deliver_message, lambda: self.overflowed("messages"))
+        self.extensions: list[Any] = []
+        # The revision of the protocol; until it is known, one of a handshake.
+        self.version: str = LATEST_HANDSHAKE_VERSION
         # The fields of MCPHandlers that the server wanted and that are not there, with how often.
         self._wanted: dict[str, int] = {}
 
@@ -75,54 +77,56 @@ class Callbacks:
         Import the extensions that are given by import path.
         """
         # In a thread: importing may take long.
-        self._extensions = [
+        self.extensions = [
             await call(_import, extension) if isinstance(extension, str) else extension
-            for extension in self._handlers.extensions or ()
+            for extension in self.handlers.extensions or ()
         ]
 
-    def options(self) -> dict[str, Any]:
+    @property
+    def is_modern(self) -> bool:
         """
-        Give the callbacks to the SDK. The protocol offers a server only what is there.
-
-        :returns: Keyword arguments of `mcp.Client`.
+        Whether the revision of the protocol is 2026-07-28 or later.
         """
-        handlers = self._handlers
-        options: dict[str, Any] = {"logging_callback": self._log, "log_level": handlers.log_level}
-        if handlers.client_info is not None:
-            options["client_info"] = types.Implementation.model_validate(handlers.client_info)
-        if self._sampler is not None:
-            options["sampling_callback"] = partial(self._sample, self._sampler)
-            if self._sampler.takes_tools:
-                options["sampling_capabilities"] = types.SamplingCapability(tools=types.SamplingToolsCapability())
-        if handlers.elicitation is not None:
-            options["elicitation_callback"] = self._elicit
-        if handlers.roots is not None:
-            options["list_roots_callback"] = self._list_roots
-        if handlers.messages is not None:
-            options["message_handler"] = self._note
-        if self._extensions:
-            options["extensions"] = self._extensions
-        return options
+        return self.version in MODERN_PROTOCOL_VERSIONS
 
-    def substitutes(self) -> dict[str, Callable[..., Awaitable[types.ErrorData]]]:
+    @property
+    def takes_tools(self) -> bool:
         """
-        Give what answers in place of the handlers that are not there, and takes note that the server wants them.
-
-        :returns: The callbacks by the field of MCPHandlers.
+        Whether servers may offer the model tools.
         """
+        return self._sampler is not None and self._sampler.takes_tools
 
-        def substitute(field: str) -> Callable[..., Awaitable[types.ErrorData]]:
-            async def answer(*_: Any) -> types.ErrorData:
-                self.miss(field)
-                message = f"{_REQUESTS[field]} not supported"
-                if self._is_modern:  # the SDK makes this the error of the call
-                    data: dict[str, Any] = {"requiredCapabilities": {field: {}}}
-                    return types.ErrorData(code=types.MISSING_REQUIRED_CLIENT_CAPABILITY, message=message, data=data)
-                return types.ErrorData(code=types.METHOD_NOT_FOUND, message=message)
+    def missing(self, method: str) -> types.ErrorData | None:
+        """
+        Look whether a handler that the server wants is there, and take note if it is not.
 
-            return answer
+        :param method: The method of the server's request.
+        :returns: What the server gets if it is not; in the newer revisions, what the call fails with.
+        """
+        field = FIELDS[method]
+        if getattr(self.handlers, field) is not None:
+            return None
+        self.miss(field)
+        message = f"{field.capitalize()} not supported"
+        if self.is_modern:
+            data: dict[str, Any] = {"requiredCapabilities": {field: {}}}
+            return types.ErrorData(code=types.MISSING_REQUIRED_CLIENT_CAPABILITY, message=message, data=data)
+        return types.ErrorData(code=types.METHOD_NOT_FOUND, message=message)
 
-        return {field: substitute(field) for field in _REQUESTS if getattr(self._handlers, field) is None}
+    async def answer(self, request: types.InputRequest) -> _Answer:
+        """
+        Let a handler answer what the server asks. It is there.
+
+        :param request: The request.
+        :returns: The answer.
+        """
+        match request:
+            case types.CreateMessageRequest(params=params) if self._sampler is not None:
+                return await self._guarded("sampling", self._sampler.answer(params))
+            case types.ElicitRequest(params=params):
+                return await self._guarded("elicitation", self.elicit(params))
+            case _:
+                return await self._guarded("roots", self._roots())
 
     def miss(self, field: str) -> None:
         """
@@ -159,8 +163,8 @@ class Callbacks:
         :returns: The level of log messages that the server is to be asked for with a request of its own, if it is.
         """
         self._server_name = server_name or self._server
-        handlers = self._handlers
-        self._is_modern = is_modern = version in MODERN_PROTOCOL_VERSIONS
+        handlers = self.handlers
+        self.version, is_modern = version, version in MODERN_PROTOCOL_VERSIONS
         if is_modern and handlers.logging is not None and handlers.log_level is None:
             self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is set, too")
         if not is_modern and version < "2025-06-18" and handlers.elicitation is not None:
@@ -170,7 +174,7 @@ class Callbacks:
                 "elicitation", f"revision {version} has no calls that are left open; questions are cancelled"
             )
         if not is_modern:
-            for extension in self._extensions:
+            for extension in self.extensions:
                 if extension.claims():
                     self._warn_dead("extensions", f"{extension.identifier} is for revisions from 2026-07-28 on")
         return None if is_modern or capabilities.logging is None else handlers.log_level
@@ -198,13 +202,15 @@ class Callbacks:
         """
         fields = [field for field, count in self._wanted.items() if count > before.get(field, 0)]
         if _needs_url(code, data):
-            if self._handlers.elicitation is not None:
+            if self.handlers.elicitation is not None:
                 return "The user has not done yet what the server asks for at a URL; call the tool again afterwards."
             fields = ["elicitation"]
         elif code == types.MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(data, dict):
             required = data.get("requiredCapabilities")
-            names = [name for name in (*_REQUESTS, "extensions") if isinstance(required, dict) and name in required]
-            fields = [name for name in names if name == "extensions" or getattr(self._handlers, name) is None]
+            names = [
+                name for name in (*FIELDS.values(), "extensions") if isinstance(required, dict) and name in required
+            ]
+            fields = [name for name in names if name == "extensions" or getattr(self.handlers, name) is None]
         return (
             " ".join(
                 f"The server needs {field}, for which there is no handler: set `{field}` of MCPHandlers."
@@ -221,7 +227,7 @@ class Callbacks:
         :param data: The data of that error.
         :returns: Whether the user did, so that the call is to be sent again.
         """
-        if not _needs_url(code, data) or self._handlers.elicitation is None:
+        if not _needs_url(code, data) or self.handlers.elicitation is None:
             return False
         try:
             required = types.ElicitationRequiredErrorData.model_validate(data)
@@ -280,14 +286,6 @@ class Callbacks:
             self.failed(field, error)
             return types.ErrorData(code=types.INTERNAL_ERROR, message=f"The client's {field} handler failed")
 
-    async def _sample(
-        self, sampler: Sampler, _context: Any, params: types.CreateMessageRequestParams
-    ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-        return await self._guarded("sampling", sampler.answer(params))
-
-    async def _elicit(self, _context: Any, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
-        return await self._guarded("elicitation", self.elicit(params))
-
     async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
         """
         Ask the user's handler for what a server wants.
@@ -295,25 +293,27 @@ class Callbacks:
         :param params: The request.
         :returns: The answer.
         """
-        handler = self._handlers.elicitation
+        handler = self.handlers.elicitation
         if isinstance(handler, AskUser):
             answer = await call(handler, params, self._server_name)
         else:
             answer = await call(handler, params)  # type: ignore[arg-type]
         return elicit_result(params, answer)
 
-    async def _list_roots(self, _context: Any) -> types.ListRootsResult | types.ErrorData:
-        return await self._guarded("roots", self._roots())
-
     async def _roots(self) -> types.ListRootsResult:
-        roots = self._handlers.roots
+        roots = self.handlers.roots
         return roots_result(await call(roots) if callable(roots) else roots)
 
-    async def _log(self, params: types.LoggingMessageNotificationParams) -> None:
+    def log(self, params: types.LoggingMessageNotificationParams) -> None:
+        """
+        Pass on a log message of the server.
+
+        :param params: The message.
+        """
         # Not every server sets the level that it is asked for.
-        if self._handlers.log_level is not None and _severity(params.level) < _severity(self._handlers.log_level):
+        if self.handlers.log_level is not None and _severity(params.level) < _severity(self.handlers.log_level):
             return
-        if self._handlers.logging is None:
+        if self.handlers.logging is None:
             log_message(self._server_name, params, self.redactor())
         else:
             with self._on_behalf_of_caller():
@@ -322,20 +322,30 @@ class Callbacks:
     async def _deliver_log(self, params: types.LoggingMessageNotificationParams) -> None:
         await self._deliver("logging", params)
 
-    async def _note(self, message: Any) -> None:
+    def note(self, message: types.Notification[Any, Any]) -> None:
+        """
+        Pass on a notification of the server to the user's handler for all of them.
+
+        :param message: The notification.
+        """
         with self._on_behalf_of_caller():
-            self._noted.put(self.redactor().error(message) if isinstance(message, Exception) else message)
+            self._noted.put(message)
 
     async def _deliver_message(self, message: Any) -> None:
         await self._deliver("messages", message)
 
     async def _deliver(self, field: str, item: Any) -> None:
         try:
-            await call(getattr(self._handlers, field), item)
+            await call(getattr(self.handlers, field), item)
         except Exception as error:
             self.failed(field, error)
 
-    def _overflowed(self, field: str) -> None:
+    def overflowed(self, field: str) -> None:
+        """
+        Log that a handler is so slow that something of the server was dropped.
+
+        :param field: The field of MCPHandlers.
+        """
         logger.warning(
             "`{field}` of MCPHandlers is too slow for {server}; dropped the oldest message",
             field=field,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from haystack import logging
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.redaction import Redactor
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcp import types
+import mcp_types as types
 
 from haystack_integrations.tools.mcp.handlers import is_root
 

@@ -12,9 +12,9 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
+import mcp_types as types
 from haystack import logging
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
-from mcp import types
 
 from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
 from haystack_integrations.tools.mcp.handlers import GENERATION_KWARGS, takes_tools

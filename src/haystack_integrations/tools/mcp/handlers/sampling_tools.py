@@ -14,9 +14,9 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import mcp_types as types
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.tool import Tool
-from mcp import types
 
 from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters

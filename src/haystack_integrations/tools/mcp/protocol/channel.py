@@ -38,14 +38,14 @@ class Peer(Protocol):
     Who understands what the server sends.
     """
 
-    async def answer(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> dict[str, Any] | None:
         """
         Answer a request of the server, in a task of its own.
 
         :param method: Its method.
         :param params: Its parameters.
         :param exchange: The request of ours in whose stream it came, if that is known.
-        :returns: The result.
+        :returns: The result; None to give no answer.
         :raises ProtocolError: To answer with an error.
         """
         ...
@@ -349,6 +349,8 @@ class Channel:
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
         try:
             message["result"] = await self._peer.answer(method, params, exchange)
+            if message["result"] is None:
+                return
         except ProtocolError as error:
             message["error"] = {"code": error.code, "message": error.message}
             if error.data is not None:

@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.client.pending import Continuation
+    from haystack_integrations.tools.mcp.protocol.inputs import Continuation
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, Negotiation
 
 
