@@ -16,14 +16,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import psutil
 import pytest
-from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCNotification
 
 from haystack_integrations.tools.mcp.transports.stdio.process import _DRAIN_TIMEOUT, ServerProcess
-from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
+from haystack_integrations.tools.mcp.transports.stdio.lines import OversizedLine
 from tests.support.processes import is_alive
 from tests.support.waiting import LIMIT, wait_until_async
 
@@ -58,16 +55,27 @@ async def process_of(script: str, *args: str, env: dict[str, str] | None = None)
         process.end_children()
 
 
-def message(text: str) -> SessionMessage:
-    return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=text))
+async def read_line(process: ServerProcess) -> bytes | OversizedLine | None:
+    """
+    The next line, as soon as there is one, or None at the end of the output.
+    """
+    there_is_more = asyncio.Event()
+    process.on_output = there_is_more.set
+    while (line := process.next_line()) is None and not process.output_is_over:
+        await there_is_more.wait()
+        there_is_more.clear()
+    return line
 
 
 class TestStarting:
     @pytest.mark.parametrize("turns", range(12))
     def test_that_is_given_up_leaves_nothing(self, run, turns):
         async def hold(process: ServerProcess) -> None:
-            async with stdio_transport(process):
+            try:
+                await process.start()
                 await asyncio.Event().wait()
+            finally:
+                await process.stop()
 
         async def start() -> None:
             async with process_of(""):
@@ -112,8 +120,8 @@ class TestStarting:
 
         async def start() -> None:
             async with process_of(script) as process:
-                assert await process.read_line() == b"last"
-                assert await process.read_line() is None
+                assert await read_line(process) == b"last"
+                assert await read_line(process) is None
                 assert await process.exit_code(0.1) is None
 
         run(start())
@@ -125,7 +133,7 @@ class TestStarting:
             async with process_of("import sys; print(sys.stdin.readline()); sys.exit(3)") as process:
                 assert not process.has_exited()
                 await process.write(b"hello\n")
-                assert await process.read_line() == b"hello"
+                assert await read_line(process) == b"hello"
                 assert await process.exit_code(LIMIT) == 3
 
         run(start())
@@ -136,7 +144,7 @@ class TestStarting:
                 assert process._process is not None
                 os.kill(process._process.pid, 9)
                 os.waitpid(process._process.pid, 0)
-                assert await process.read_line() is None
+                assert await read_line(process) is None
                 assert process.has_exited()
                 await process._exited.wait()
                 assert process.exit_code_is_unknown
@@ -159,9 +167,9 @@ class TestReading:
         async def read() -> None:
             for _ in range(10):
                 async with process_of("import os; print('x' * 200_000); print('last'); os._exit(3)") as process:
-                    assert await process.read_line() == b"x" * 200_000
-                    assert await process.read_line() == b"last"
-                    assert await process.read_line() is None
+                    assert await read_line(process) == b"x" * 200_000
+                    assert await read_line(process) == b"last"
+                    assert await read_line(process) is None
                     assert await process.exit_code() == 3
 
         run(read())
@@ -175,8 +183,8 @@ print(child.pid)
 
         async def read() -> None:
             async with process_of(script) as process:
-                child = psutil.Process(int(await process.read_line()))
-                assert await process.read_line() is None
+                child = psutil.Process(int(await read_line(process)))
+                assert await read_line(process) is None
                 assert is_alive(child.pid)
                 assert await process.exit_code() == 0
             await wait_until_async(lambda: not is_alive(child.pid), "the end of what was left behind")
@@ -210,11 +218,11 @@ for number in range(200):
                 await wait_until_async(lambda: process._paused, "the pause")
                 assert len(process._lines) < 20
                 for number in range(200):
-                    line = await process.read_line()
+                    line = await read_line(process)
                     assert line is not None
                     assert line.startswith(b"%d:" % number)
                     assert len(line) == 100_000
-                assert await process.read_line() is None
+                assert await read_line(process) is None
 
         run(read())
 
@@ -234,57 +242,10 @@ print("last")
                 (tmp_path / "paused").touch()
                 await process._exited.wait()
                 await asyncio.sleep(2 * _DRAIN_TIMEOUT)  # nothing can be waited for: nothing may happen
-                lines = [await process.read_line() for _ in range(13)]
+                lines = [await read_line(process) for _ in range(13)]
                 assert lines == [b"x" * 100_000] * 11 + [b"last", None]
 
         run(read())
-
-    def test_of_many_messages_leaves_the_event_loop_to_others_meanwhile(self, run):
-        script = """
-for number in range(2000):
-    print('{"jsonrpc": "2.0", "method": "note"}')
-"""
-
-        async def read() -> None:
-            process = ServerProcess(sys.executable, ["-c", script], {}, None)
-            turns = 0
-
-            async def take_turns() -> None:
-                nonlocal turns
-                while True:
-                    await asyncio.sleep(0)
-                    turns += 1
-
-            async with stdio_transport(process) as (incoming, _):
-                assert await process.exit_code(LIMIT) == 0
-                other = asyncio.create_task(take_turns())
-                assert len([item async for item in incoming]) == 2000
-                other.cancel()
-            assert turns > 50
-
-        run(read())
-
-    def test_skips_what_is_no_message_and_says_so_once_without_quoting_it(self, run, caplog):
-        script = r"""
-import sys
-sys.stdout.buffer.write(b'Welcome, s3same!\n\n\xff\xfe s3same\n{"jsonrpc": "2.0", "s3same": 1}\n')
-sys.stdout.buffer.write(b'{"jsonrpc": "2.0", "method": "one"}\r\n{"jsonrpc": "2.0", ')
-sys.stdout.buffer.flush()
-sys.stdout.buffer.write(b'"method": "two"}\n{"jsonrpc"')
-"""
-
-        async def read() -> None:
-            transport = stdio_transport(ServerProcess(sys.executable, ["-c", script], {}, None))
-            async with transport as (incoming, _):
-                assert [item.message.method async for item in incoming] == ["one", "two"]
-                with pytest.raises(anyio.EndOfStream):
-                    await incoming.receive()
-
-        caplog.set_level("WARNING")
-        run(read())
-        assert caplog.text.count("no message") == 1
-        assert f"`{sys.executable}`, process " in caplog.text
-        assert "s3same" not in caplog.text
 
 
 class TestWriting:
@@ -300,7 +261,7 @@ for line in sys.stdin:
     def test_what_was_given_up_while_the_process_took_nothing_is_not_written(self, run, tmp_path):
         async def write() -> None:
             async with process_of(self.READER, str(tmp_path / "go")) as process:
-                assert await process.read_line() == b"ready"
+                assert await read_line(process) == b"ready"
                 await process.write(b"first".ljust(BIG) + b"\n")
                 second = asyncio.create_task(process.write(b"second\n"))
                 third = asyncio.create_task(process.write(b"third\n"))
@@ -309,8 +270,8 @@ for line in sys.stdin:
                 second.cancel()
                 (tmp_path / "go").touch()
                 await third
-                assert await process.read_line() == b"%d first" % (BIG + 1)
-                assert await process.read_line() == b"6 third"
+                assert await read_line(process) == b"%d first" % (BIG + 1)
+                assert await read_line(process) == b"6 third"
 
         run(write())
 
@@ -318,9 +279,9 @@ for line in sys.stdin:
         async def write() -> None:
             (tmp_path / "go").touch()
             async with process_of(self.READER, str(tmp_path / "go")) as process:
-                assert await process.read_line() == b"ready"
+                assert await read_line(process) == b"ready"
                 writers = [asyncio.create_task(process.write(b"%d".ljust(100_000) % n + b"\n")) for n in range(30)]
-                numbers = {int((await process.read_line() or b"").split()[1]) for _ in range(30)}
+                numbers = {int((await read_line(process) or b"").split()[1]) for _ in range(30)}
                 assert numbers == set(range(30))
                 await asyncio.gather(*writers)
 
@@ -328,30 +289,45 @@ for line in sys.stdin:
 
     def test_to_a_process_that_has_ended_is_refused(self, run):
         async def write() -> None:
-            process = ServerProcess(sys.executable, ["-c", ""], {}, None)
-            async with stdio_transport(process) as (incoming, outgoing):
-                assert [item async for item in incoming] == []
+            async with process_of("") as process:
+                assert await read_line(process) is None
                 assert await process.exit_code(LIMIT) == 0
                 assert process.has_exited()
-                with pytest.raises(anyio.BrokenResourceError):
-                    await outgoing.send(message("lost"))
-                await outgoing.aclose()
-                with pytest.raises(anyio.ClosedResourceError):
-                    await outgoing.send(message("too late"))
+                with pytest.raises(BrokenPipeError):
+                    await process.write(b"lost")
+
+        run(write())
+
+    def test_waits_for_its_turn_behind_those_who_wait_already(self, run, tmp_path):
+        async def write() -> None:
+            async with process_of(self.READER, str(tmp_path / "go")) as process:
+                assert await read_line(process) == b"ready"
+                writers = [asyncio.create_task(process.write(b"%d".ljust(BIG) % n + b"\n")) for n in range(4)]
+                await asyncio.sleep(0)
+
+                async def push_in() -> None:
+                    await process.writable.wait()
+                    await process.write(b"4\n")
+
+                writers.append(asyncio.create_task(push_in()))
+                (tmp_path / "go").touch()
+                lines = [await read_line(process) for _ in range(5)]
+                assert [int((line or b"").split()[1]) for line in lines] == [0, 1, 2, 3, 4]
+                await asyncio.gather(*writers)
 
         run(write())
 
     def test_waiters_are_told_when_the_process_ends(self, run, tmp_path):
         async def write() -> None:
             async with process_of(self.READER, str(tmp_path / "never")) as process:
-                assert await process.read_line() == b"ready"
+                assert await read_line(process) == b"ready"
                 await process.write(b"first".ljust(BIG) + b"\n")
                 second = asyncio.create_task(process.write(b"second\n"))
                 await asyncio.sleep(0)
                 process.end_children(at_once=True)
                 with pytest.raises(BrokenPipeError):
                     await second
-                assert await process.read_line() is None
+                assert await read_line(process) is None
                 assert await process.exit_code() == -9
 
         run(write())
@@ -371,7 +347,7 @@ sys.stdin.read()
                 pass  # uvloop opens one of its own with the first process
             before = descriptors()
             async with process_of(self.HOLDER) as process:
-                child = psutil.Process(int(await process.read_line() or b""))
+                child = psutil.Process(int(await read_line(process) or b""))
                 await process.write(b"x" * BIG)
             try:
                 await wait_until_async(lambda: descriptors() <= before, lambda: str(descriptors() - before))
@@ -392,7 +368,7 @@ open(sys.argv[1], "w").close()
 
         async def stop() -> None:
             async with process_of(script, str(tmp_path / "ended")) as process:
-                assert await process.read_line() == b"ready"
+                assert await read_line(process) == b"ready"
             assert (tmp_path / "ended").exists()
             assert await process.exit_code() == 0
 
@@ -410,7 +386,7 @@ open(sys.argv[1], "w").close()
 
         async def stop() -> None:
             async with process_of(self.HOLDER) as process:
-                child = psutil.Process(int(await process.read_line() or b""))
+                child = psutil.Process(int(await read_line(process) or b""))
             for _ in range(10):
                 await asyncio.sleep(0)
             child.kill()

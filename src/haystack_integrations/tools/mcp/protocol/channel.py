@@ -348,7 +348,10 @@ class Channel:
     ) -> None:
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
         try:
-            message["result"] = await self._peer.answer(method, params, exchange)
+            result = await self._peer.answer(method, params, exchange)
+            if result is None:
+                return
+            message["result"] = result
             if message["result"] is None:
                 return
         except ProtocolError as error:

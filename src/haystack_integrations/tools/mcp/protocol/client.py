@@ -50,7 +50,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     RequestError,
     UnreadableError,
 )
-from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation
+from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
 from haystack_integrations.tools.mcp.protocol.param_headers import ParamHeaders
@@ -112,7 +112,7 @@ class WireClient(TaskClient):
         self._param_headers = ParamHeaders()
         self._unusable_tools: dict[str | int, str] = {}
         self._callbacks: Callbacks = self.handlers.callbacks("", self.redactor)
-        self._server_requests = ServerRequests(self._callbacks)
+        self._server_requests: ServerRequests = ServerRequests(self._callbacks)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -221,6 +221,7 @@ class WireClient(TaskClient):
         callbacks.requests_under_way = self.requests_under_way
         await callbacks.load()
         self._server_requests = ServerRequests(callbacks)
+        self._cached.clear()
 
     async def _negotiate(self) -> Opening:
         own = self.handlers.client_info
@@ -350,14 +351,14 @@ class WireClient(TaskClient):
 
     # What comes from the server.
 
-    async def answer(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> dict[str, Any] | None:
         """
         Answer a request of the server, in a task of its own.
 
         :param method: Its method.
         :param params: Its parameters.
         :param exchange: The request of ours in whose stream it came, if that is known.
-        :returns: The result.
+        :returns: The result; None if there is no answer.
         :raises ProtocolError: To answer with an error.
         """
         return await self._server_requests.answer(method, params)
@@ -371,7 +372,7 @@ class WireClient(TaskClient):
         :param exchange: The request of ours in whose stream it came, if that is known.
         """
         self._changed(method, params)
-        self._server_requests.notified(method, params)
+        self._server_requests.notified(method, params, exchange)
 
     def heard(self) -> None:
         """
@@ -430,7 +431,9 @@ class WireClient(TaskClient):
         if on_progress is not None:
             extra["progressToken"] = request_id
         if self._is_modern and self._negotiation is not None:
-            extra = {**self._server_requests.log_level(), **extra, **self._negotiation.envelope(revision)}
+            if (level := self.handlers.log_level) is not None:
+                extra = {types.LOG_LEVEL_META_KEY: level, **extra}
+            extra |= self._negotiation.envelope(revision)
         if extra:
             own = dict(params) if params is not None else {}
             sent: dict[str, Any] | None = {**own, "_meta": {**own.get("_meta", {}), **extra}}
@@ -499,9 +502,13 @@ class WireClient(TaskClient):
         return read.result
 
     async def _list_all(self) -> list[types.Tool]:
-        pages = await self._pages("list_tools", "tools", LIST_METHOD, types.ListToolsResult)
+        async def fetch(cursor: str | None) -> dict[str, Any]:
+            return await self._request(LIST_METHOD, {} if cursor is None else {"cursor": cursor})
+
+        pages = await self._pages("list_tools", "tools", fetch)
         self.tools_ttl: float | None = self._shortest_ttl(pages)
-        tools = [tool for page in pages for tool in page.tools]
+        listed = [self._parsed("list_tools", types.ListToolsResult, page) for page in pages]
+        tools = [tool for page in listed for tool in page.tools]
         for tool in tools:
             self._validation.note(tool.name, tool.output_schema)
         return tools
@@ -631,34 +638,31 @@ class WireClient(TaskClient):
         on_progress: Any,
         continuation: Continuation | None,
     ) -> types.CallToolResult:
-        params: dict[str, Any] = {"name": tool_name, "arguments": tool_args}
-        if continuation is not None:
-            params |= await self._continued(continuation)
+        report = self._report(on_progress)
 
-        async def send(params: dict[str, Any]) -> dict[str, Any]:
+        async def send_once(more: dict[str, Any]) -> dict[str, Any]:
             return await self._request(
                 CALL_METHOD,
-                params,
+                {"name": tool_name, "arguments": tool_args, **more},
                 name=tool_name,
                 meta=meta,
                 headers=self._param_headers.of(tool_name, tool_args) if self._is_modern else None,
-                on_progress=self._report(on_progress),
+                on_progress=report,
             )
 
-        async def send_with_headers(params: dict[str, Any]) -> dict[str, Any]:
+        async def send(more: dict[str, Any]) -> dict[str, Any]:
             try:
-                return await send(params)
+                return await send_once(more)
             except ProtocolError as error:
                 if error.code == types.HEADER_MISMATCH and self._is_modern:
                     await self._list_all()  # the schema is missing or stale
                 elif not await self._callbacks.elicit_urls(error.code, error.data):
                     raise
                 # The tool has not run: its headers were wrong, or it waited for what the user did at a URL.
-                return await send(params)
+                return await send_once(more)
 
-        leaves_questions = self.handlers.elicitation is answer_later
-        result = await self._with_inputs(params, send_with_headers, leaves_questions=leaves_questions)
-        return await self._call_result(tool_name, result)
+        result = await self._finished(tool_name, send, continuation)
+        return types.CallToolResult.model_validate(result, by_name=False)
 
     def _report(self, on_progress: Any) -> Callable[[dict[str, Any]], None] | None:
         channel = self._channel

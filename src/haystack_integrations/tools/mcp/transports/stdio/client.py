@@ -8,21 +8,23 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 
-import mcp
 from haystack.utils import Secret
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
+from haystack_integrations.tools.mcp.protocol.channel import Transport
+from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment, is_always_inherited
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
-from haystack_integrations.tools.mcp.transports.stdio.transport import stdio_transport
+from haystack_integrations.tools.mcp.transports.stdio.transport import StdioTransport
+from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsTransport
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, Negotiation
@@ -35,7 +37,7 @@ _SHOWN_NAMES = 30
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 
 
-class StdioClient(SDKClient):
+class StdioClient(WireClient):
     """
     MCP client that connects to servers using stdio transport.
 
@@ -100,13 +102,12 @@ class StdioClient(SDKClient):
     def _describe(self) -> str:
         return self._info.describe()
 
-    async def _open_transport(self) -> mcp.Client:
+    async def _make_transport(self) -> Transport:
         self._resolve()
         command = check_command(self.command, self.env, self._names_to_allow())
         env = {**inherited_environment(self._info.inherit_env), **self._given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
-            parameters = StdioServerParameters(command=command, args=self.args, env=env, cwd=self.cwd)
-            return self._client(stdio_client(parameters))
+            return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
         self._process = ServerProcess(
             command,
             self.args,
@@ -115,7 +116,7 @@ class StdioClient(SDKClient):
             max_message_size=self._info.max_message_size,
             secrets=self.redactor.secrets,
         )
-        return self._client(stdio_transport(self._process))
+        return StdioTransport(self._process)
 
     def _resolve(self) -> None:
         info = self._info
@@ -211,6 +212,14 @@ class StdioClient(SDKClient):
     def _release(self) -> None:
         if self._process is not None:
             self._process.end_children()
+
+
+def _process_of_the_sdk(
+    command: str, args: list[str], env: dict[str, str], cwd: str | None
+) -> AbstractAsyncContextManager[Streams]:
+    from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415 - a slow import
+
+    return stdio_client(StdioServerParameters(command=command, args=args, env=env, cwd=cwd))
 
 
 def _names(variables: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haystack_integrations.tools.mcp.client.messages import HEAD_SIZE, TAIL_SIZE, is_no_answer, oversized_answer
+from haystack_integrations.tools.mcp.protocol.frames import HEAD_SIZE, TAIL_SIZE, is_no_answer, oversized
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class LineBuffer:
         text = b"".join(self._parts)
         if self._head is None:
             self._head = text[:HEAD_SIZE]
-            if oversized_answer(self._head, b"", self._limit) or is_no_answer(self._head):
+            if oversized(self._head, b"", self._limit) or is_no_answer(self._head):
                 self._report(b"", lines)
         elif self._size > 2 * self._limit + HEAD_SIZE and not self._is_reported:
             self._report(b"", lines)

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -130,7 +130,12 @@ class ServerProcess:
         self._env = env
         self._cwd = cwd
         self.stderr: StderrTail = StderrTail(secrets)
+        # Called when there may be something to take with `next_line`, and when the output is over. Must not raise.
+        self.on_output: Callable[[], None] = _ignore
         self.writable: asyncio.Event = asyncio.Event()
+        # Who waits until the process has read enough, in their order.
+        self._writers = 0
+        self._turn = asyncio.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         # What is wrong with its output, so that nothing more is read of it.
         self.fault: str | None = None
@@ -150,7 +155,6 @@ class ServerProcess:
         self._lines: deque[bytes | OversizedLine] = deque()
         self._line_buffer = LineBuffer(max_message_size)
         self._unread = 0
-        self._readable = asyncio.Event()
 
     def describe(self) -> str:
         """
@@ -228,10 +232,9 @@ class ServerProcess:
         if self._output_over:
             return  # reading goes on, so that a full pipe does not keep the process from exiting
         lines = self._line_buffer.feed(data)
-        if lines:
-            self._lines.extend(lines)
-            self._unread += sum(map(_size, lines))
-            self._readable.set()
+        self._lines.extend(lines)
+        self._unread += sum(map(_size, lines))
+        self.on_output()
         if self._unread > _READ_AHEAD and not self._paused:
             pipe = self._pipe(_STDOUT)
             if pipe is not None:
@@ -281,37 +284,57 @@ class ServerProcess:
 
     def _end_of_output(self) -> None:
         self._output_over = True
-        self._readable.set()
+        self.writable.set()  # what is not written yet would not be answered
+        self.on_output()
 
-    async def read_line(self) -> bytes | OversizedLine | None:
+    @property
+    def output_is_over(self) -> bool:
         """
-        Take the next line of the standard output. To be awaited by one task at a time.
+        Whether all of its output was taken, and no more will come.
+        """
+        return self._output_over and not self._lines
 
-        :returns: The line without its line break, or the report of one that is too large, or None at the end.
+    def next_line(self) -> bytes | OversizedLine | None:
         """
-        while not self._lines:
-            if self._output_over:
-                return None
-            self._readable.clear()
-            await self._readable.wait()
+        Take the next line of the standard output.
+
+        :returns: The line without its line break, or the report of one that is too large, or None if there is none yet.
+        """
+        if not self._lines:
+            return None
         line = self._lines.popleft()
         self._unread -= _size(line)
         if self._paused and self._unread <= _READ_AHEAD:
             self._read_on()
         return line
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes, on_write: Callable[[], None] | None = None) -> None:
         """
         Write a message to the process, once it has read most of the earlier ones.
 
+        Whoever is cancelled before that has written nothing.
+
         :param data: The message.
+        :param on_write: Called right before the first byte can leave.
         :raises BrokenPipeError: If the process takes no more messages. Nothing of this one was written.
         """
-        while not self.writable.is_set():
-            await self.writable.wait()
+        if not self._writers and self.writable.is_set():
+            self._write(data, on_write)
+            return
+        self._writers += 1
+        try:
+            async with self._turn:
+                await self.writable.wait()
+                self._write(data, on_write)
+        finally:
+            self._writers -= 1
+
+    def _write(self, data: bytes, on_write: Callable[[], None] | None) -> None:
         pipe = self._pipe(_STDIN)
-        if pipe is None:
+        if pipe is None or self._output_over:
             raise BrokenPipeError
+        if on_write is not None:
+            on_write()
         pipe.write(data)
         if pipe.is_closing():  # the first attempt failed
             raise BrokenPipeError
@@ -384,8 +407,8 @@ class ServerProcess:
         if process is None:
             return
         try:
-            self._end_of_output()
             self._lines.clear()
+            self._end_of_output()
             self._read_on()
             pipe = self._pipe(_STDIN)
             if pipe is not None:
@@ -429,6 +452,10 @@ class ServerProcess:
         elif _signal_group(group, signal.SIGTERM):
             _terminating.add(group)
             asyncio.get_running_loop().call_later(_GRACE, _kill_group, group)
+
+
+def _ignore() -> None:
+    pass
 
 
 def _size(line: bytes | OversizedLine) -> int:

@@ -5,19 +5,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any
 
-import anyio
 from haystack import logging
-from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage
 
-from haystack_integrations.tools.mcp.client.large_messages import is_large, parse, parse_large
-from haystack_integrations.tools.mcp.client.messages import is_no_answer, oversized_answer, read_damaged
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
+from haystack_integrations.tools.mcp.protocol import frames
+from haystack_integrations.tools.mcp.protocol.channel import Transport
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange
 from haystack_integrations.tools.mcp.transports.stdio.lines import OversizedLine
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 
@@ -29,75 +23,99 @@ _LONGEST_STREAK = 65536
 _LINE_COST = 4096
 
 
-class _Stream:
+class StdioTransport(Transport):
     """
-    One direction of the transport. The session closes it when it ends.
+    The lines that a server process reads and writes.
+
+    Requests are written in the task of the caller, and lines are read in the callbacks of the pipe.
     """
 
     def __init__(self, process: ServerProcess) -> None:
+        """
+        Initialize the StdioTransport.
+
+        :param process: The process, not yet started.
+        """
         self._process = process
-        self._closed = False
-
-    async def aclose(self) -> None:
-        self._closed = True
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
-
-
-class _Incoming(_Stream):
-    """
-    The messages from a server process, read in the session's own task.
-    """
-
-    def __init__(self, process: ServerProcess) -> None:
-        super().__init__(process)
         self._has_warned = False
-        self._streak = 0
-        # Of a line with several.
-        self._messages: deque[JSONRPCMessage] = deque()
+        self._has_ended = False
+        # Reads the lines for which there was no time.
+        self._next_turn: asyncio.Handle | None = None
 
-    def __aiter__(self) -> Self:
-        return self
+    async def open(self) -> None:
+        """
+        Start the process.
 
-    async def __anext__(self) -> SessionMessage:
-        while not self._closed:
-            if self._messages:
-                return SessionMessage(self._messages.popleft())
-            if self._streak > _LONGEST_STREAK:
-                self._streak = 0
-                await asyncio.sleep(0)
-            line = await self._process.read_line()
+        :raises OSError: If it cannot be started.
+        """
+        self._process.on_output = self._output
+        await self._process.start()
+
+    async def carry(self, exchange: Exchange) -> None:
+        """
+        Write a request, once the process has read most of the earlier ones.
+
+        :param exchange: The request.
+        :raises ValueError: If it cannot be written as JSON.
+        """
+        data = frames.write(exchange.message()) + b"\n"
+        try:
+            await self._process.write(data, exchange.mark_sent)
+        except BrokenPipeError:
+            exchange.unmark_sent()  # nothing of it was written
+            exchange.lose()
+
+    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
+        """
+        Write a message that is not answered.
+
+        :param message: The message.
+        :param exchange: Of no importance here.
+        :raises BrokenPipeError: If the process takes no more messages.
+        :raises ValueError: If it cannot be written as JSON.
+        """
+        await self._process.write(frames.write(message) + b"\n")
+
+    async def close(self) -> None:
+        """
+        End the process: by the end of its input, then by signals.
+        """
+        await self._process.stop()
+
+    def _output(self) -> None:
+        self.channel.heard()
+        if self._next_turn is None:
+            self._read()
+
+    def _read(self) -> None:
+        self._next_turn = None
+        streak = 0
+        while streak <= _LONGEST_STREAK:
+            line = self._process.next_line()
             if line is None:
-                break
+                if self._process.output_is_over and not self._has_ended:
+                    self._has_ended = True
+                    self.channel.ended(None)
+                return
             if isinstance(line, OversizedLine):
                 self._take_oversized(line)
-                continue
-            self._streak += _LINE_COST + len(line)
-            if line.isspace() or not line:
-                continue
-            try:
-                return SessionMessage(await parse_large(line) if is_large(line) else parse(line))
-            except ValueError as error:
-                self._messages.extend(read_damaged(line, error))
-                if not self._messages:
-                    self._report(error)
-        raise StopAsyncIteration
+            else:
+                self._take(line)
+                streak += _LINE_COST + len(line)
+        self._next_turn = asyncio.get_running_loop().call_soon(self._read)
 
-    async def receive(self) -> SessionMessage:
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise anyio.EndOfStream from None
+    def _take(self, line: bytes) -> None:
+        messages = frames.read(line)
+        for message in messages:
+            self.channel.received(message)
+        if not messages and line and not line.isspace():
+            self._report()
 
     def _take_oversized(self, line: OversizedLine) -> None:
-        answer = oversized_answer(line.head, line.tail, line.limit)
+        answer = frames.oversized(line.head, line.tail, line.limit)
         if answer is not None:
-            self._messages.append(answer)
-        elif is_no_answer(line.head):
+            self.channel.received(answer)
+        elif frames.is_no_answer(line.head):
             logger.warning(
                 "Ignored a notification or request of the MCP server {server} that is larger than `max_message_size` "
                 "of its server info allows, {limit} bytes",
@@ -110,55 +128,11 @@ class _Incoming(_Stream):
                 "bytes, and that does not begin or end like an answer"
             )
 
-    def _report(self, error: ValueError) -> None:
+    def _report(self) -> None:
         log = logger.debug if self._has_warned else logger.warning
         self._has_warned = True
         log(
-            "The MCP server {server} wrote a line to its standard output that is no message ({error}); it was ignored. "
+            "The MCP server {server} wrote a line to its standard output that is no message; it was ignored. "
             "Logs belong on standard error. Other such lines are logged at debug level.",
             server=self._process.describe(),
-            error=describe_error(error),
         )
-
-
-class _Outgoing(_Stream):
-    """
-    The messages to a server process, written in the task of whoever sends one.
-    """
-
-    async def send(self, message: SessionMessage) -> None:
-        """
-        Write a message.
-
-        :param message: The message.
-        :raises anyio.ClosedResourceError: If the session has ended.
-        :raises anyio.BrokenResourceError: If the process takes no messages. Nothing of this one was written.
-        """
-        if self._closed:
-            raise anyio.ClosedResourceError
-        data = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-        try:
-            await self._process.write(data + b"\n")
-        except BrokenPipeError as error:
-            raise anyio.BrokenResourceError from error
-
-
-@asynccontextmanager
-async def stdio_transport(process: ServerProcess) -> AsyncIterator[tuple[Any, Any]]:
-    """
-    Start a server process, and end it at the end of the block: a transport of the SDK.
-
-    The SDK's own transport does not give access to the process, copies all it has read of a message with every 64 KB
-    of it, and hands each message through two more tasks. On Windows it is used nevertheless (see `StdioClient`).
-
-    :param process: The process, not yet started.
-    :returns: A context manager with the messages from the process and to it.
-    :raises OSError: If it cannot be started.
-    """
-    await process.start()
-    try:
-        yield _Incoming(process), _Outgoing(process)
-    finally:
-        # The SDK's client cancels its scope when a session fails, and the process must end nevertheless.
-        with anyio.CancelScope(shield=True):
-            await process.stop()

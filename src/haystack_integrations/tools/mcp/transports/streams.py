@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+from haystack import logging
+from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+
+from haystack_integrations.tools.mcp.protocol import frames
+from haystack_integrations.tools.mcp.protocol.channel import Transport
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# How long closing the streams may take, in seconds. Whoever opens them has shorter bounds.
+_CLOSE_TIMEOUT = 10.0
+
+# Messages of the SDK, in and out.
+Streams: TypeAlias = tuple[Any, Any]
+
+
+class StreamsTransport(Transport):
+    """
+    A transport of the SDK: a pair of streams of its messages.
+
+    Its context manager is entered and left in one task, because cancel scopes must not cross tasks.
+    """
+
+    def __init__(self, streams: Callable[[], AbstractAsyncContextManager[Streams]]) -> None:
+        """
+        Initialize the StreamsTransport.
+
+        :param streams: Opens the streams.
+        """
+        self._streams = streams
+        self._outgoing: Any = None
+        self._session_message: type[SessionMessage]
+        self._reading = anyio.CancelScope()
+        self._running: asyncio.Task[None] | None = None
+        self._has_warned = False
+
+    async def open(self) -> None:
+        """
+        Open the streams.
+
+        :raises Exception: If that fails.
+        """
+        from mcp.shared.message import SessionMessage  # noqa: PLC0415 - a slow import
+
+        self._session_message = SessionMessage
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._running = asyncio.create_task(self._run(opened))
+        try:
+            await opened
+        except BaseException:
+            self._running.cancel()
+            await asyncio.wait([self._running], timeout=_CLOSE_TIMEOUT)
+            raise
+
+    async def _run(self, opened: asyncio.Future[None]) -> None:
+        try:
+            async with self._streams() as (incoming, self._outgoing):
+                if not opened.done():
+                    opened.set_result(None)
+                reason = None
+                with self._reading:
+                    await self._read(incoming)
+                    reason = await self._why_ended()
+                self.channel.ended(reason)
+        except Exception as error:
+            if not opened.done():
+                opened.set_exception(error)
+                return
+            logger.debug("The streams of a session broke: {kind}", kind=type(error).__name__)
+            self.channel.ended(None)
+
+    async def _why_ended(self) -> str | None:
+        """Find out why the streams ended by themselves."""
+        return None
+
+    async def _read(self, incoming: Any) -> None:
+        async for item in incoming:
+            if isinstance(item, Exception):
+                self.channel.heard()
+                self._report()
+                continue
+            for message in _frames(item.message):
+                self.channel.received(message)
+
+    def _report(self) -> None:
+        log = logger.debug if self._has_warned else logger.warning
+        self._has_warned = True
+        log("An MCP server wrote something that is no message; it was ignored.")
+
+    async def carry(self, exchange: Exchange) -> None:
+        """
+        Send a request.
+
+        :param exchange: The request.
+        :raises ValueError: If it cannot be written as JSON.
+        """
+        message = self._message(exchange.message())
+        exchange.mark_sent()
+        try:
+            await self._outgoing.send(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            exchange.unmark_sent()  # nobody took it
+            exchange.lose()
+
+    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
+        """
+        Send a message that is not answered.
+
+        :param message: The message.
+        :param exchange: Of no importance here.
+        :raises Exception: If nobody takes it, or if it cannot be written as JSON.
+        """
+        await self._outgoing.send(self._message(message))
+
+    async def close(self) -> None:
+        """
+        Close the streams.
+        """
+        if self._running is None:
+            return
+        self._reading.cancel()
+        _, running = await asyncio.wait([self._running], timeout=_CLOSE_TIMEOUT)
+        if running:
+            self._running.cancel()
+
+    def _message(self, message: dict[str, Any]) -> SessionMessage:
+        return self._session_message(jsonrpc_message_adapter.validate_json(frames.write(message)))
+
+
+def _frames(message: JSONRPCMessage) -> list[dict[str, Any] | frames.Unreadable]:
+    try:
+        return frames.read(message.model_dump_json(by_alias=True, exclude_unset=True))
+    except ValueError:  # half of a surrogate pair in the result of a server in this process, for example
+        request_id = getattr(message, "id", None)
+        if request_id is None or hasattr(message, "method"):
+            return []
+        return [frames.Unreadable(request_id, "the server's answer cannot be written as JSON")]
