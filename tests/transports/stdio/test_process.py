@@ -11,37 +11,20 @@ import errno
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from haystack_integrations.tools.mcp.transports.stdio.process import _DRAIN_TIMEOUT, ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.lines import OversizedLine
+from haystack_integrations.tools.mcp.transports.stdio.process import _DRAIN_TIMEOUT, ServerProcess
 from tests.support.processes import is_alive
 from tests.support.waiting import LIMIT, wait_until_async
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
 # More than a pipe holds.
 BIG = 1_000_000
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request) -> Run:
-    """
-    Runs a coroutine in a new event loop of that kind.
-    """
-    factory = None if request.param == "asyncio" else pytest.importorskip("uvloop").new_event_loop
-
-    def run_it(coroutine: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(asyncio.wait_for(coroutine, LIMIT))
-
-    return run_it
 
 
 @asynccontextmanager

@@ -1,0 +1,397 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What becomes of requests to a server process, at every point where it can break.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    Fate,
+    LostError,
+    ProtocolError,
+    RefusedError,
+    RequestError,
+    UnreadableError,
+)
+from haystack_integrations.tools.mcp.transports.stdio import process as process_module
+from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
+from haystack_integrations.tools.mcp.transports.stdio.transport import StdioTransport
+from tests.support.exchanges import TestedChannel, channel_over, failure_of
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_until_async
+
+# Runs the Python code that comes with each message, or answers a request with its parameters.
+SERVER = r"""
+import json, os, signal, sys, time
+
+def write(message):
+    os.write(1, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
+
+later, seen = [], []
+for line in sys.stdin:
+    m = json.loads(line)
+    seen.append(m.get("id", m.get("method")))
+    if "result" in m or "error" in m:
+        write({"method": "reply", "params": m})
+    elif "code" in m.get("params", {}):
+        exec(m["params"]["code"])
+    elif "id" in m:
+        write({"id": m["id"], "result": m["params"]})
+"""
+
+# More than a pipe and the buffer before it hold.
+BIG = "x" * 1_000_000
+
+
+@asynccontextmanager
+async def served(script: str = SERVER, **options: Any) -> AsyncIterator[TestedChannel]:
+    process = ServerProcess(sys.executable, ["-u", "-c", script], {}, None, **options)
+    try:
+        async with channel_over(StdioTransport(process)) as channel:
+            yield channel
+    finally:
+        process.end_children()
+
+
+def process_of(channel: TestedChannel) -> ServerProcess:
+    assert isinstance(channel.transport, StdioTransport)
+    return channel.transport._process
+
+
+def pid_of(channel: TestedChannel) -> int:
+    popen = process_of(channel)._process
+    assert popen is not None
+    return popen.pid
+
+
+async def do(channel: TestedChannel, code: str) -> dict[str, Any]:
+    return await channel.request(channel.exchange(params={"code": code}))
+
+
+async def failure(channel: TestedChannel, code: str) -> tuple[Fate, RequestError]:
+    exchange = channel.exchange(params={"code": code})
+    error = await channel.failure(exchange)
+    return exchange.fate, error
+
+
+class TestAnswers:
+    async def test_a_result_comes_to_its_request(self):
+        async with served() as channel:
+            exchange = channel.exchange(params={"a": 1})
+            assert await channel.request(exchange) == {"a": 1}
+            assert exchange.fate is Fate.ANSWERED
+            assert channel.in_flight == []
+
+    async def test_an_error_fails_its_request(self):
+        code = 'write({"id": m["id"], "error": {"code": -7, "message": "no", "data": [1]}})'
+        async with served() as channel:
+            fate, error = await failure(channel, code)
+            assert isinstance(error, ProtocolError)
+            assert (fate, error.code, error.message, error.data) == (Fate.ANSWERED, -7, "no", [1])
+
+    async def test_256_at_once_each_get_their_own_in_whatever_order(self):
+        code = """
+later.append(m)
+if len(later) == 256:
+    for one in reversed(later):
+        write({"id": one["id"], "result": {"number": one["params"]["number"]}})
+"""
+        async with served() as channel:
+            requests = [channel.exchange(params={"code": code, "number": number}) for number in range(256)]
+            results = await asyncio.gather(*map(channel.request, requests))
+            assert results == [{"number": number} for number in range(256)]
+
+    async def test_a_batch_of_them_answers_all(self):
+        code = """
+later.append(m)
+if len(later) == 2:
+    batch = [{"jsonrpc": "2.0", "id": one["id"], "result": {"id": one["id"]}} for one in later]
+    os.write(1, json.dumps(batch).encode() + b"\\n")
+"""
+        async with served() as channel:
+            assert await asyncio.gather(do(channel, code), do(channel, code)) == [{"id": 0}, {"id": 1}]
+
+    async def test_one_that_cannot_be_read_fails_its_request_at_once(self):
+        code = 'write({"id": m["id"], "result": 5})'
+        async with served() as channel:
+            fate, error = await failure(channel, code)
+            assert fate is Fate.LOST
+            assert isinstance(error, UnreadableError)
+            assert await do(channel, 'write({"id": m["id"], "result": {}})') == {}
+
+    async def test_one_that_is_too_large_fails_its_request_and_no_other(self):
+        code = 'write({"id": m["id"], "result": {"text": "x" * 5000}})'
+        async with served(max_message_size=1000) as channel:
+            fate, error = await failure(channel, code)
+            assert fate is Fate.LOST
+            assert isinstance(error, UnreadableError)
+            assert "larger than `max_message_size`" in error.reason
+            assert await channel.request(channel.exchange(params={"a": 1})) == {"a": 1}
+
+    async def test_bytes_of_one_that_is_not_complete_count_as_heard(self, tmp_path):
+        go = tmp_path / "go"
+        code = f"""
+os.write(1, b'{{"jsonrpc": "2.0", "id": 0, ')
+wait_for({str(go)!r})
+os.write(1, b'"result": {{}}}}\\n')
+"""
+        async with served() as channel:
+            _, request = channel.start(params={"code": code})
+            await wait_until_async(lambda: channel.peer.heard_times, "the first bytes")
+            assert not request.done()
+            go.touch()
+            assert await request == {}
+
+
+class TestOtherLines:
+    async def test_notifications_and_requests_of_the_server_reach_the_peer(self):
+        code = """
+write({"method": "note", "params": {"a": 1}})
+write({"method": "ask", "id": "its-own", "params": {"b": 2}})
+write({"method": "unknown", "id": 8})
+write({"id": m["id"], "result": {}})
+"""
+        async with served() as channel:
+            assert await do(channel, code) == {}
+            await wait_until_async(lambda: len(channel.peer.notes) == 3, lambda: str(channel.peer.notes))
+            error = {"code": -32601, "message": "Method not found", "data": {"method": "unknown"}}
+            assert channel.peer.notes == [
+                ("note", {"a": 1}),
+                ("reply", {"jsonrpc": "2.0", "id": "its-own", "result": {"answered": {"b": 2}}}),
+                ("reply", {"jsonrpc": "2.0", "id": 8, "error": error}),
+            ]
+
+    async def test_those_that_are_no_message_are_skipped_and_logged_once_without_quoting_them(self, caplog):
+        code = r"""
+os.write(1, b'Welcome, s3same!\n\n  \r\n\xff\xfe s3same\n{"jsonrpc": "2.0", "s3same": 1}\n[]\n{"id": 0}\n')
+write({"id": m["id"], "result": {}})
+"""
+        caplog.set_level("WARNING")
+        async with served() as channel:
+            assert await do(channel, code) == {}
+            assert not channel.has_ended
+        assert caplog.text.count("no message") == 1
+        assert f"`{sys.executable}`, process " in caplog.text
+        assert "s3same" not in caplog.text
+
+    async def test_a_notification_that_is_too_large_is_ignored(self, caplog):
+        code = 'write({"method": "note", "params": {"a": "x" * 5000}}); write({"id": m["id"], "result": {}})'
+        async with served(max_message_size=1000) as channel:
+            assert await do(channel, code) == {}
+            assert channel.peer.notes == []
+        assert "Ignored a notification or request" in caplog.text
+
+    async def test_one_that_is_too_large_and_no_message_ends_the_session(self):
+        async with served(max_message_size=1000) as channel:
+            fate, error = await failure(channel, 'os.write(1, b"x" * 5000 + b"\\n"); time.sleep(1000)')
+            assert (fate, type(error), error.reason) == (Fate.LOST, LostError, "")
+            assert channel.peer.ends == [None]
+            assert "it wrote a line that is larger than" in (process_of(channel).fault or "")
+
+    async def test_a_flood_of_them_leaves_the_event_loop_to_others(self):
+        code = """
+os.write(1, b'{"jsonrpc": "2.0", "method": "note"}\\n' * 2000)
+write({"id": m["id"], "result": {}})
+"""
+        async with served() as channel:
+            turns = 0
+
+            async def take_turns() -> None:
+                nonlocal turns
+                while True:
+                    await asyncio.sleep(0)
+                    turns += bool(channel.peer.notes)
+
+            other = asyncio.create_task(take_turns())
+            assert await do(channel, code) == {}
+            other.cancel()
+            assert len(channel.peer.notes) == 2000
+            assert turns > 50
+
+
+class TestFates:
+    def test_what_is_no_json_did_not_run_and_nothing_of_it_is_sent(self, run):
+        async def story() -> None:
+            async with served() as channel:
+                exchange = channel.exchange(params={"text": "\ud800"})
+                assert isinstance(await channel.failure(exchange), RefusedError)
+                assert exchange.fate is Fate.REFUSED
+                assert await do(channel, 'write({"id": m["id"], "result": {"seen": seen}})') == {"seen": [1]}
+
+        run(story())
+
+    async def test_a_request_to_a_process_that_died_unnoticed_did_not_run(self):
+        async with served() as channel:
+            os.kill(pid_of(channel), 9)
+            os.waitid(os.P_PID, pid_of(channel), os.WEXITED | os.WNOWAIT)
+            exchange = channel.exchange()
+            error = await channel.failure(exchange)
+            assert (exchange.fate, type(error), error.reason) == (Fate.REFUSED, RefusedError, "")
+
+    def test_a_request_after_the_end_did_not_run(self, run):
+        async def story() -> None:
+            async with served() as channel:
+                os.kill(pid_of(channel), 9)
+                await wait_until_async(lambda: channel.has_ended, "the end")
+                assert channel.peer.ends == [None]
+                exchange = channel.exchange()
+                assert isinstance(await channel.failure(exchange), RefusedError)
+                assert exchange.fate is Fate.REFUSED
+
+        run(story())
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "os._exit(3)",
+            """os.write(1, b'{"jsonrpc": "2.0", "id": 0, "res'); os._exit(3)""",
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            "os.close(1); time.sleep(1000)",
+        ],
+        ids=["after the write", "within the answer", "by a signal", "by closing its output"],
+    )
+    def test_a_request_whose_server_ends_is_lost_with_all_others_in_flight(self, run, code):
+        async def story() -> None:
+            async with served() as channel:
+                other, waiting = channel.start(params={"code": "later.append(m)"})
+                await asyncio.sleep(0)
+                fate, error = await failure(channel, code)
+                assert (fate, type(error), error.reason) == (Fate.LOST, LostError, "")
+                assert isinstance(await failure_of(waiting), LostError)
+                assert other.fate is Fate.LOST
+                assert channel.peer.ends == [None]
+
+        run(story())
+
+    def test_an_answer_right_before_the_end_still_counts(self, run):
+        async def story() -> None:
+            async with served() as channel:
+                assert await do(channel, 'write({"id": m["id"], "result": {}}); os._exit(0)') == {}
+
+        run(story())
+
+    @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.close(1); time.sleep(1000)"])
+    def test_what_waits_for_a_server_that_reads_nothing_did_not_run_when_that_ends(self, run, tmp_path, end):
+        go = tmp_path / "go"
+
+        async def story() -> None:
+            async with served() as channel:
+                last, sleeping = channel.start(params={"code": f"wait_for({str(go)!r}); {end}"})
+                half, writing = channel.start(params={"text": BIG})
+                unsent, waiting = channel.start(params={"text": "later"})
+                await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
+                assert [last.fate, half.fate, unsent.fate] == [Fate.SENT, Fate.SENT, Fate.NEW]
+                go.touch()
+                errors = [await failure_of(task) for task in (sleeping, writing, waiting)]
+                assert list(map(type, errors)) == [LostError, LostError, RefusedError]
+                assert [last.fate, half.fate, unsent.fate] == [Fate.LOST, Fate.LOST, Fate.REFUSED]
+
+        run(story())
+
+    def test_a_request_that_is_given_up_is_cancelled_at_the_server(self, run):
+        async def story() -> None:
+            async with served() as channel:
+                exchange, request = channel.start(params={"code": "later.append(m)"})
+                await asyncio.sleep(0)
+                request.cancel()
+                assert await failure_of(request) is None
+                assert exchange.fate is Fate.GIVEN_UP
+                seen = await do(channel, 'write({"id": m["id"], "result": {"seen": seen}})')
+                assert seen == {"seen": [0, "notifications/cancelled", 1]}
+
+        run(story())
+
+    def test_those_that_wait_for_a_server_that_reads_nothing_are_sent_in_order_without_those_given_up(
+        self, run, tmp_path
+    ):
+        go = tmp_path / "go"
+        report = 'write({"id": m["id"], "result": {"seen": seen}})'
+
+        async def story() -> None:
+            async with served() as channel:
+                _, sleeping = channel.start(params={"code": f"wait_for({str(go)!r}); {report}"})
+                big = [channel.start(params={"text": BIG}) for _ in range(3)]
+                given_up, waiting = channel.start(params={"text": "never mind"})
+                _, last = channel.start(params={"code": report})
+                await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
+                assert given_up.fate is Fate.NEW
+                waiting.cancel()
+                assert await failure_of(waiting) is None
+                assert given_up.fate is Fate.GIVEN_UP
+                go.touch()
+                assert await sleeping == {"seen": [0]}
+                assert [await request for _, request in big] == [{"text": BIG}] * 3
+                assert await last == {"seen": [0, 1, 2, 3, 5]}
+
+        run(story())
+
+    def test_what_is_told_to_a_server_that_has_ended_fails_and_nothing_else(self, run):
+        async def story() -> None:
+            async with served() as channel:
+                os.kill(pid_of(channel), 9)
+                await wait_until_async(lambda: channel.has_ended, "the end")
+                with pytest.raises(BrokenPipeError):
+                    await channel.tell("note")
+                channel.notify("note")
+                await asyncio.sleep(0)
+
+        run(story())
+
+
+class TestOpeningAndClosing:
+    async def test_a_command_that_does_not_exist_leaves_nothing(self):
+        transport = StdioTransport(ServerProcess("/no/such/command", [], {}, None))
+        channel = TestedChannel(transport)
+        with pytest.raises(FileNotFoundError):
+            await transport.open()
+        await channel.close()
+
+    @pytest.mark.parametrize(
+        ("code", "graces"),
+        [
+            ("", 0),
+            ("signal.signal(signal.SIGTERM, lambda *_: os._exit(0)); time.sleep(1000)", 1),
+            ("signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)", 2),
+        ],
+        ids=["with its input", "by SIGTERM", "by SIGKILL"],
+    )
+    def test_a_process_is_ended_within_a_bound_and_what_is_in_flight_is_lost_at_once(
+        self, run, monkeypatch, code, graces
+    ):
+        monkeypatch.setattr(process_module, "_GRACE", 0.5)
+
+        async def story() -> None:
+            async with served() as channel:
+                pid = pid_of(channel)
+                exchange, request = channel.start(params={"code": f'write({{"method": "ready"}}); {code}'})
+                await wait_until_async(lambda: channel.peer.notes, "the request")
+                begin = time.monotonic()
+                closing = asyncio.create_task(channel.close())
+                assert isinstance(await failure_of(request), LostError)
+                assert exchange.fate is Fate.LOST
+                assert not closing.done()
+                await closing
+                assert time.monotonic() - begin >= graces * 0.5
+                assert not is_alive(pid)
+
+        run(story())
+
+    async def test_closing_twice_is_closing_once(self):
+        async with served() as channel:
+            await channel.close()
+            assert channel.has_ended
