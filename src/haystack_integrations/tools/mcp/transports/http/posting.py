@@ -19,7 +19,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import httpx2
 
-from haystack_integrations.tools.mcp.client.rest import LONGEST_REST_OF_OTHERS, ServerRest
+from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
 from haystack_integrations.tools.mcp.protocol.frames import too_large
