@@ -5,31 +5,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 import httpx2
-import mcp
 from haystack import logging
-from mcp import MCPError as ProtocolError
-from mcp.client import Transport
-from mcp.client.streamable_http import streamable_http_client
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from haystack_integrations.tools.mcp.client.request_outcome import RequestOutcome, current_outcome
-from haystack_integrations.tools.mcp.client.sdk_client import SDKClient
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
-from haystack_integrations.tools.mcp.protocol.error_texts import leaves
+from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.life import SessionState
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http.login import connected
-from haystack_integrations.tools.mcp.transports.http.options import find_route
-from haystack_integrations.tools.mcp.transports.http.refusals import says_unknown_session
+from haystack_integrations.tools.mcp.transports.http.options import find_route, open_transport
+from haystack_integrations.tools.mcp.transports.http.posting import NO_CONNECTION, HttpSender
+from haystack_integrations.tools.mcp.transports.http.refusals import UNKNOWN_SESSION, says_unknown_session
 from haystack_integrations.tools.mcp.transports.http.server_info import (
     HttpServerInfo,
     StreamableHttpServerInfo,
@@ -37,17 +30,14 @@ from haystack_integrations.tools.mcp.transports.http.server_info import (
     resolve_headers,
     resolve_url,
 )
-from haystack_integrations.tools.mcp.transports.http.sse_transport import sse_transport
-from haystack_integrations.tools.mcp.transports.http.watched_http import (
-    CONNECT_ERRORS,
-    NO_CONNECTION,
-    WatchedHttpClient,
-    describe_no_connection,
-)
+from haystack_integrations.tools.mcp.transports.http.sse import SseTransport
+from haystack_integrations.tools.mcp.transports.http.streamable_http import StreamableHttpTransport
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
+    from haystack_integrations.tools.mcp.protocol.channel import Transport
+    from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -61,13 +51,12 @@ _URL_ANSWERS = re.compile(r"https?://\S+ answers ")
 _MAY_BE_SSE = frozenset({"400", "404", "405"})
 
 
-class _HttpClient(SDKClient):
+class _HttpClient(WireClient):
     """
     What the clients of the two HTTP transports share.
     """
 
     _takes_headers = True
-    _hears_messages: ClassVar[bool] = False
 
     def __init__(
         self, server_info: HttpServerInfo, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0
@@ -141,16 +130,7 @@ class _HttpClient(SDKClient):
     def _note_error(self, error: ProtocolError) -> None:
         # Not every server says so with a status.
         if self.life.state is SessionState.OPEN and says_unknown_session(error.message):
-            self.life.end("the server does not know the session any more", SessionState.DRAINING)
-
-    def _explain(self, error: BaseException) -> str:
-        # What the SSE transport of the SDK raises itself, in the words for all other requests.
-        for leaf in leaves(error):
-            if isinstance(leaf, httpx2.HTTPStatusError):
-                return f"{_ANSWERED}{leaf.response.status_code} {leaf.response.reason_phrase}".strip()
-            if isinstance(leaf, CONNECT_ERRORS):
-                return describe_no_connection(leaf)
-        return super()._explain(error)
+            self.life.end(UNKNOWN_SESSION, SessionState.DRAINING)
 
     def _combine(self, what: str, advice: str | None) -> str:
         # The diagnosis tried the same once more. If the same came out, it tells all of it.
@@ -160,23 +140,25 @@ class _HttpClient(SDKClient):
             return super()._combine(what, advice)
         return f"it answers {advice[answer.end() :]}" if answer else advice
 
-    async def _http_client(self, *, over_sse: bool) -> WatchedHttpClient:
+    async def _open_sender(self, *, over_sse: bool) -> HttpSender:
+        self._prepare()
         try:
             route = await find_route(self._info)
         except (ValueError, ImportError) as error:
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
-        return WatchedHttpClient(
+        timeout = phase_timeouts(self._info)
+        if over_sse and timeout["read"] is None:  # messages are only acknowledged
+            timeout["read"] = timeout["connect"]
+        return HttpSender(
+            open_transport(route),
             headers=self._headers,
-            timeout=phase_timeouts(self._info),
-            route=route,
-            over_sse=over_sse,
-            lose_session=self.life.end,
-            heard=self.life.heard,
-            max_message_size=self._info.max_message_size,
+            timeout=timeout,
             auth=await self._auth(),
-            time_left=self.time_left,
             rest=self.rest,
+            max_message_size=self._info.max_message_size,
+            heard=self.life.heard,
+            redact=lambda text: self._redactor_of_all().text(text),
         )
 
     async def _auth(self) -> httpx2.Auth | None:
@@ -208,11 +190,8 @@ class SSEClient(_HttpClient):
 
     _handshake_first = True
 
-    async def _open_transport(self) -> mcp.Client:
-        self._prepare()
-        http = await self._http_client(over_sse=True)
-        limit = self._info.max_message_size
-        return self._client(sse_transport(http, self.url, max_message_size=limit, lose_session=self.life.end))
+    async def _make_transport(self) -> Transport:
+        return SseTransport(await self._open_sender(over_sse=True), self.url)
 
 
 class StreamableHttpClient(_HttpClient):
@@ -225,26 +204,22 @@ class StreamableHttpClient(_HttpClient):
 
     _over_sse = False
 
-    async def _connect(self, outcome: RequestOutcome) -> list[types.Tool]:
+    async def _connect(self) -> list[types.Tool]:
         self._over_sse = False
         self._handshake_first = False
         try:
-            return await super()._connect(outcome)
+            return await super()._connect()
         except MCPConnectionError as error:
-            if not self._may_fall_back() or (outcome.status or "")[:3] not in _MAY_BE_SSE:
+            if not self._may_fall_back() or (self._connect_status or "")[:3] not in _MAY_BE_SSE:
                 raise
             refusal = error
         self._over_sse = self._handshake_first = True
         self.life.opening()
-        with_sse = RequestOutcome(redactor=self.redactor)
-        token = current_outcome.set(with_sse)
         try:
-            tools = await super()._connect(with_sse)
+            tools = await super()._connect()
         except MCPConnectionError as error:
             # What was asked for is Streamable HTTP.
             raise refusal from error
-        finally:
-            current_outcome.reset(token)
         logger.info("{server} speaks SSE, not streamable HTTP", server=self._describe())
         return tools
 
@@ -255,23 +230,6 @@ class StreamableHttpClient(_HttpClient):
     def _is_stateless(self) -> bool:
         return not self._over_sse and self.details().protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def _open_transport(self) -> mcp.Client:
-        self._prepare()
-        if self._over_sse:
-            over_sse = await self._http_client(over_sse=True)
-            limit = self._info.max_message_size
-            return self._client(sse_transport(over_sse, self.url, max_message_size=limit, lose_session=self.life.end))
-        http = await self._http_client(over_sse=False)
-        transport = streamable_http_client(self.url, http_client=http, max_sse_event_size=self._info.max_message_size)
-        return self._client(_with_http_client(http, transport))
-
-
-@asynccontextmanager
-async def _with_http_client(http: WatchedHttpClient, transport: Transport) -> AsyncIterator[Any]:
-    """
-    Open a transport together with its HTTP client, which the SDK neither opens nor closes.
-
-    :returns: A context manager with the streams of the transport.
-    """
-    async with http, transport as streams:
-        yield streams
+    async def _make_transport(self) -> Transport:
+        sender = await self._open_sender(over_sse=self._over_sse)
+        return SseTransport(sender, self.url) if self._over_sse else StreamableHttpTransport(sender, self.url)

@@ -19,14 +19,15 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import anyio
 import httpx2
-from httpx_sse import EventSource
 
 from haystack_integrations.tools.mcp.redaction import REDACTED, Redactor
-from haystack_integrations.tools.mcp.transports.http.options import Route, client_options
+from haystack_integrations.tools.mcp.transports.http.events import EventDecoder
+from haystack_integrations.tools.mcp.transports.http.options import Route, open_transport
+from haystack_integrations.tools.mcp.transports.http.posting import HttpSender, redirect_target
 
 Transport = Literal["sse", "streamable-http"]
 
@@ -153,25 +154,22 @@ class _Diagnosis:
 
     async def run(self) -> None:
         try:
-            async with httpx2.AsyncClient(
-                follow_redirects=False,
-                # Less than the time for a request, to tell an unreachable host from a silent server.
-                **client_options(self._headers, httpx2.Timeout(None, connect=self._timeout * 0.4), self._route),
-            ) as client:
-                answer = await self._ask(client, self._url, self._transport, self._timeout * 0.5)
+            # Less than the time for a request, to tell an unreachable host from a silent server.
+            phases = {"connect": self._timeout * 0.4, "write": None, "pool": None, "read": None}
+            sender = HttpSender(open_transport(self._route), headers=self._headers, timeout=phases)
+            async with sender.opened():
+                answer = await self._ask(sender, self._url, self._transport, self._timeout * 0.5)
                 if answer is None:
                     return
                 self.finding = self._explain(answer)
                 if not answer.is_final and answer.transport != self._transport:
                     # The first response stays a valid finding if a later request fails.
                     with suppress(httpx2.TransportError):
-                        await self._refine(client, answer)
+                        await self._refine(sender, answer)
         except Exception as error:  # raised, it would hide the failure that is being diagnosed
             self.finding = await self._explain_failure(error)
 
-    async def _ask(
-        self, client: httpx2.AsyncClient, url: httpx2.URL, transport: Transport, timeout: float
-    ) -> _Answer | None:
+    async def _ask(self, sender: HttpSender, url: httpx2.URL, transport: Transport, timeout: float) -> _Answer | None:
         """
         Open an event stream ("sse") or post a ping; None if there is no response within `timeout` seconds.
         """
@@ -183,23 +181,26 @@ class _Diagnosis:
             content = _PING
         answer = None
         with anyio.move_on_after(timeout):
-            async with client.stream("POST" if content else "GET", url, headers=headers, content=content) as response:
-                answer = _Answer(response)
+            response = await sender.send_as_it_is("POST" if content else "GET", url, headers, content)
+            answer = _Answer(response)
+            try:
                 answer = _Answer(response, await _transport_of(response))
+            finally:
+                await response.aclose()
         return answer
 
-    async def _refine(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
+    async def _refine(self, sender: HttpSender, answer: _Answer) -> None:
         other = _OTHER[self._transport]
-        second = None if answer.transport else await self._ask(client, self._url, other, self._timeout * 0.2)
+        second = None if answer.transport else await self._ask(sender, self._url, other, self._timeout * 0.2)
         if other in {answer.transport, second and second.transport}:
             advice = f'use {_SERVER_INFO[other]}(url="{_display_url(self._url)}")'
             self.finding = f"{_display_url(self._url)} is {_ENDPOINT[other]}: {advice}."
         elif answer.status == httpx2.codes.BAD_REQUEST and self._url.scheme == "http" and await self._is_tls():
             self.finding = self._plain_http_to_tls()
         elif answer.status in _WRONG_PATH or answer.is_web_page:
-            await self._try_other_paths(client, answer)
+            await self._try_other_paths(sender, answer)
 
-    async def _try_other_paths(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
+    async def _try_other_paths(self, sender: HttpSender, answer: _Answer) -> None:
         own = _path(self._url)
         candidates: dict[str, Transport] = {own.rstrip("/") if own.endswith("/") else f"{own}/": self._transport}
         candidates |= {"/mcp": "streamable-http", "/mcp/": "streamable-http", "/sse": "sse"}
@@ -207,7 +208,7 @@ class _Diagnosis:
             if path in {own, ""}:
                 continue
             url = self._url.copy_with(path=path)
-            reply = await self._ask(client, url, transport, self._timeout * 0.1)
+            reply = await self._ask(sender, url, transport, self._timeout * 0.1)
             if reply is None or not (reply.transport or reply.status == httpx2.codes.UNAUTHORIZED):
                 continue
             found = "an MCP endpoint" if reply.transport else "an endpoint that asks for credentials"
@@ -225,9 +226,9 @@ class _Diagnosis:
         response = answer.response
         said = f"{where} answers {_status(answer)}"
         if response.has_redirect_location:
-            if response.next_request is None:
+            target = redirect_target(response)
+            if target is None:
                 return f"{said}, a redirect to an invalid URL: check the URL and the configuration of the server."
-            target = response.next_request.url
             out_of_tls = self._url.scheme == "https" and target.scheme == "http"
             use = "use that URL with https://, as it leaves TLS" if out_of_tls else "use that URL"
             return f"{said}, a redirect to {self._redact(_display_url(target))}: {use}, if it is the intended server."
@@ -362,10 +363,8 @@ async def _transport_of(response: httpx2.Response) -> Transport | None:
 def _transport_in(media_type: str, body: bytes) -> Transport | None:
     if media_type != "text/event-stream":
         return "streamable-http" if _is_json_rpc(body) else None
-    # Typed for the responses of httpx, of which it uses only what those of httpx2 have, too: headers and iter_text.
-    received: Any = httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, content=body)
-    for event in EventSource(received).iter_sse():
-        if event.event == "endpoint":
+    for event in EventDecoder(len(body)).feed(body):
+        if event.name == "endpoint":
             return "sse"
         if _is_json_rpc(event.data):
             return "streamable-http"

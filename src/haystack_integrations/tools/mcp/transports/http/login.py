@@ -18,7 +18,11 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
-from haystack_integrations.tools.mcp.transports.http.options import client_options, find_route
+from haystack_integrations.tools.mcp.transports.http.options import (
+    find_route,
+    mark_for_redaction,
+    open_transport,
+)
 from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers, resolve_url
 
 
@@ -39,8 +43,9 @@ def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable
 @asynccontextmanager
 async def _client(info: HttpServerInfo) -> AsyncIterator[httpx2.AsyncClient]:
     route = await find_route(info)
-    options: Any = client_options({}, httpx2.Timeout(REQUEST_TIMEOUT), route)
-    async with httpx2.AsyncClient(**options, follow_redirects=False) as client:
+    hooks: dict[str, list[Any]] = {"request": [mark_for_redaction]}
+    transport = open_transport(route)
+    async with httpx2.AsyncClient(transport=transport, timeout=REQUEST_TIMEOUT, event_hooks=hooks) as client:
         yield client
 
 

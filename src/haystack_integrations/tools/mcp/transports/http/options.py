@@ -3,23 +3,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The options of the HTTP client for a server.
+How HTTP requests reach a server: proxies, certificates, keep-alive, and what libraries may log of them.
 
-The connection and `diagnose` build their clients from the same options, so that `diagnose` goes through the same proxy
-and trusts the same certificates as the connection that failed.
+The connection, the requests for its tokens and `diagnose` take the same route, so that `diagnose` goes through the same
+proxy and trusts the same certificates as the connection that failed.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import anyio
 import anyio.to_thread
@@ -28,7 +31,6 @@ from anyio.lowlevel import RunVar
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport, uses_environment_proxies
-from haystack_integrations.tools.mcp.client.sdk_workarounds import RedactedRecords
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.transports.allow_lists import check_proxy_host
@@ -49,19 +51,7 @@ _MOST_READING = 3
 _reading: RunVar[anyio.CapacityLimiter] = RunVar("haystack_mcp_reading")
 
 _redact_logged_urls: ContextVar[bool] = ContextVar("haystack_mcp_redact_logged_urls", default=False)
-
-
-class ClientOptions(TypedDict):
-    """
-    Keyword arguments for `httpx2.AsyncClient`.
-    """
-
-    headers: Mapping[str, str]
-    timeout: httpx2.Timeout
-    limits: httpx2.Limits
-    verify: ssl.SSLContext | bool
-    transport: httpx2.AsyncBaseTransport | None
-    event_hooks: Mapping[str, list[Callable[[httpx2.Request], Awaitable[None]]]]
+_redact: ContextVar[Callable[[str], str] | None] = ContextVar("haystack_mcp_redact", default=None)
 
 
 @dataclass(frozen=True)
@@ -222,31 +212,22 @@ def _limits() -> httpx2.Limits:
     )
 
 
-def client_options(headers: Mapping[str, str], timeout: httpx2.Timeout, route: Route | None = None) -> ClientOptions:
+def open_transport(route: Route | None = None) -> httpx2.AsyncBaseTransport:
     """
-    Build the options of an HTTP client for a server.
+    Make the transport of one HTTP client.
 
     Unless the route says otherwise, proxies come from the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`,
     `NO_PROXY`), and so do trusted certificates (`SSL_CERT_FILE`, `SSL_CERT_DIR`; by default those of the system).
 
-    :param headers: Headers of every request.
-    :param timeout: Timeouts of every request.
     :param route: Certificates, proxy and transport.
-    :returns: Keyword arguments for `httpx2.AsyncClient`. They hold connections, so they are for one client only.
+    :returns: The transport, not yet entered.
     """
     route = route or Route()
-    transport = route.transport
-    # httpx2 uses the proxies of the environment only if it creates the transports itself.
-    if transport is None and (route.proxy is not None or not uses_environment_proxies()):
-        transport = _Transport(**_transport_arguments(route.verify, route.proxy))
-    return ClientOptions(
-        headers=headers,
-        timeout=timeout,
-        limits=_limits(),
-        verify=route.verify,
-        transport=transport,
-        event_hooks={"request": [_mark_for_redaction]},
-    )
+    if route.transport is not None:
+        return route.transport
+    if route.proxy is None and uses_environment_proxies():
+        return _EnvironmentTransport(route.verify)
+    return _Transport(**_transport_arguments(route.verify, route.proxy))
 
 
 class _Transport(PinnedTransport):
@@ -268,6 +249,52 @@ class _Transport(PinnedTransport):
             raise httpx2.ConnectError(msg, request=request) from error
 
 
+class _EnvironmentTransport(httpx2.AsyncBaseTransport):
+    """
+    Goes through the proxy that the environment names for a URL, if it names one.
+    """
+
+    def __init__(self, verify: ssl.SSLContext | bool) -> None:
+        self._verify = verify
+        self._proxies = urllib.request.getproxies()
+        self._transports: dict[str | None, _Transport] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        proxy = self._proxies.get(request.url.scheme) or self._proxies.get("all")
+        if proxy and _is_exempt(request.url, self._proxies.get("no", "")):
+            proxy = None
+        transport = self._transports.get(proxy)
+        if transport is None:
+            through = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
+            transport = self._transports[proxy] = _Transport(**_transport_arguments(self._verify, through))
+        return await transport.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        for transport in self._transports.values():
+            await transport.aclose()
+
+
+def _is_exempt(url: httpx2.URL, no_proxy: str) -> bool:
+    """
+    Tell whether `NO_PROXY` names a host: by a domain, which includes those below it, an address, or a network.
+    """
+    for entry in no_proxy.lower().split(","):
+        name, _, port = entry.strip().removeprefix("*").rpartition(":") if entry.count(":") == 1 else (entry, "", "")
+        name = name.strip().strip("[]")
+        if entry.strip() == "*":
+            return True
+        if not name or (port and port != str(url.port)):
+            continue
+        try:
+            if ipaddress.ip_address(url.host) in ipaddress.ip_network(name, strict=False):
+                return True
+        except ValueError:
+            domain = name.removeprefix("*")
+            if url.host == domain or url.host.endswith(domain if domain.startswith(".") else f".{domain}"):
+                return True
+    return False
+
+
 def _tcp_keepalive() -> list[tuple[int, int, int]]:
     # Reading has no timeout, so this is how a peer that vanished is noticed: after two minutes.
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
@@ -277,9 +304,26 @@ def _tcp_keepalive() -> list[tuple[int, int, int]]:
     return options
 
 
-async def _mark_for_redaction(_: httpx2.Request) -> None:
-    # httpx2 logs a request in the context in which it calls this hook.
+async def mark_for_redaction(_: httpx2.Request) -> None:
+    """
+    Let the URLs that `httpx2.AsyncClient` logs be redacted: a hook of one, called in the context in which it logs.
+    """
     _redact_logged_urls.set(True)
+
+
+@contextmanager
+def redacted_logs(redact: Callable[[str], str] | None) -> Iterator[None]:
+    """
+    Redact what libraries log of the requests that are made in this context.
+
+    :param redact: Removes the secrets from a text.
+    :returns: A context manager.
+    """
+    token = _redact.set(redact)
+    try:
+        yield
+    finally:
+        _redact.reset(token)
 
 
 class _UrlRedaction(logging.Filter):
@@ -293,7 +337,18 @@ class _UrlRedaction(logging.Filter):
         return True
 
 
+class _Redaction(logging.Filter):
+    """
+    Redacts the headers of responses, which httpcore2 logs at level DEBUG.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        redact = _redact.get()
+        if redact is not None:
+            record.msg, record.args = redact(record.getMessage()), None
+        return True
+
+
 logging.getLogger("httpx2").addFilter(_UrlRedaction())
-# httpcore2 logs the headers of responses at level DEBUG.
 for _name in ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
-    logging.getLogger(_name).addFilter(RedactedRecords())
+    logging.getLogger(_name).addFilter(_Redaction())

@@ -11,17 +11,22 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from typing import Any
 
 import httpx2
-from mcp import types
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
-from haystack_integrations.tools.mcp.client.request_outcome import CALL_METHOD
+from haystack_integrations.tools.mcp.protocol import frames
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
 
 SESSION_HEADER = "mcp-session-id"
+UNKNOWN_SESSION = "the server does not know the session any more"
+_DOUBTFUL_SESSION = "the server seems to have lost the session"
+
+# Statuses of a server, or of what is in front of it, that looked at no more than the headers of a request.
+_DID_NOT_RUN = frozenset({401, 403, 405, 406, 407, 413, 415, 421, 429, 431})
 
 # Over SSE, a message refused with one of these was not processed: the session is gone, or access is denied.
 _SESSION_GONE = frozenset({404, 410})
@@ -62,14 +67,14 @@ _COMMON_METHODS = frozenset(
     "tools/call tools/list resources/read resources/list resources/templates/list prompts/get prompts/list".split()
 )
 # Errors of whoever processed the request.
-_OWN_ERRORS = frozenset({types.METHOD_NOT_FOUND, types.INVALID_PARAMS, types.INTERNAL_ERROR})
+_OWN_ERRORS = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR})
 _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
 
 # Longer texts are not matched: they are pages or logs, not one of the phrasings.
 _LONGEST_MESSAGE = 200
 
 
-class SessionFate(Enum):
+class _Session(Enum):
     """
     What became of the session, judging by a response.
     """
@@ -81,19 +86,83 @@ class SessionFate(Enum):
     DOUBTFUL = auto()
 
 
-@dataclass(frozen=True)
-class Verdict:
+def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_session: bool) -> str | None:
     """
-    What an error response says about the fate of its request and of the session.
+    Settle a request over streamable HTTP that was answered with an error status.
 
-    :param never_ran: Whether the server provably did not process the request.
-    :param denied: Whether the server would refuse the same request again.
-    :param session: What became of the session.
+    :param response: The response.
+    :param body: Its body; nothing of an event stream.
+    :param exchange: The request.
+    :param has_session: Whether it was sent in a session.
+    :returns: Why the session is to take no more requests, as a clause; None if it is.
     """
+    status, code = status_of(response), response.status_code
+    said = f"the server answered with HTTP {status}"
+    wait = retry_after(response)
+    if wait is not None:
+        exchange.refuse(f"{wants_rest(wait)} (HTTP {status})", status=status, is_final=True)
+        return None
+    text = body.decode(errors="replace").strip()
+    message, answers_request, error_code = _error_message(text, exchange)
+    session = _session_state(response, message, exchange, answers_request=answers_request, code=error_code)
+    if not has_session:
+        session = _Session.ALIVE
+    if session is _Session.LOST:
+        exchange.refuse(UNKNOWN_SESSION, status=status)
+        return UNKNOWN_SESSION
+    error = _error_in(body) if has_content_type(response, "application/json") else None
+    if error is not None and (answers_request or code not in _DID_NOT_RUN):
+        exchange.fail(ProtocolError(error["code"], error["message"], error.get("data"), status=status))
+    elif code in _DID_NOT_RUN:
+        exchange.refuse(f"{said}: {error['message']}" if error else said, status=status, is_final=True)
+    elif code == httpx2.codes.REQUEST_TIMEOUT or response.is_server_error:
+        exchange.lose(said, status=status)
+    else:
+        # Without a session, a server may say so of a method that it does not know.
+        meaning = METHOD_NOT_FOUND if code == httpx2.codes.NOT_FOUND else INTERNAL_ERROR
+        exchange.fail(ProtocolError(meaning, "the response is no answer of MCP", status=status))
+    return _DOUBTFUL_SESSION if session is _Session.DOUBTFUL else None
 
-    never_ran: bool
-    denied: bool
-    session: SessionFate
+
+def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
+    """
+    Settle a request over the SSE transport whose message was refused.
+
+    :param response: A response with an error status.
+    :param exchange: The request.
+    :returns: Why the session is to take no more requests, as a clause; None if it is.
+    """
+    status, code = status_of(response), response.status_code
+    wait = retry_after(response)
+    if wait is not None:
+        exchange.refuse(f"{wants_rest(wait)} (HTTP {status})", status=status, is_final=True)
+        return None
+    reason = f"the server refused a message with HTTP {status}"
+    if code in _DENIED or code in _SESSION_GONE:
+        exchange.refuse(reason, status=status, is_final=code in _DENIED)
+    else:
+        exchange.lose(reason, status=status)
+    return reason
+
+
+def status_of(response: httpx2.Response) -> str:
+    """
+    Return the status with its reason phrase.
+
+    :param response: The response.
+    :returns: For example "401 Unauthorized".
+    """
+    return f"{response.status_code} {response.reason_phrase}".strip()
+
+
+def wants_rest(seconds: float) -> str:
+    """
+    Say that the server wants no requests.
+
+    :param seconds: For how long.
+    :returns: A clause.
+    """
+    return f"the server wants no requests for {seconds:.3g} s"
 
 
 def retry_after(response: httpx2.Response) -> float | None:
@@ -112,43 +181,6 @@ def retry_after(response: httpx2.Response) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return min(max(seconds, 0.0), _LONGEST_REST)
-
-
-def judge_sse(response: httpx2.Response) -> Verdict:
-    """
-    Judge the refusal of a message over the SSE transport.
-
-    The session is lost in any case: the answer to the message would come over the event stream, and now never will.
-
-    :param response: A response with an error status.
-    :returns: The verdict.
-    """
-    denied = response.status_code in _DENIED
-    return Verdict(denied or response.status_code in _SESSION_GONE, denied, SessionFate.LOST)
-
-
-def judge_streamable_http(request: httpx2.Request, response: httpx2.Response) -> Verdict:
-    """
-    Judge the refusal of a message over streamable HTTP.
-
-    :param request: The request, with its body read.
-    :param response: A response with an error status, with its body read unless it is an event stream.
-    :returns: The verdict. `denied` is always False: unless its session is lost, a refused request is not repeated.
-    """
-    state = _session_state(request, response)
-    return Verdict(never_ran=state is SessionFate.LOST, denied=False, session=state)
-
-
-def is_tool_call(request: httpx2.Request) -> bool:
-    """
-    Tell whether a request calls a tool.
-
-    Other requests may follow a call in its name, e.g. one for the schema of its result.
-
-    :param request: A POST request with its body read.
-    :returns: Whether it is a `tools/call`.
-    """
-    return bool(json.loads(request.content).get("method") == CALL_METHOD)
 
 
 def is_event_stream(response: httpx2.Response) -> bool:
@@ -182,37 +214,52 @@ def says_unknown_session(message: str) -> bool:
     return len(message) <= _LONGEST_MESSAGE and _UNKNOWN_SESSION.fullmatch(message) is not None
 
 
-def _session_state(request: httpx2.Request, response: httpx2.Response) -> SessionFate:
+def describe_content(response: httpx2.Response) -> str:
+    """
+    Name the content of a response.
+
+    :param response: The response.
+    :returns: For example "content of the type 'text/html'".
+    """
+    content_type = response.headers.get("content-type", "").lower()
+    return f"content of the type '{content_type}'" if content_type else "content of no type"
+
+
+def _session_state(
+    response: httpx2.Response, message: str, exchange: Exchange, *, answers_request: bool, code: Any
+) -> _Session:
     # The protocol's sign of an unknown session is a 404 to a request with a session id (specification 2025-11-25,
     # basic/transports, "Session Management"). The TypeScript SDK, and the Python SDK before 1.23, answer 400 instead:
     # in plain text, or with a JSON-RPC error that has no request id. An error with the id of the request comes from
     # whoever processed the request. Other servers have other words and statuses for it, so after any refusal that may
     # be about the session, the next call opens a new one.
-    if SESSION_HEADER not in request.headers:
-        return SessionFate.ALIVE
     status = response.status_code
-    is_refusal = httpx2.codes.is_client_error(status) and status not in _SAY_NOTHING_OF_THE_SESSION
+    is_refusal = response.is_client_error and status not in _SAY_NOTHING_OF_THE_SESSION
     if not is_refusal and status != httpx2.codes.INTERNAL_SERVER_ERROR:
-        return SessionFate.ALIVE
-    message, answers_request, code = _error_message(request, response)
+        return _Session.ALIVE
     if status == httpx2.codes.NOT_FOUND:
-        return SessionFate.DOUBTFUL if answers_request else SessionFate.LOST
+        return _Session.DOUBTFUL if answers_request else _Session.LOST
     if status == httpx2.codes.BAD_REQUEST and not answers_request and says_unknown_session(message):
-        return SessionFate.LOST
-    if json.loads(request.content).get("method") not in _COMMON_METHODS or "www-authenticate" in response.headers:
-        return SessionFate.ALIVE
+        return _Session.LOST
+    if exchange.method not in _COMMON_METHODS or "www-authenticate" in response.headers:
+        return _Session.ALIVE
     if not is_refusal and not _MENTIONS_SESSION.search(message):
-        return SessionFate.ALIVE
-    return SessionFate.ALIVE if answers_request and code in _OWN_ERRORS else SessionFate.DOUBTFUL
+        return _Session.ALIVE
+    return _Session.ALIVE if answers_request and code in _OWN_ERRORS else _Session.DOUBTFUL
 
 
-def _error_message(request: httpx2.Request, response: httpx2.Response) -> tuple[str, bool, Any]:
+def _error_in(body: bytes) -> dict[str, Any] | None:
+    for frame in frames.read(body):
+        if isinstance(frame, dict) and isinstance(frame.get("error"), dict):
+            error: dict[str, Any] = frame["error"]
+            return error
+    return None
+
+
+def _error_message(text: str, exchange: Exchange) -> tuple[str, bool, Any]:
     """
-    Read the error message of a response, whether it carries the id of the request, and the code of the error.
+    Read the error message of a body, whether it carries the id of the request, and the code of the error.
     """
-    if is_event_stream(response):
-        return "", False, None
-    text = response.content.decode(errors="replace").strip()
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
@@ -221,6 +268,6 @@ def _error_message(request: httpx2.Request, response: httpx2.Response) -> tuple[
         return text, False, None
     error = answer.get("error", answer)
     message = error.get("message", text) if isinstance(error, dict) else error
-    answers_request = "id" in answer and str(answer["id"]) == str(json.loads(request.content).get("id"))
+    answers_request = "id" in answer and str(answer["id"]) == str(exchange.id)
     code = error.get("code") if isinstance(error, dict) else None
     return (message.strip() if isinstance(message, str) else text), answers_request, code

@@ -1,0 +1,405 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+HTTP requests over a transport of httpx2, and what their end proves about the MCP request that they carry.
+
+What `httpx2.AsyncClient` would do is done here, where it is known when a byte can have left: authentication, redirects
+within the origin, cookies, and waiting for a server that is too busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+import httpx2
+
+from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
+from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
+from haystack_integrations.tools.mcp.protocol.frames import too_large
+from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
+from haystack_integrations.tools.mcp.transports.http.events import EventTooLargeError
+from haystack_integrations.tools.mcp.transports.http.options import redacted_logs
+from haystack_integrations.tools.mcp.transports.http.refusals import (
+    is_event_stream,
+    retry_after,
+    status_of,
+    wants_rest,
+)
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+# They prove that nothing was sent.
+CONNECT_ERRORS = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+NO_CONNECTION = "no connection could be made"
+
+_MAX_REDIRECTS = 10
+
+# The first pause if a server that is too busy wants the request again at once, in seconds.
+_SHORTEST_REST = 0.1
+
+# Answers of whoever did not process the request, after which it may be sent again.
+_ASKS_FOR_CREDENTIALS = frozenset({401, 403, 407})
+
+# As of every client of httpx2: it accepts the encodings for which there are libraries.
+_HEADERS = httpx2.Client(transport=httpx2.BaseTransport()).headers
+
+
+class TooLargeError(Exception):
+    """
+    Raised for a body that is larger than the limit.
+    """
+
+
+class BusyError(Exception):
+    """
+    Raised instead of sending a request for which nobody can wait, because the server wants no requests.
+    """
+
+
+class HttpSender:
+    """
+    Sends the HTTP requests of one session.
+    """
+
+    def __init__(
+        self,
+        transport: httpx2.AsyncBaseTransport,
+        *,
+        headers: Mapping[str, str],
+        timeout: Mapping[str, float | None],
+        auth: httpx2.Auth | None = None,
+        rest: ServerRest | None = None,
+        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+        heard: Callable[[], None] = lambda: None,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        """
+        Initialize the HttpSender.
+
+        :param transport: Sends the requests. It is closed with this.
+        :param headers: Headers of every request.
+        :param timeout: How many seconds each phase of a request may take: `connect`, `write`, `pool` and `read`.
+        :param auth: Authenticates the requests.
+        :param rest: For how long the server wants to get no requests, as other sessions know it, too.
+        :param max_message_size: How many bytes the body of a response may have after it was decompressed.
+        :param heard: Called when something came from the server.
+        :param redact: Removes secrets from what libraries log.
+        """
+        self._transport = transport
+        self._headers = httpx2.Headers(_HEADERS)
+        self._headers.update(headers)
+        self.timeout: dict[str, float | None] = dict(timeout)
+        self._auth = auth
+        self.rest: ServerRest = rest or ServerRest()
+        self.max_message_size: int = max_message_size
+        self._heard = heard
+        self._redact = redact
+        # Load balancers keep a session at one server with them.
+        self._cookies = httpx2.Cookies()
+
+    async def open(self) -> None:
+        """
+        Open the transport.
+        """
+        await self._transport.__aenter__()
+
+    async def aclose(self) -> None:
+        """
+        Close all connections.
+        """
+        await self._transport.__aexit__(None, None, None)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """
+        Open the transport, and close it at the end.
+
+        :returns: A context manager.
+        """
+        await self.open()
+        try:
+            yield
+        finally:
+            await self.aclose()
+
+    async def send(
+        self,
+        method: str,
+        url: httpx2.URL,
+        headers: Mapping[str, str],
+        content: bytes | None = None,
+        *,
+        exchange: Exchange | None = None,
+        timeout: Mapping[str, float | None] | None = None,
+        may_log_in: bool = True,
+    ) -> httpx2.Response:
+        """
+        Send a request, again if the server was too busy, and go after redirects within the origin.
+
+        :param method: The method. Only a POST waits while the server wants no requests.
+        :param url: The URL.
+        :param headers: Headers of this request.
+        :param content: The body.
+        :param exchange: The MCP request that is the body; it is marked as sent.
+        :param timeout: Of each phase, other than those of all requests.
+        :param may_log_in: Whether new credentials may be got if those that there are were refused.
+        :returns: The response, to be closed. Its body is not read.
+        :raises httpx2.HTTPError: If there is none.
+        :raises BusyError: If the server wants no requests, and there is no time to wait.
+        :raises MCPAuthorizationError: If there are no credentials.
+        """
+        attempt, status = 0, ""
+        with redacted_logs(self._redact):
+            while True:
+                if method == "POST":
+                    await self._let_rest(exchange, status)
+                request = self._request(method, url, headers, content, timeout)
+                response = await self._follow(request, exchange, may_log_in=may_log_in)
+                self._heard()
+                wait = retry_after(response) if method == "POST" else None
+                if wait is None:
+                    return response
+                # For all requests, whether this one may wait or not.
+                self.rest.until = time.monotonic() + max(wait, min(_SHORTEST_REST * 2**attempt, 1.0))
+                status = status_of(response)
+                is_in_time = _is_in_time(wait, exchange)
+                logger.log(
+                    logging.INFO if is_in_time else logging.WARNING,
+                    "%s answers with HTTP %s: %s in %.3g s",
+                    url.host,
+                    response.status_code,
+                    "the request is sent again" if is_in_time else "nobody waits for it to take requests again",
+                    wait,
+                )
+                if not is_in_time:
+                    return response
+                await response.aclose()
+                attempt += 1
+
+    async def send_as_it_is(
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
+    ) -> httpx2.Response:
+        """
+        Send a request once, and follow no redirects.
+
+        :param method: The method.
+        :param url: The URL.
+        :param headers: Headers of this request.
+        :param content: The body.
+        :returns: The response, to be closed. Its body is not read.
+        :raises httpx2.HTTPError: If there is none.
+        """
+        with redacted_logs(self._redact):
+            return await self._authenticate(self._request(method, url, headers, content), None, may_log_in=False)
+
+    def _request(
+        self,
+        method: str,
+        url: httpx2.URL,
+        headers: Mapping[str, str],
+        content: bytes | None,
+        timeout: Mapping[str, float | None] | None = None,
+    ) -> httpx2.Request:
+        merged = self._headers.copy()
+        merged.update(headers)
+        identity = current_identity.get()
+        if identity is not None:
+            merged.update(identity.headers)
+        extensions = {"timeout": dict(timeout or self.timeout)}
+        return httpx2.Request(method, url, headers=merged, content=content, extensions=extensions)
+
+    async def _let_rest(self, exchange: Exchange | None, status: str) -> None:
+        # Several requests may wait; whoever is refused again sets a later time.
+        while (seconds := self.rest.seconds) > 0:
+            if not _is_in_time(seconds, exchange):
+                because = f" (HTTP {status})" if status else ""
+                msg = f"{wants_rest(seconds)}{because}"
+                raise BusyError(msg)
+            await asyncio.sleep(seconds)
+
+    async def _follow(self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool) -> httpx2.Response:
+        for _ in range(_MAX_REDIRECTS):
+            response = await self._authenticate(request, exchange, may_log_in=may_log_in)
+            target = redirect_target(response)
+            if target is None or not _is_followed(response, target):
+                break
+            await self.read(response)
+            headers = request.headers.copy()
+            for name in ("Host", "Cookie"):
+                headers.pop(name, None)
+            content = request.content or None
+            request = httpx2.Request(
+                request.method, target, headers=headers, content=content, extensions=request.extensions
+            )
+        return response
+
+    async def _authenticate(
+        self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool
+    ) -> httpx2.Response:
+        auth = self._auth
+        if auth is None:
+            username, password = request.url.username, request.url.password
+            if not username and not password:
+                return await self._send_once(request, exchange)
+            auth = httpx2.BasicAuth(username, password)
+        flow = auth.async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                # A copy of the request, for example with another URL, is the request, too.
+                is_own = outgoing is request or (bool(request.content) and await outgoing.aread() == request.content)
+                outgoing.extensions = {**request.extensions, **outgoing.extensions}
+                response = await self._send_once(outgoing, exchange if is_own else None)
+                if is_own and not may_log_in:
+                    return response
+                try:
+                    outgoing = await flow.asend(response)
+                except StopAsyncIteration:
+                    return response
+                except BaseException:
+                    await response.aclose()
+                    raise
+                await self.read(response)  # some schemes authenticate connections
+        finally:
+            await flow.aclose()
+
+    async def _send_once(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
+        if self._cookies.jar:
+            self._cookies.set_cookie_header(request)
+        is_new = exchange is not None and exchange.fate is Fate.NEW
+        if exchange is not None:
+            exchange.mark_sent()
+        try:
+            response = await self._transport.handle_async_request(request)
+        except CONNECT_ERRORS:
+            if exchange is not None and is_new:
+                exchange.unmark_sent()
+            raise
+        response.request = request
+        self._cookies.extract_cookies(response)
+        did_not_run = (
+            response.status_code in _ASKS_FOR_CREDENTIALS
+            or response.has_redirect_location
+            or retry_after(response) is not None
+        )
+        if exchange is not None and is_new and did_not_run:
+            exchange.unmark_sent()
+        return response
+
+    async def read(self, response: httpx2.Response) -> bytes:
+        """
+        Read a body and close the response. Of an event stream, which may never end, nothing is read.
+
+        :param response: The response.
+        :returns: The body, decompressed.
+        :raises TooLargeError: If it is too large.
+        :raises httpx2.HTTPError: If it cannot be read.
+        """
+        body: list[bytes] = []
+        size = 0
+        try:
+            if is_event_stream(response):
+                return b""
+            async with aclosing(self.chunks(response)) as chunks:
+                async for chunk in chunks:
+                    size += len(chunk)
+                    if size > self.max_message_size:
+                        raise TooLargeError
+                    body.append(chunk)
+        finally:
+            await response.aclose()
+        return body[0] if len(body) == 1 else b"".join(body)
+
+    async def chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
+        """
+        Read a body as it comes: a few bytes may become gigabytes, so it is decompressed in pieces of 1 MiB at most.
+
+        :param response: The response.
+        :returns: The pieces.
+        :raises httpx2.HTTPError: If it cannot be read.
+        """
+        async with aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                self._heard()
+                yield piece
+
+    def settle(self, exchange: Exchange, error: Exception) -> None:
+        """
+        Settle an MCP request by the failure of the HTTP request that carries it.
+
+        :param exchange: The MCP request.
+        :param error: The failure.
+        """
+        if isinstance(error, BusyError):
+            exchange.refuse(str(error), is_final=True)
+        elif isinstance(error, MCPAuthorizationError) and exchange.fate is Fate.NEW:
+            exchange.refuse(str(error), is_final=True, is_unauthorized=True)
+        elif isinstance(error, TooLargeError | EventTooLargeError):
+            exchange.lose_answer(too_large(self.max_message_size))
+        else:
+            exchange.lose(describe_failure(error))
+
+
+def describe_failure(error: Exception) -> str:
+    """
+    Say what went wrong with a request that was not answered.
+
+    :param error: The failure.
+    :returns: A clause.
+    """
+    if lacks_descriptors(error):
+        return NO_DESCRIPTORS
+    if isinstance(error, CONNECT_ERRORS):
+        return f"{NO_CONNECTION} ({type(error).__name__}: {error})"
+    if isinstance(error, MCPAuthorizationError):
+        return str(error)
+    return f"the connection was cut before the answer came ({type(error).__name__})"
+
+
+def redirect_target(response: httpx2.Response) -> httpx2.URL | None:
+    """
+    Return where a response redirects to.
+
+    :param response: The response.
+    :returns: The URL; None if it is no redirect, or leads to no URL.
+    """
+    if not response.has_redirect_location:
+        return None
+    try:
+        target = response.request.url.join(response.headers["location"])
+    except httpx2.InvalidURL:
+        return None
+    return target.copy_with(fragment=None)
+
+
+def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
+    """
+    Tell whether all that was meant for the URL of a request is meant for the target of its redirect, too.
+    """
+    sent = response.request
+    keeps_method = sent.method == "GET" or response.status_code in {307, 308}
+    if not keeps_method or (target.userinfo and target.userinfo != sent.url.userinfo):
+        return False
+    here, there = sent.url, target
+    is_upgrade = (here.scheme, there.scheme) == ("http", "https") and here.port is None and there.port is None
+    return here.host == there.host and (is_upgrade or (here.scheme, here.port) == (there.scheme, there.port))
+
+
+def _is_in_time(seconds: float, exchange: Exchange | None) -> bool:
+    has_limit = exchange is not None and exchange.time_left is not None
+    left = exchange.time_left() if has_limit else LONGEST_REST_OF_OTHERS  # type: ignore[union-attr, misc]
+    return left is None or seconds <= 0 or seconds < left

@@ -1,0 +1,209 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The transport of revision 2024-11-05, SSE: messages are posted, and all answers come in one event stream.
+
+https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from typing import Any
+
+import httpx2
+
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
+from haystack_integrations.tools.mcp.protocol import frames
+from haystack_integrations.tools.mcp.protocol.channel import Transport
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError
+from haystack_integrations.tools.mcp.protocol.frames import too_large
+from haystack_integrations.tools.mcp.transports.http.events import Event, EventDecoder, EventTooLargeError
+from haystack_integrations.tools.mcp.transports.http.posting import BusyError, HttpSender, describe_failure
+from haystack_integrations.tools.mcp.transports.http.refusals import (
+    describe_content,
+    is_event_stream,
+    judge_sse,
+    retry_after,
+    status_of,
+)
+
+_GET_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+_POST_HEADERS = {"Content-Type": "application/json"}
+
+# How long closing waits for what it has cancelled, in seconds.
+_CLOSING_TIMEOUT = 1.0
+
+
+class SseTransport(Transport):
+    """
+    Carries messages to and from one server.
+    """
+
+    def __init__(self, sender: HttpSender, url: str) -> None:
+        """
+        Initialize the SseTransport.
+
+        :param sender: Sends its requests. It is closed with this.
+        :param url: Where the event stream is.
+        """
+        self._sender = sender
+        self._url = httpx2.URL(url)
+        self._endpoint = self._url
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """
+        Open the event stream, and wait until the server names the endpoint for messages.
+
+        :raises RefusedError: If there is no event stream.
+        :raises ConnectionError: If the server names no endpoint, or one that must not be used.
+        """
+        await self._sender.open()
+        try:
+            try:
+                timeout = {**self._sender.timeout, "read": None}
+                response = await self._sender.send("GET", self._url, _GET_HEADERS, timeout=timeout)
+            except Exception as error:
+                is_unauthorized = isinstance(error, MCPAuthorizationError)
+                raise RefusedError(describe_failure(error), is_unauthorized=is_unauthorized) from error
+            endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
+            self._spawn(self._read(response, endpoint))
+            self._endpoint = await endpoint
+        except BaseException:
+            await self.close()
+            raise
+
+    def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _read(self, response: httpx2.Response, endpoint: asyncio.Future[httpx2.URL]) -> None:
+        failure: Exception = ConnectionError("the event stream ended before the server named an endpoint for messages")
+        reason = None
+        try:
+            if response.is_success and is_event_stream(response):
+                await self._read_events(response, endpoint)
+            else:
+                failure = self._refusal(response)
+        except EventTooLargeError:
+            reason = too_large(self._sender.max_message_size)
+        except httpx2.HTTPError as error:
+            reason = f"the event stream was cut ({type(error).__name__})"
+        except ConnectionError as error:
+            failure = error
+        finally:
+            await response.aclose()
+        if not endpoint.done():
+            endpoint.set_exception(ConnectionError(reason) if reason else failure)
+        self.channel.ended(reason)
+
+    def _refusal(self, response: httpx2.Response) -> Exception:
+        if response.is_success:
+            return ConnectionError(f"the server answered with {describe_content(response)}, which is no event stream")
+        wait = retry_after(response)
+        if wait is not None:
+            self._sender.rest.until = time.monotonic() + wait
+        status = status_of(response)
+        return RefusedError(f"the server answered with HTTP {status}", status=status)
+
+    async def _read_events(self, response: httpx2.Response, endpoint: asyncio.Future[httpx2.URL]) -> None:
+        decoder = EventDecoder(self._sender.max_message_size)
+        async with aclosing(self._sender.chunks(response)) as chunks:
+            async for chunk in chunks:
+                for event in decoder.feed(chunk):
+                    if event.name == "message" and endpoint.done():
+                        for frame in frames.read(event.data):
+                            self.channel.received(frame)
+                    elif event.name == "endpoint" and not endpoint.done():
+                        endpoint.set_result(_endpoint(event, response.request.url))
+
+    async def carry(self, exchange: Exchange) -> None:
+        """
+        Post a request. It is settled by what comes over the event stream, or because it could not be posted.
+
+        :param exchange: The request.
+        :raises ValueError: If it cannot be written as JSON.
+        """
+        posting = self._spawn(self._post(frames.write(exchange.message()), exchange))
+        try:
+            # The answer may come before its request is acknowledged.
+            waiting: set[asyncio.Future[Any]] = {posting, exchange.answer}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            posting.cancel()
+            raise
+        if posting.cancelled():  # because this was closed
+            exchange.lose()
+
+    async def _post(self, content: bytes, exchange: Exchange) -> None:
+        # The answer to a request that was not taken will not come, and the session is in doubt.
+        try:
+            response = await self._sender.send("POST", self._endpoint, _POST_HEADERS, content, exchange=exchange)
+            await self._sender.read(response)
+        except Exception as error:
+            self._sender.settle(exchange, error)
+            if not isinstance(error, BusyError | MCPAuthorizationError):
+                self.channel.drained(describe_failure(error))
+            return
+        reason = None
+        if response.is_redirect:
+            reason = f"the server redirected a message elsewhere (HTTP {response.status_code})"
+            exchange.refuse(reason, is_final=True)
+        elif not response.is_success:
+            reason = judge_sse(response, exchange)
+        if reason is not None:
+            self.channel.drained(reason)
+
+    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
+        """
+        Post a message that is not answered.
+
+        :param message: The message.
+        :param exchange: The request that it is about.
+        :raises ConnectionError: If the server refuses it.
+        :raises Exception: If it cannot be sent.
+        """
+        response = await self._sender.send("POST", self._endpoint, _POST_HEADERS, frames.write(message))
+        await self._sender.read(response)
+        if not response.is_success:
+            msg = f"the server refused a message with HTTP {status_of(response)}"
+            raise ConnectionError(msg)
+
+    async def close(self) -> None:
+        """
+        Close the event stream, and end all that is being posted.
+        """
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSING_TIMEOUT)
+        await self._sender.aclose()
+
+
+def _endpoint(event: Event, url: httpx2.URL) -> httpx2.URL:
+    try:
+        endpoint = url.join(event.data.decode(errors="replace"))
+    except httpx2.InvalidURL:
+        msg = "the server names an endpoint for messages that is no URL"
+        raise ConnectionError(msg) from None
+    if _origin(endpoint) != _origin(url):
+        scheme, host, port = _origin(endpoint)
+        msg = (
+            f"the server names an endpoint for messages of another origin, {scheme}://{host}{port and f':{port}'}, "
+            "which is refused because messages carry credentials. Correct the public URL in the configuration of "
+            "the server or of its proxy"
+        )
+        raise ConnectionError(msg)
+    return endpoint
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | str]:
+    return url.scheme, url.host, url.port or ""

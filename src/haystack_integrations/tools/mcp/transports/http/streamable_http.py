@@ -1,0 +1,353 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The Streamable HTTP transport: each message is a POST, and the answer to a request comes in its response.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+from haystack import logging
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from haystack_integrations.tools.mcp.protocol import frames
+from haystack_integrations.tools.mcp.protocol.channel import Transport
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange
+from haystack_integrations.tools.mcp.transports.http.events import EventDecoder
+from haystack_integrations.tools.mcp.transports.http.posting import (
+    HttpSender,
+    TooLargeError,
+    describe_failure,
+    redirect_target,
+)
+from haystack_integrations.tools.mcp.transports.http.refusals import (
+    SESSION_HEADER,
+    describe_content,
+    has_content_type,
+    is_event_stream,
+    judge,
+    status_of,
+)
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# Ending a session is worth a short DELETE request, but not a wait for a server that is gone.
+_DELETE_TIMEOUT = 2.0
+
+# The pause before a stream is opened again, in seconds: if the server names none, and at least.
+_PAUSE = 1.0
+_SHORTEST_PAUSE = 0.1
+
+# How often in a row a stream may be opened in vain.
+_MAX_TRIES = 2
+
+# How long an event stream may go on after the answer, in seconds. If it ends, its connection can be used again.
+_LEFTOVER_TIMEOUT = 1.0
+
+_POST_HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+_GET_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+
+_CLOSED_EARLY = "the server closed the response before the answer came"
+_NO_MESSAGE = "the server's answer is no valid JSON-RPC message"
+
+_PLAIN = re.compile(r"(?! )(?!=\?base64\?.*\?=$)[ -~]*(?<! )")
+
+
+class StreamableHttpTransport(Transport):
+    """
+    Carries messages to and from one URL.
+    """
+
+    def __init__(self, sender: HttpSender, url: str) -> None:
+        """
+        Initialize the StreamableHttpTransport.
+
+        :param sender: Sends its requests. It is closed with this.
+        :param url: The URL.
+        """
+        self._sender = sender
+        self._url = httpx2.URL(url)
+        self._session_id: str | None = None
+        # The revision that was negotiated.
+        self._version: str | None = None
+        self._listener: asyncio.Task[None] | None = None
+        # What ends with the transport: the ways of exchanges, and the rests of streams.
+        self._ways: set[asyncio.Timeout] = set()
+        self._leftovers: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """
+        Open it. Nothing is sent.
+        """
+        await self._sender.open()
+
+    def opened(self, revision: str) -> None:
+        """
+        Note which revision of the protocol was negotiated.
+
+        :param revision: The revision.
+        """
+        self._version = revision
+
+    def cancels_by_closing(self, exchange: Exchange) -> bool:
+        """
+        Tell whether a request is cancelled by closing its response.
+
+        :param exchange: The request.
+        :returns: True since revision 2026-07-28.
+        """
+        return exchange.version in MODERN_PROTOCOL_VERSIONS
+
+    async def carry(self, exchange: Exchange) -> None:
+        """
+        Post a request, and read its response until the answer comes or none can come any more.
+
+        :param exchange: The request.
+        :raises ValueError: If it cannot be written as JSON.
+        """
+        content = frames.write(exchange.message())
+        headers = self._headers(_POST_HEADERS, exchange)
+        way = asyncio.timeout(None)
+        try:
+            async with way:
+                self._ways.add(way)
+                try:
+                    response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
+                    try:
+                        await self._read_response(response, exchange, has_session=SESSION_HEADER in headers)
+                    finally:
+                        await response.aclose()
+                finally:
+                    self._ways.discard(way)
+        except Exception as error:
+            if way.expired():  # this was closed
+                exchange.lose()
+            else:
+                self._sender.settle(exchange, error)
+
+    def _headers(self, common: dict[str, str], exchange: Exchange | None = None) -> dict[str, str]:
+        headers: dict[str, str] = {**common}
+        version = self._version if exchange is None else exchange.version
+        if version is not None:
+            headers["MCP-Protocol-Version"] = version
+        if version not in MODERN_PROTOCOL_VERSIONS:
+            if self._session_id is not None and (exchange is None or exchange.method != "initialize"):
+                headers[SESSION_HEADER] = self._session_id
+        elif exchange is not None:
+            headers["Mcp-Method"] = exchange.method
+            if exchange.name is not None:
+                headers["Mcp-Name"] = _encoded(exchange.name)
+            headers |= exchange.headers or {}
+        return headers
+
+    async def _read_response(self, response: httpx2.Response, exchange: Exchange, *, has_session: bool) -> None:
+        if response.is_redirect:
+            exchange.refuse(_describe_redirect(response), is_final=True)
+        elif not response.is_success:
+            body = b""
+            try:
+                body = await self._sender.read(response)
+            except (httpx2.HTTPError, TooLargeError) as error:  # the status is known
+                logger.debug("An error response could not be read: {kind}", kind=type(error).__name__)
+            reason = judge(response, body, exchange, has_session=has_session)
+            if reason is not None:
+                self.channel.drained(reason)
+        elif response.status_code == httpx2.codes.ACCEPTED:
+            exchange.lose_answer(f"the server answered a request with {status_of(response)}")
+        else:
+            if exchange.method == "initialize":
+                self._session_id = response.headers.get(SESSION_HEADER)
+            if has_content_type(response, "application/json"):
+                self._read_body(await self._sender.read(response), exchange)
+            elif is_event_stream(response):
+                await self._read_events(response, exchange)
+            else:
+                content = describe_content(response)
+                exchange.lose_answer(f"the server answered with {content}, which is no answer of MCP")
+
+    def _read_body(self, body: bytes, exchange: Exchange) -> None:
+        for frame in frames.read(body):
+            is_other = isinstance(frame, dict) and "method" not in frame and not _answers(frame, exchange)
+            if not is_other:
+                self.channel.received(frame, exchange)
+        if not exchange.is_settled:
+            exchange.lose_answer(_NO_MESSAGE)
+
+    async def _read_events(self, response: httpx2.Response, exchange: Exchange) -> None:
+        decoder = EventDecoder(self._sender.max_message_size)
+        reason = _CLOSED_EARLY
+        try:
+            await self._read_stream(response, decoder, exchange)
+        except httpx2.HTTPError as error:
+            reason = describe_failure(error)
+        if not exchange.is_settled and exchange.version not in MODERN_PROTOCOL_VERSIONS:
+            await self._resume(decoder, exchange)
+        if not exchange.is_settled:
+            exchange.lose(reason)
+
+    async def _resume(self, decoder: EventDecoder, exchange: Exchange) -> None:
+        tries = 0
+        while decoder.last_id and tries < _MAX_TRIES and not exchange.is_settled:
+            await asyncio.sleep(_pause(decoder))
+            before, decoder = decoder, decoder.anew()
+            try:
+                response = await self._open_stream(decoder.last_id)
+                if response is not None:
+                    await self._read_stream(response, decoder, exchange)
+            except httpx2.HTTPError as error:
+                logger.debug("A stream was not resumed: {kind}", kind=type(error).__name__)
+            tries = tries + 1 if decoder.last_id == before.last_id else 0
+
+    async def _open_stream(self, last_id: bytes | None) -> httpx2.Response | None:
+        headers = self._headers(_GET_HEADERS)
+        if last_id:
+            headers["Last-Event-ID"] = last_id.decode(errors="replace")
+        timeout = {**self._sender.timeout, "read": None}  # a stream is idle by nature
+        response = await self._sender.send("GET", self._url, headers, timeout=timeout, may_log_in=False)
+        if response.status_code == httpx2.codes.OK and is_event_stream(response):
+            return response
+        await response.aclose()
+        return None
+
+    async def _read_stream(
+        self, response: httpx2.Response, decoder: EventDecoder, exchange: Exchange | None = None
+    ) -> None:
+        """
+        Read an event stream to its end, or until an exchange is settled.
+        """
+        chunks = self._sender.chunks(response)
+        try:
+            async for chunk in chunks:
+                for event in decoder.feed(chunk):
+                    for frame in frames.read(event.data) if event.name == "message" else ():
+                        self.channel.received(frame, exchange)
+                if exchange is not None and exchange.is_settled:
+                    leftover = asyncio.create_task(_read_leftover(response, chunks))
+                    self._leftovers.add(leftover)
+                    leftover.add_done_callback(self._leftovers.discard)
+                    return
+        except BaseException:
+            await chunks.aclose()
+            await response.aclose()
+            raise
+        await response.aclose()
+
+    def start_listening(self) -> None:
+        """
+        Open the stream for what the server says by itself, if there is a session. A server need not have one.
+        """
+        if self._session_id is not None and self._listener is None:
+            self._listener = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        decoder = EventDecoder(self._sender.max_message_size)
+        was_open = False
+        tries = 0
+        while tries < _MAX_TRIES:
+            try:
+                response = await self._open_stream(decoder.last_id)
+                if response is None and not was_open:
+                    return
+                tries = 0 if response is not None else tries + 1
+                if response is not None:
+                    was_open = True
+                    await self._read_stream(response, decoder)
+            except Exception as error:  # nobody waits for this
+                logger.debug("The stream of the server has ended: {kind}", kind=type(error).__name__)
+                tries += 1
+            decoder = decoder.anew()
+            await asyncio.sleep(_pause(decoder))
+
+    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
+        """
+        Post a message that is not answered.
+
+        :param message: The message.
+        :param exchange: The request that it is about.
+        :raises ConnectionError: If the server refuses it.
+        :raises Exception: If it cannot be sent.
+        """
+        headers = self._headers(_POST_HEADERS)
+        response = await self._sender.send("POST", self._url, headers, frames.write(message))
+        await self._sender.read(response)
+        if not response.is_success:
+            msg = f"the server refused a message with HTTP {status_of(response)}"
+            raise ConnectionError(msg)
+
+    async def close(self) -> None:
+        """
+        End the session and all requests.
+        """
+        tasks = [*self._leftovers, *([self._listener] if self._listener is not None else [])]
+        for task in tasks:
+            task.cancel()
+        for way in self._ways:
+            if not way.expired():
+                way.reschedule(0)
+        try:
+            if self._session_id is not None:
+                await self._delete_session()
+        finally:
+            if tasks:
+                await asyncio.wait(tasks, timeout=_DELETE_TIMEOUT)
+            await self._sender.aclose()
+
+    async def _delete_session(self) -> None:
+        try:
+            async with asyncio.timeout(_DELETE_TIMEOUT):
+                response = await self._sender.send("DELETE", self._url, self._headers({}), may_log_in=False)
+                await response.aclose()
+        except Exception as error:
+            logger.debug("A session was not ended: {kind}", kind=type(error).__name__)
+
+
+async def _read_leftover(response: httpx2.Response, chunks: AsyncIterator[bytes]) -> None:
+    try:
+        async with asyncio.timeout(_LEFTOVER_TIMEOUT):
+            async for _ in chunks:
+                pass
+    except Exception as error:
+        logger.debug("A stream has not ended after the answer: {kind}", kind=type(error).__name__)
+    finally:
+        await response.aclose()
+
+
+def _pause(decoder: EventDecoder) -> float:
+    return max(_PAUSE if decoder.retry is None else decoder.retry, _SHORTEST_PAUSE)
+
+
+def _answers(frame: dict[str, Any], exchange: Exchange) -> bool:
+    # Without an id, it is an error of the request whose body this is.
+    return frame["id"] is None or str(frame["id"]) == str(exchange.id)
+
+
+def _encoded(value: str) -> str:
+    """
+    Write a value as in a header of revision 2026-07-28.
+    """
+    return value if _PLAIN.fullmatch(value) else f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def _describe_redirect(response: httpx2.Response) -> str:
+    target = redirect_target(response)
+    if target is None:
+        return f"the server answered with HTTP {status_of(response)}"
+    shown = target.copy_with(userinfo=b"", query=None)
+    if response.request.url.scheme == "https" and target.scheme == "http":
+        return (
+            f"Redirect to {shown} not followed: it would downgrade this HTTPS endpoint to plain HTTP. The server is "
+            "likely behind a TLS-terminating proxy whose forwarded headers it does not trust, often combined with a "
+            f"trailing-slash difference. Try {shown.copy_with(scheme='https')} instead, or fix the proxy settings."
+        )
+    return f"Redirect to {shown} not followed; use that URL as the endpoint if it is the intended server"
