@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPToolset,
 )
-from haystack_integrations.tools.mcp.client import reading
+from haystack_integrations.tools.mcp.protocol import reading
 from tests.support.rows import rows
 
 

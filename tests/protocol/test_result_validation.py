@@ -24,8 +24,8 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.client import result_validation
 from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
+from haystack_integrations.tools.mcp.protocol import result_validation
 from haystack_integrations.tools.mcp.protocol.result_validation import ResultValidation
 from tests.support.background import in_thread, text, together
 from tests.support.foreign_server import ForeignServer, definition, text_result

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
 import anyio
-from haystack import logging
 import mcp_types as types
+from haystack import logging
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import Turns

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from haystack import logging
@@ -21,7 +21,7 @@ from mcp_types import INVALID_REQUEST
 from opentelemetry import trace
 from opentelemetry.propagate import inject
 
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError, RequestError
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RequestError
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -96,14 +96,14 @@ class Transport(ABC):
         :raises Exception: If that fails. Nothing is left open then.
         """
 
-    def opened(self, revision: str) -> None:  # noqa: B027 - most carry all revisions alike
+    def opened(self, revision: str) -> None:
         """
         Note which revision of the protocol was negotiated. Messages without an exchange are of this revision.
 
         :param revision: The revision.
         """
 
-    def start_listening(self) -> None:  # noqa: B027 - most hear the server by the same way
+    def start_listening(self) -> None:
         """
         Begin to listen to what the server sends without a request, once the handshake is over.
         """
@@ -164,6 +164,7 @@ class Channel:
         transport.channel = self
         self._peer = peer
         self._span_attributes = span_attributes
+        self._tracer = trace.get_tracer("mcp-haystack")
         self._exchanges: dict[int, Exchange] = {}
         self._last_id = -1
         # The requests of the server that are being answered, by their ids.
@@ -193,10 +194,9 @@ class Channel:
         :returns: The result as it came.
         :raises RequestError: If there is none.
         """
-        tracer = trace.get_tracer("mcp-haystack")
         target = f" {exchange.name}" if exchange.name is not None and exchange.method != "resources/read" else ""
         attributes = {"mcp.method.name": exchange.method, "jsonrpc.request.id": str(exchange.id)}
-        with tracer.start_as_current_span(
+        with self._tracer.start_as_current_span(
             f"{exchange.method}{target}",
             kind=trace.SpanKind.CLIENT,
             record_exception=False,
@@ -232,11 +232,13 @@ class Channel:
                 try:
                     await self.transport.carry(exchange)
                 except Exception as error:
+                    if isinstance(error, ValueError) and exchange.fate is Fate.NEW:
+                        raise  # it cannot be written as JSON, and the text quotes why
                     if not exchange.is_settled:
                         exchange.lose(str(error) or type(error).__name__)
             return await exchange.answer
         except asyncio.CancelledError:
-            was_sent = not exchange.is_settled and exchange.fate is not exchange.fate.NEW
+            was_sent = not exchange.is_settled and exchange.fate is not Fate.NEW
             exchange.give_up()
             if (
                 was_sent
@@ -264,8 +266,7 @@ class Channel:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
-        async with asyncio.timeout(TELL_TIMEOUT):
-            await self.transport.tell(message, exchange)
+        await self._send(message, exchange)
 
     def notify(self, method: str, params: dict[str, Any] | None = None, exchange: Exchange | None = None) -> None:
         """
@@ -275,11 +276,14 @@ class Channel:
         :param params: Its parameters.
         :param exchange: The request that it is about.
         """
-        self.spawn(self._quietly(self.tell(method, params, exchange)))
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        self.spawn(self._send_quietly(message, exchange))
 
-    async def _quietly(self, telling: Awaitable[None]) -> None:
+    async def _send_quietly(self, message: dict[str, Any], exchange: Exchange | None) -> None:
         try:
-            await telling
+            await self._send(message, exchange)
         except Exception as error:
             logger.debug("A message could not be sent: {kind}", kind=type(error).__name__)
 
@@ -316,7 +320,7 @@ class Channel:
         # Some servers know one kind of number only, some write all ids as strings.
         if isinstance(request_id, str) and request_id.isdecimal():
             request_id = int(request_id)
-        elif isinstance(request_id, float):
+        elif isinstance(request_id, float) and request_id.is_integer():
             request_id = int(request_id)
         return self._exchanges.get(request_id) if isinstance(request_id, int) else None
 
@@ -337,7 +341,7 @@ class Channel:
         if request_id in self._asked:
             error = {"code": INVALID_REQUEST, "message": "A request with this id is being answered"}
             message = {"jsonrpc": "2.0", "id": request_id, "error": error}
-            self.spawn(self._quietly(self._reply(message, exchange)))
+            self.spawn(self._send_quietly(message, exchange))
             return
         task = self.spawn(self._answer(request_id, method, params, exchange), exchange)
         self._asked[request_id] = task
@@ -358,9 +362,9 @@ class Channel:
             message["error"] = {"code": error.code, "message": error.message}
             if error.data is not None:
                 message["error"]["data"] = error.data
-        await self._quietly(self._reply(message, exchange))
+        await self._send_quietly(message, exchange)
 
-    async def _reply(self, message: dict[str, Any], exchange: Exchange | None) -> None:
+    async def _send(self, message: dict[str, Any], exchange: Exchange | None) -> None:
         async with asyncio.timeout(TELL_TIMEOUT):
             await self.transport.tell(message, exchange)
 

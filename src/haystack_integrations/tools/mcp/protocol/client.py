@@ -28,10 +28,9 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
-from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
-from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
+from haystack_integrations.tools.mcp.protocol.eras import Negotiation, Opening
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     describe_unsendable,
@@ -351,7 +350,12 @@ class WireClient(TaskClient):
 
     # What comes from the server.
 
-    async def answer(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> dict[str, Any] | None:
+    async def answer(
+        self,
+        method: str,
+        params: dict[str, Any],
+        exchange: Exchange | None,  # noqa: ARG002 - its task runs in the context of that one
+    ) -> dict[str, Any] | None:
         """
         Answer a request of the server, in a task of its own.
 

@@ -47,7 +47,7 @@ class ClaimSession:
         :returns: The result.
         :raises mcp.MCPError: If the server answers with an error.
         """
-        from mcp import MCPError  # noqa: PLC0415, TID251 - who has such an extension has imported the SDK
+        from mcp import MCPError  # noqa: PLC0415 - who has such an extension has imported the SDK
 
         data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
         params = data.get("params")
@@ -117,8 +117,8 @@ class Extensions:
         :raises ProtocolError: If the server answers a request of the extension with an error.
         :raises ValidationError: If the result is not what the extension wants.
         """
-        from mcp import MCPError  # noqa: PLC0415, TID251 - as above
-        from mcp.client.extension import ClaimContext  # noqa: PLC0415, TID251
+        from mcp import MCPError  # noqa: PLC0415 - as above
+        from mcp.client.extension import ClaimContext  # noqa: PLC0415
 
         claim = self._claim(result["resultType"], session.protocol_version)
         read = claim.model.model_validate(result, by_name=False)

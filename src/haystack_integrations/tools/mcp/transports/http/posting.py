@@ -19,10 +19,10 @@ from contextlib import aclosing, asynccontextmanager
 
 import httpx2
 
-from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
 from haystack_integrations.tools.mcp.protocol.frames import too_large
+from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.transports.http.events import EventTooLargeError

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
