@@ -296,7 +296,7 @@ class WireClient(TaskClient):
         )
 
     def _refusal(self) -> str | None:
-        refusal = self._negotiation.refusal if self._negotiation is not None else None
+        refusal = self._negotiation.refusal if self._negotiation is not None and self._opening is None else None
         return None if refusal is None else self.redactor.text(describe_error(refusal))
 
     def progress(self) -> str:
@@ -580,6 +580,8 @@ class WireClient(TaskClient):
             self._note_error(error)
             status = f"the server answered with HTTP {error.status}: " if error.status else ""
             text = f"{what}: {status}{describe_error(error)}"
+            if self.life.state is SessionState.DRAINING:  # what is only read is read again in a new session
+                return ReadInterruptedError(text, info, operation)
             return MCPConnectionError(text, info, operation, code=error.code, data=error.data)
         if isinstance(error, ValidationError):
             text = f"the server's answer is no valid result: {describe_validation(error)}"

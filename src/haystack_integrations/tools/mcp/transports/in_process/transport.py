@@ -16,6 +16,7 @@ from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp_types import INTERNAL_ERROR
 
+from haystack_integrations.tools.mcp.protocol.frames import Unreadable
 from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsTransport
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class InProcessTransport(StreamsTransport):
     """
     Runs a server of the SDK in a task of this event loop.
 
-    What the server raises beyond `Exception` ends the session, and neither the loop nor the program of the caller.
+    What the server raises beyond `Exception` fails its request, and ends neither the loop nor the caller's program.
     """
 
     def __init__(self, server: Server[Any]) -> None:
@@ -91,7 +92,8 @@ class InProcessTransport(StreamsTransport):
         except BaseException as error:
             if not _is_running(task):
                 raise
-            self.channel.ended(_raised(error))
+            if ctx.request_id is not None:
+                self.channel.received(Unreadable(ctx.request_id, _raised(error)))
             raise MCPError(code=INTERNAL_ERROR, message=_raised(error)) from error
 
     async def _why_ended(self) -> str | None:
