@@ -45,7 +45,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient, TaskState
-from haystack_integrations.tools.mcp.transports.http import watched_http
+from haystack_integrations.tools.mcp.transports.http import posting
 from tests.support.background import in_thread, text
 from tests.support.handshake_server import Answer, HandshakeServer, result_of
 from tests.support.killed import in_a_process_that_is_killed
@@ -299,7 +299,7 @@ def test_a_server_that_wants_not_to_be_asked_for_a_task_for_long_is_not_away(
     patient_http_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, asked = patient_http_server(), []
-    monkeypatch.setattr(watched_http, "LONGEST_REST_OF_OTHERS", 1.0)
+    monkeypatch.setattr(posting, "LONGEST_REST_OF_OTHERS", 1.0)
 
     class Proxy(httpx2.AsyncHTTPTransport):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

@@ -32,7 +32,7 @@ from tests.support.waiting import wait_until
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """
-    Collects the spans of the MCP SDK; `spans.tracer` makes others.
+    Collects the spans of requests; `spans.tracer` makes others.
     """
     try:
         from opentelemetry.sdk.trace import TracerProvider
@@ -45,7 +45,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     exporter.tracer = provider.get_tracer("tests")
     # The provider of a process can be set only once.
-    monkeypatch.setattr("mcp.shared._otel._tracer", exporter.tracer)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.protocol.channel.trace.get_tracer", lambda *_: exporter.tracer)
     yield exporter
     provider.shutdown()
 
@@ -60,12 +60,12 @@ def test_requests_are_traced_below_their_caller_with_the_server_and_without_fals
         for span in finished.values():
             assert span.parent.span_id == caller.get_span_context().span_id
             assert span.attributes["mcp.server"] == info.describe()
-        assert finished["MCP send tools/call add"].attributes["mcp.server.name"] == connection.status().server_name
+        assert finished["tools/call add"].attributes["mcp.server.name"] == connection.status().server_name
         failed = [name for name, span in finished.items() if not span.status.is_ok or span.events]
         # Over HTTP a server is really asked for its revisions, and one of an earlier era really refuses to answer.
         asks_in_vain = kind.transport == "streamable-http" and "legacy" in kind.options
-        assert [name for name in failed if not (asks_in_vain and name == "MCP send server/discover")] == []
-        return [name.removeprefix("MCP send ") for name in finished]
+        assert [name for name in failed if not (asks_in_vain and name == "server/discover")] == []
+        return [name.removeprefix("") for name in finished]
 
     server = peer(kind)
     info = server.reach()
@@ -133,7 +133,7 @@ def test_the_span_of_a_refused_request_has_no_secret_that_the_server_quotes(span
         spans.clear()
         with mcp_request_context(user="ada", headers={"x-key": HEADER}), pytest.raises(MCPInvocationError):
             toolset["who"].invoke()
-    [span] = [span for span in spans.get_finished_spans() if span.name == "MCP send tools/call who"]
+    [span] = [span for span in spans.get_finished_spans() if span.name == "tools/call who"]
     assert span.status.description == "no access with ***, *** and ***"
     assert not any(secret in span.to_json() for secret in (TOKEN, ARGUMENT, HEADER))
 

@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp import SSEServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.http import options
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.options import client_options, find_route
-from haystack_integrations.tools.mcp.transports.http.watched_http import WatchedHttpClient
+from haystack_integrations.tools.mcp.transports.http.options import find_route, mark_for_redaction, open_transport
+from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
 
 SECRET = "query-5ecret"
 
@@ -55,8 +56,20 @@ async def recording_server(response: bytes, **server_options: Any) -> AsyncItera
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-def watched_client() -> WatchedHttpClient:
-    return WatchedHttpClient(headers={}, timeout=5, over_sse=False, lose_session=lambda *_args, **_kwargs: None)
+def client() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(transport=open_transport(), timeout=5)
+
+
+async def get(url: str) -> int:
+    """
+    Request what a connection requests.
+    """
+    phases = dict.fromkeys(("connect", "write", "pool", "read"), 5.0)
+    sender = HttpSender(open_transport(), headers={}, timeout=phases)
+    async with sender.opened():
+        response = await sender.send("GET", httpx2.URL(url), {})
+        await sender.read(response)
+    return response.status_code
 
 
 class TestProxies:
@@ -65,8 +78,7 @@ class TestProxies:
     ) -> None:
         async with recording_server(NOT_FOUND) as (port, requests):
             monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
-            async with watched_client() as client:
-                await client.get("http://mcp.test/mcp")
+            await get("http://mcp.test/mcp")
             from_connection = list(requests)
             requests.clear()
             said = await diagnose("http://mcp.test/mcp", {}, transport="sse")
@@ -81,15 +93,51 @@ class TestProxies:
         ):
             monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy_port}")
             monkeypatch.setenv("no_proxy", "127.0.0.1")
-            async with watched_client() as client:
-                await client.get(f"http://127.0.0.1:{port}/mcp")
+            await get(f"http://127.0.0.1:{port}/mcp")
             await diagnose(f"http://127.0.0.1:{port}/mcp", {}, transport="sse")
         assert proxied == []
         assert requests[:2] == [b"GET /mcp HTTP/1.1", b"GET /mcp HTTP/1.1"]
 
     async def test_no_proxy_alone_does_not_turn_tcp_keepalive_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
-        assert client_options({}, httpx2.Timeout(5))["transport"] is not None
+        assert isinstance(open_transport(), PinnedTransport)
+
+    @pytest.mark.parametrize(
+        ("no_proxy", "is_exempt"),
+        [
+            ("", False),
+            ("*", True),
+            ("mcp.test", True),
+            ("other.test, mcp.test", True),
+            ("test", True),
+            (".test", True),
+            ("*.test", True),
+            (".mcp.test", False),
+            ("cp.test", False),
+            ("mcp.test:80", False),
+            ("mcp.test:8080", True),
+            ("MCP.TEST", True),
+            ("127.0.0.0/8", False),
+        ],
+    )
+    @pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
+    async def test_no_proxy_names_hosts_and_domains(
+        self, monkeypatch: pytest.MonkeyPatch, no_proxy: str, is_exempt: bool, variable: str
+    ) -> None:
+        async with recording_server(NOT_FOUND) as (port, proxied):
+            monkeypatch.setenv(variable, f"127.0.0.1:{port}")
+            monkeypatch.setenv("no_proxy", no_proxy)
+            with pytest.raises(httpx2.ConnectError) if is_exempt else nullcontext():
+                await get("http://mcp.test:8080/mcp")
+        assert len(proxied) == (0 if is_exempt else 1)
+
+    @pytest.mark.parametrize("no_proxy", ["127.0.0.0/8", "10.0.0.0/8,127.0.0.1", "[::1],127.0.0.1"])
+    async def test_no_proxy_names_networks(self, monkeypatch: pytest.MonkeyPatch, no_proxy: str) -> None:
+        async with recording_server(NOT_FOUND) as (port, requests):
+            monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+            monkeypatch.setenv("no_proxy", no_proxy)
+            assert await get(f"http://127.0.0.1:{port}/mcp") == 404
+        assert requests == [b"GET /mcp HTTP/1.1"]
 
 
 class TestTrust:
@@ -104,9 +152,8 @@ class TestTrust:
     ) -> None:
         async with recording_server(NOT_FOUND, ssl=context) as (port, _):
             url = f"https://127.0.0.1:{port}/mcp"
-            async with watched_client() as client:
-                with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-                    await client.get(url)
+            with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                await get(url)
             said = await diagnose(url, {}, transport="sse")
         assert said is not None and said.startswith(f"The TLS certificate of 127.0.0.1:{port} is not trusted")
 
@@ -119,8 +166,7 @@ class TestTrust:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
         async with recording_server(NOT_FOUND, ssl=context) as (port, _):
             url = f"https://127.0.0.1:{port}/mcp"
-            async with watched_client() as client:
-                assert (await client.get(url)).status_code == 404
+            assert await get(url) == 404
             said = await diagnose(url, {}, transport="sse")
         assert said is not None and "answers 404 Not Found" in said
 
@@ -158,8 +204,8 @@ class TestTrust:
 class TestSockets:
     async def test_connections_are_probed_by_tcp_keepalive(self) -> None:
         async with recording_server(NOT_FOUND) as (port, _):
-            async with httpx2.AsyncClient(**client_options({}, httpx2.Timeout(5))) as client:
-                async with client.stream("GET", f"http://127.0.0.1:{port}/") as response:
+            async with client() as http:
+                async with http.stream("GET", f"http://127.0.0.1:{port}/") as response:
                     connected = response.extensions["network_stream"].get_extra_info("socket")
                     assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
@@ -176,9 +222,9 @@ class TestSockets:
 
     @pytest.mark.usefixtures("reset_at_once")
     async def test_a_connection_that_is_reset_at_once_was_not_made(self) -> None:
-        async with httpx2.AsyncClient(**client_options({}, httpx2.Timeout(5))) as client:
+        async with client() as http:
             with pytest.raises(httpx2.ConnectError, match="reset at once"):
-                await client.get("http://127.0.0.1:9/")
+                await http.get("http://127.0.0.1:9/")
 
     @pytest.mark.usefixtures("reset_at_once")
     async def test_diagnose_explains_a_connection_that_is_reset_at_once(self) -> None:
@@ -191,29 +237,38 @@ class TestSockets:
             raise AttributeError(msg)
 
         monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
-        async with httpx2.AsyncClient(**client_options({}, httpx2.Timeout(5))) as client:
+        async with client() as http:
             with pytest.raises(AttributeError, match="something else"):
-                await client.get("http://127.0.0.1:9/")
+                await http.get("http://127.0.0.1:9/")
 
 
 class TestLogs:
     async def test_the_secrets_of_a_url_are_not_logged(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.DEBUG, logger="httpx2")
+        caplog.set_level(logging.DEBUG)
         async with recording_server(NOT_FOUND) as (port, _):
             url = f"http://alice:{SECRET}@127.0.0.1:{port}/mcp?api_key={SECRET}"
-            async with watched_client() as client:
-                await client.get(url)
+            await get(url)
             await diagnose(url, {}, transport="streamable-http")
-        logged = [record.getMessage() for record in caplog.records if record.name == "httpx2"]
-        assert f"GET http://127.0.0.1:{port}/mcp?api_key=***" in logged[0]
-        assert f"POST http://127.0.0.1:{port}/mcp?api_key=***" in logged[1]
-        assert SECRET not in "".join(logged)
+            hooks = {"request": [mark_for_redaction]}
+            async with httpx2.AsyncClient(transport=open_transport(), event_hooks=hooks) as http:  # as for tokens
+                await http.get(url)
+        assert f"GET http://127.0.0.1:{port}/mcp?api_key=***" in caplog.text
+        assert SECRET not in caplog.text
+
+    async def test_the_headers_of_responses_are_redacted(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG)
+        answer = NOT_FOUND.replace(b"Connection:", f"X-Echo: {SECRET}\r\nConnection:".encode())
+        async with recording_server(answer) as (port, _):
+            with options.redacted_logs(lambda text: text.replace(SECRET, "***")):
+                async with client() as http:
+                    await http.get(f"http://127.0.0.1:{port}/")
+        assert "(b'X-Echo', b'***')" in caplog.text and SECRET not in caplog.text
 
     async def test_the_urls_of_other_clients_are_logged_as_they_are(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, logger="httpx2")
         async with recording_server(NOT_FOUND) as (port, _):
-            async with httpx2.AsyncClient() as client:
-                await client.get(f"http://127.0.0.1:{port}/?page=1")
+            async with httpx2.AsyncClient() as http:
+                await http.get(f"http://127.0.0.1:{port}/?page=1")
         assert "/?page=1" in caplog.text
 
 

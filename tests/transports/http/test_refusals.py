@@ -5,29 +5,37 @@
 Each case is an HTTP error response as servers send it, and what it says about the request and the session.
 """
 
-import json
 from typing import Any
 
 import httpx2
 import pytest
 
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RefusedError
 from haystack_integrations.tools.mcp.transports.http.refusals import (
-    SESSION_HEADER,
-    SessionFate,
+    UNKNOWN_SESSION,
     has_content_type,
     is_event_stream,
-    is_tool_call,
+    judge,
     judge_sse,
-    judge_streamable_http,
 )
 from tests.support.rows import rows
 
-ALIVE, LOST, DOUBTFUL = SessionFate.ALIVE, SessionFate.LOST, SessionFate.DOUBTFUL
+ALIVE, LOST, DOUBTFUL = None, UNKNOWN_SESSION, "the server seems to have lost the session"
 
 
-def post(*, session: bool = True, method: str = "tools/call", request_id: Any = 7) -> httpx2.Request:
-    message = {"jsonrpc": "2.0", "id": request_id, "method": method}
-    return httpx2.Request("POST", "http://mcp.test/mcp", json=message, headers={SESSION_HEADER: "s"} if session else {})
+def sent(method: str = "tools/call") -> Exchange:
+    exchange = Exchange(7, method)
+    exchange.mark_sent()
+    return exchange
+
+
+def judged(response: httpx2.Response, *, session: bool = True, method: str = "tools/call") -> tuple[str | None, Exchange]:
+    exchange = sent(method)
+    return judge(response, response.content, exchange, has_session=session), exchange
+
+
+def failure(exchange: Exchange) -> Any:
+    return exchange.answer.exception()
 
 
 def answer(status: int, body: Any = "") -> httpx2.Response:
@@ -56,11 +64,62 @@ class TestSSE:
             (503, False, False),
         ],
     )
-    def test_every_refusal_loses_the_session_and_some_prove_that_nothing_ran(
+    async def test_every_refusal_is_about_the_session_and_some_prove_that_nothing_ran(
         self, status: int, *, never_ran: bool, denied: bool
     ) -> None:
-        verdict = judge_sse(answer(status))
-        assert (verdict.never_ran, verdict.denied, verdict.session) == (never_ran, denied, LOST)
+        exchange = sent()
+        reason = judge_sse(answer(status), exchange)
+        assert reason is not None and f"HTTP {status}" in reason
+        assert exchange.fate is (Fate.REFUSED if never_ran else Fate.LOST)
+        assert getattr(failure(exchange), "is_final", False) is denied
+
+    async def test_of_a_server_that_is_too_busy_nobody_else_suffers(self) -> None:
+        exchange = sent()
+        assert judge_sse(httpx2.Response(503, headers={"Retry-After": "5"}), exchange) is None
+        assert exchange.fate is Fate.REFUSED
+
+
+class TestFates:
+    @rows(
+        ("status", "headers", "body", "fate"),
+        [
+            *[(status, {}, "no", Fate.REFUSED) for status in (401, 403, 404, 405, 406, 410, 413, 415, 421, 429)],
+            *[(status, {}, "no", Fate.LOST) for status in (400, 408, 409, 422, 500, 502, 503, 504)],
+            (503, {"Retry-After": "7"}, "no", Fate.REFUSED),
+            (429, {"Retry-After": "7"}, "no", Fate.REFUSED),
+            (500, {"Retry-After": "7"}, "no", Fate.LOST),
+        ],
+    )
+    async def test_a_status_tells_whether_the_request_ran(
+        self, status: int, headers: dict[str, str], body: str, fate: Fate
+    ) -> None:
+        session, exchange = judged(httpx2.Response(status, headers=headers, text=body), session=False)
+        assert (exchange.fate, session) == (fate, None)
+        error = failure(exchange)
+        assert error.status.startswith(str(status)) and f"HTTP {status}" in error.reason
+        assert getattr(error, "is_final", True)
+
+    @rows("status", [400, 401, 404, 500])
+    @rows("request_id", [7, "7", 7.0])
+    async def test_an_error_with_the_id_of_the_request_is_its_answer(self, status: int, request_id: Any) -> None:
+        body = {"jsonrpc": "2.0", "id": request_id, "error": {"code": -32602, "message": "no such tool", "data": 5}}
+        _, exchange = judged(answer(status, body), session=False)
+        error = failure(exchange)
+        assert exchange.fate is Fate.ANSWERED and isinstance(error, ProtocolError)
+        assert (error.code, error.message, error.data) == (-32602, "no such tool", 5)
+        assert error.status is not None and error.status.startswith(str(status))
+
+    async def test_an_error_without_an_id_is_the_answer_unless_the_status_denies_the_request(self) -> None:
+        _, exchange = judged(answer(400, error("bad", id=None)), session=False)
+        assert exchange.fate is Fate.ANSWERED
+        _, exchange = judged(answer(401, error("who are you?", id=None)), session=False)
+        denied = failure(exchange)
+        assert isinstance(denied, RefusedError) and denied.is_final
+        assert denied.reason == "the server answered with HTTP 401 Unauthorized: who are you?"
+
+    async def test_an_unknown_session_is_no_final_refusal(self) -> None:
+        _, exchange = judged(answer(404))
+        assert isinstance(failure(exchange), RefusedError) and not failure(exchange).is_final
 
 
 class TestStreamableHttp:
@@ -125,53 +184,38 @@ class TestStreamableHttp:
             (503, "", ALIVE),
         ],
     )
-    def test_the_session_is_lost_only_if_the_response_says_so(
-        self, status: int, body: Any, session: SessionFate
+    async def test_the_session_is_lost_only_if_the_response_says_so(
+        self, status: int, body: Any, session: str | None
     ) -> None:
-        verdict = judge_streamable_http(post(), answer(status, body))
-        assert verdict.session is session
-        assert verdict.never_ran is (session is LOST)
-        assert verdict.denied is False
+        found, exchange = judged(answer(status, body))
+        assert found == session
+        assert exchange.is_settled
+        if session is LOST:
+            assert exchange.fate is Fate.REFUSED
 
     @pytest.mark.parametrize("status", [400, 403, 500])
     @pytest.mark.parametrize("method", ["notifications/initialized", "ping", "logging/setLevel", "unknown/method"])
-    def test_the_refusal_of_what_servers_need_not_know_is_not_about_the_session(self, method: str, status: int) -> None:
-        response = answer(status, "the session does not want that")
-        assert judge_streamable_http(post(method=method), response).session is ALIVE
+    async def test_the_refusal_of_what_servers_need_not_know_is_not_about_the_session(
+        self, method: str, status: int
+    ) -> None:
+        session, _ = judged(answer(status, "the session does not want that"), method=method)
+        assert session is ALIVE
 
-    def test_a_refusal_that_asks_for_authorization_is_not_about_the_session(self) -> None:
-        response = httpx2.Response(401, headers={"WWW-Authenticate": "Bearer"})
-        assert judge_streamable_http(post(), response).session is ALIVE
+    async def test_a_refusal_that_asks_for_authorization_is_not_about_the_session(self) -> None:
+        session, _ = judged(httpx2.Response(401, headers={"WWW-Authenticate": "Bearer"}))
+        assert session is ALIVE
 
     @rows("status", [400, 401, 404, 500])
-    def test_without_a_session_id_no_response_is_about_a_session(self, status: int) -> None:
-        verdict = judge_streamable_http(post(session=False), answer(status, "Session not found"))
-        assert (verdict.never_ran, verdict.session) == (False, ALIVE)
+    async def test_without_a_session_id_no_response_is_about_a_session(self, status: int) -> None:
+        session, _ = judged(answer(status, "Session not found"), session=False)
+        assert session is ALIVE
 
-    @rows(("status", "session"), [(404, LOST), (400, DOUBTFUL)])
-    def test_an_event_stream_is_not_read(self, status: int, session: SessionFate) -> None:
-        class Unread(httpx2.AsyncByteStream):
-            async def __aiter__(self) -> Any:
-                pytest.fail("it was read")
-                yield b""
-
-        response = httpx2.Response(status, headers={"Content-Type": "text/event-stream"}, stream=Unread())
-        assert judge_streamable_http(post(), response).session is session
-
-    def test_a_body_that_is_not_utf_8_is_read_all_the_same(self) -> None:
-        response = httpx2.Response(400, content=b"session \xff\xfe not found")
-        assert judge_streamable_http(post(), response).session is DOUBTFUL
+    async def test_a_body_that_is_not_utf_8_is_read_all_the_same(self) -> None:
+        session, _ = judged(httpx2.Response(400, content=b"session \xff\xfe not found"))
+        assert session is DOUBTFUL
 
 
-class TestRequestsAndResponses:
-    @rows(("method", "expected"), [("tools/call", True), ("tools/list", False), ("notifications/cancelled", False)])
-    def test_only_tools_call_is_a_tool_call(self, method: str, *, expected: bool) -> None:
-        assert is_tool_call(post(method=method)) is expected
-
-    def test_an_answer_of_the_client_is_no_tool_call(self) -> None:
-        answered = httpx2.Request("POST", "http://mcp.test/mcp", content=json.dumps({"id": 1, "result": {}}))
-        assert is_tool_call(answered) is False
-
+class TestResponses:
     @rows(
         ("content_type", "expected"),
         [

@@ -125,6 +125,7 @@ class _HttpClient(WireClient):
             timeout=timeout,
             route=route,
             has_auth=self._info._has_auth,
+            redact=self._redacted,
         )
 
     def _note_error(self, error: ProtocolError) -> None:
@@ -158,8 +159,11 @@ class _HttpClient(WireClient):
             rest=self.rest,
             max_message_size=self._info.max_message_size,
             heard=self.life.heard,
-            redact=lambda text: self._redactor_of_all().text(text),
+            redact=self._redacted,
         )
+
+    def _redacted(self, text: str) -> str:
+        return self._redactor_of_all().text(text)
 
     async def _auth(self) -> httpx2.Auth | None:
         info = self._info

@@ -16,7 +16,7 @@ import re
 import socket
 import ssl
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -96,6 +96,7 @@ async def diagnose(
     timeout: float = 5.0,
     route: Route | None = None,
     has_auth: bool = False,
+    redact: Callable[[str], str] | None = None,
 ) -> str | None:
     """
     Say what is wrong with a URL that did not connect.
@@ -110,6 +111,7 @@ async def diagnose(
     :param route: Certificates, proxy and transport, for this diagnosis alone.
     :param has_auth: Whether the connection authenticates in a way that this diagnosis does not. That the server refuses
         the diagnosis is then no finding.
+    :param redact: Removes secrets from what libraries log.
     :returns: One or two sentences with the finding and what to do about it, or None if nothing is wrong.
     """
     try:
@@ -118,7 +120,7 @@ async def diagnose(
         return "The URL is not valid."
     if target.scheme not in {"http", "https"} or not target.host:
         return "The URL must start with http:// or https://, followed by a host."
-    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route(), has_auth=has_auth)
+    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route(), has_auth=has_auth, redact=redact)
     with anyio.move_on_after(timeout):
         await diagnosis.run()
     return diagnosis.finding
@@ -140,8 +142,10 @@ class _Diagnosis:
         route: Route,
         *,
         has_auth: bool,
+        redact: Callable[[str], str] | None,
     ) -> None:
         self._url = url
+        self._redact_logs = redact
         self._has_auth = has_auth
         self._route = route
         self._headers = headers
@@ -156,7 +160,8 @@ class _Diagnosis:
         try:
             # Less than the time for a request, to tell an unreachable host from a silent server.
             phases = {"connect": self._timeout * 0.4, "write": None, "pool": None, "read": None}
-            sender = HttpSender(open_transport(self._route), headers=self._headers, timeout=phases)
+            transport = open_transport(self._route)
+            sender = HttpSender(transport, headers=self._headers, timeout=phases, redact=self._redact_logs)
             async with sender.opened():
                 answer = await self._ask(sender, self._url, self._transport, self._timeout * 0.5)
                 if answer is None:

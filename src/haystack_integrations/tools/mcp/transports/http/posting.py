@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from typing import Any
 
+import anyio
 import httpx2
 
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
@@ -48,6 +50,9 @@ NO_CONNECTION = "no connection could be made"
 
 _MAX_REDIRECTS = 10
 
+# How long closing waits for what it has cancelled, in seconds.
+_ENDING_TIMEOUT = 1.0
+
 # The first pause if a server that is too busy wants the request again at once, in seconds.
 _SHORTEST_REST = 0.1
 
@@ -68,6 +73,65 @@ class BusyError(Exception):
     """
     Raised instead of sending a request for which nobody can wait, because the server wants no requests.
     """
+
+
+class Ways:
+    """
+    What goes on over one transport, and ends with it.
+
+    It is cancelled through scopes of anyio, because the HTTP libraries shield the closing of connections from these
+    only: a task that is cancelled meanwhile leaves some open.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the Ways: none.
+        """
+        self._scopes: set[anyio.CancelScope] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def way(self) -> Iterator[anyio.CancelScope]:
+        """
+        Note what the running task does.
+
+        :returns: A context manager with its scope.
+        """
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                yield scope
+            finally:
+                self._scopes.discard(scope)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """
+        Run something beside.
+
+        :param coroutine: What.
+        """
+        scope = anyio.CancelScope()
+        self._scopes.add(scope)
+
+        async def run() -> None:
+            try:
+                with scope:
+                    await coroutine
+            finally:
+                self._scopes.discard(scope)
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def end(self) -> None:
+        """
+        End all of it.
+        """
+        for scope in self._scopes:
+            scope.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_ENDING_TIMEOUT)
 
 
 class HttpSender:

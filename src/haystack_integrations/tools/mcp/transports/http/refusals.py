@@ -26,7 +26,7 @@ UNKNOWN_SESSION = "the server does not know the session any more"
 _DOUBTFUL_SESSION = "the server seems to have lost the session"
 
 # Statuses of a server, or of what is in front of it, that looked at no more than the headers of a request.
-_DID_NOT_RUN = frozenset({401, 403, 405, 406, 407, 413, 415, 421, 429, 431})
+_DID_NOT_RUN = frozenset({401, 403, 404, 405, 406, 407, 410, 413, 415, 421, 429, 431})
 
 # Over SSE, a message refused with one of these was not processed: the session is gone, or access is denied.
 _SESSION_GONE = frozenset({404, 410})
@@ -115,12 +115,8 @@ def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_ses
         exchange.fail(ProtocolError(error["code"], error["message"], error.get("data"), status=status))
     elif code in _DID_NOT_RUN:
         exchange.refuse(f"{said}: {error['message']}" if error else said, status=status, is_final=True)
-    elif code == httpx2.codes.REQUEST_TIMEOUT or response.is_server_error:
-        exchange.lose(said, status=status)
     else:
-        # Without a session, a server may say so of a method that it does not know.
-        meaning = METHOD_NOT_FOUND if code == httpx2.codes.NOT_FOUND else INTERNAL_ERROR
-        exchange.fail(ProtocolError(meaning, "the response is no answer of MCP", status=status))
+        exchange.lose(said, status=status)
     return _DOUBTFUL_SESSION if session is _Session.DOUBTFUL else None
 
 

@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError
 from haystack_integrations.tools.mcp.protocol.frames import too_large
 from haystack_integrations.tools.mcp.transports.http.events import Event, EventDecoder, EventTooLargeError
-from haystack_integrations.tools.mcp.transports.http.posting import BusyError, HttpSender, describe_failure
+from haystack_integrations.tools.mcp.transports.http.posting import BusyError, HttpSender, Ways, describe_failure
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     describe_content,
     is_event_stream,
@@ -34,9 +34,6 @@ from haystack_integrations.tools.mcp.transports.http.refusals import (
 
 _GET_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 _POST_HEADERS = {"Content-Type": "application/json"}
-
-# How long closing waits for what it has cancelled, in seconds.
-_CLOSING_TIMEOUT = 1.0
 
 
 class SseTransport(Transport):
@@ -54,7 +51,7 @@ class SseTransport(Transport):
         self._sender = sender
         self._url = httpx2.URL(url)
         self._endpoint = self._url
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._ways = Ways()
 
     async def open(self) -> None:
         """
@@ -72,17 +69,11 @@ class SseTransport(Transport):
                 is_unauthorized = isinstance(error, MCPAuthorizationError)
                 raise RefusedError(describe_failure(error), is_unauthorized=is_unauthorized) from error
             endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
-            self._spawn(self._read(response, endpoint))
+            self._ways.spawn(self._read(response, endpoint))
             self._endpoint = await endpoint
         except BaseException:
             await self.close()
             raise
-
-    def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _read(self, response: httpx2.Response, endpoint: asyncio.Future[httpx2.URL]) -> None:
         failure: Exception = ConnectionError("the event stream ended before the server named an endpoint for messages")
@@ -131,15 +122,12 @@ class SseTransport(Transport):
         :param exchange: The request.
         :raises ValueError: If it cannot be written as JSON.
         """
-        posting = self._spawn(self._post(frames.write(exchange.message()), exchange))
-        try:
+        content = frames.write(exchange.message())
+        with self._ways.way() as way:
             # The answer may come before its request is acknowledged.
-            waiting: set[asyncio.Future[Any]] = {posting, exchange.answer}
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            posting.cancel()
-            raise
-        if posting.cancelled():  # because this was closed
+            exchange.answer.add_done_callback(lambda _: way.cancel())
+            await self._post(content, exchange)
+        if way.cancelled_caught:  # if there is no answer, this was closed
             exchange.lose()
 
     async def _post(self, content: bytes, exchange: Exchange) -> None:
@@ -180,12 +168,10 @@ class SseTransport(Transport):
         """
         Close the event stream, and end all that is being posted.
         """
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=_CLOSING_TIMEOUT)
-        await self._sender.aclose()
+        try:
+            await self._ways.end()
+        finally:
+            await self._sender.aclose()
 
 
 def _endpoint(event: Event, url: httpx2.URL) -> httpx2.URL:

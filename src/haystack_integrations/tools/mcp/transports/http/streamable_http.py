@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.transports.http.events import EventDecoder
 from haystack_integrations.tools.mcp.transports.http.posting import (
     HttpSender,
     TooLargeError,
+    Ways,
     describe_failure,
     redirect_target,
 )
@@ -81,10 +82,7 @@ class StreamableHttpTransport(Transport):
         self._session_id: str | None = None
         # The revision that was negotiated.
         self._version: str | None = None
-        self._listener: asyncio.Task[None] | None = None
-        # What ends with the transport: the ways of exchanges, and the rests of streams.
-        self._ways: set[asyncio.Timeout] = set()
-        self._leftovers: set[asyncio.Task[None]] = set()
+        self._ways = Ways()
 
     async def open(self) -> None:
         """
@@ -118,23 +116,17 @@ class StreamableHttpTransport(Transport):
         """
         content = frames.write(exchange.message())
         headers = self._headers(_POST_HEADERS, exchange)
-        way = asyncio.timeout(None)
-        try:
-            async with way:
-                self._ways.add(way)
+        with self._ways.way() as way:
+            try:
+                response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
                 try:
-                    response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
-                    try:
-                        await self._read_response(response, exchange, has_session=SESSION_HEADER in headers)
-                    finally:
-                        await response.aclose()
+                    await self._read_response(response, exchange, has_session=SESSION_HEADER in headers)
                 finally:
-                    self._ways.discard(way)
-        except Exception as error:
-            if way.expired():  # this was closed
-                exchange.lose()
-            else:
+                    await response.aclose()
+            except Exception as error:
                 self._sender.settle(exchange, error)
+        if way.cancelled_caught:  # this was closed
+            exchange.lose()
 
     def _headers(self, common: dict[str, str], exchange: Exchange | None = None) -> dict[str, str]:
         headers: dict[str, str] = {**common}
@@ -233,9 +225,7 @@ class StreamableHttpTransport(Transport):
                     for frame in frames.read(event.data) if event.name == "message" else ():
                         self.channel.received(frame, exchange)
                 if exchange is not None and exchange.is_settled:
-                    leftover = asyncio.create_task(_read_leftover(response, chunks))
-                    self._leftovers.add(leftover)
-                    leftover.add_done_callback(self._leftovers.discard)
+                    self._ways.spawn(_read_leftover(response, chunks))
                     return
         except BaseException:
             await chunks.aclose()
@@ -247,8 +237,8 @@ class StreamableHttpTransport(Transport):
         """
         Open the stream for what the server says by itself, if there is a session. A server need not have one.
         """
-        if self._session_id is not None and self._listener is None:
-            self._listener = asyncio.create_task(self._listen())
+        if self._session_id is not None:
+            self._ways.spawn(self._listen())
 
     async def _listen(self) -> None:
         decoder = EventDecoder(self._sender.max_message_size)
@@ -289,18 +279,11 @@ class StreamableHttpTransport(Transport):
         """
         End the session and all requests.
         """
-        tasks = [*self._leftovers, *([self._listener] if self._listener is not None else [])]
-        for task in tasks:
-            task.cancel()
-        for way in self._ways:
-            if not way.expired():
-                way.reschedule(0)
         try:
+            await self._ways.end()
             if self._session_id is not None:
                 await self._delete_session()
         finally:
-            if tasks:
-                await asyncio.wait(tasks, timeout=_DELETE_TIMEOUT)
             await self._sender.aclose()
 
     async def _delete_session(self) -> None:
