@@ -100,8 +100,8 @@ class ScriptedPeer:
                     return
                 writer.write(written)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, OSError):
-            pass
+        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
+            pass  # the client has gone, or the test is over
         finally:
             self.closed += 1
             with suppress(OSError, RuntimeError):
@@ -114,7 +114,7 @@ def response(status: str, body: bytes | Any = b"", content_type: str = "applicat
     Write a response: "200 OK", a body that is bytes or becomes JSON, and headers with `_` for `-`.
     """
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    fields = {"Content-Type": content_type, "Content-Length": str(len(data))} if content_type else {}
+    fields = {"Content-Length": str(len(data))} | ({"Content-Type": content_type} if content_type else {})
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + data

@@ -17,7 +17,7 @@ import pytest
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
 from haystack_integrations.tools.mcp.protocol.rest import ServerRest
-from haystack_integrations.tools.mcp.request_context import mcp_request_context
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from haystack_integrations.tools.mcp.transports.http import posting
 from haystack_integrations.tools.mcp.transports.http.options import open_transport
 from haystack_integrations.tools.mcp.transports.http.posting import BusyError, HttpSender, TooLargeError
@@ -65,8 +65,11 @@ class TestHeaders:
     async def test_those_of_a_request_precede_those_of_all_and_those_of_the_user_precede_both(self) -> None:
         network = Network(200)
         sender = network.sender(headers={"X-A": "all", "x-b": "all", "Accept": "all"})
-        with mcp_request_context(headers={"x-a": "user"}, token="user-t0ken"):
+        token = current_identity.set(Identity(headers={"x-a": "user", "Authorization": "Bearer user-t0ken"}))
+        try:
             await sender.send("POST", URL, {"X-B": "one", "accept": "one"}, BODY)
+        finally:
+            current_identity.reset(token)
         sent = network.requests[0].headers
         assert (sent.get_list("x-a"), sent.get_list("x-b"), sent.get_list("accept")) == (["user"], ["one"], ["one"])
         assert sent["authorization"] == "Bearer user-t0ken"

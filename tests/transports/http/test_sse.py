@@ -132,7 +132,7 @@ async def test_without_a_stream_there_is_no_connection(answer: Any, status: str 
 async def test_a_web_page_is_no_event_stream() -> None:
     server = Server()
     server.get = lambda: httpx2.Response(200, html="<html>")
-    with pytest.raises(ConnectionError, match="content of the type 'text/html.* is no event stream"):
+    with pytest.raises(ConnectionError, match=r"content of the type 'text/html.* is no event stream"):
         async with server.connected():
             pytest.fail("it is connected")
 

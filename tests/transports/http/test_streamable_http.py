@@ -103,7 +103,7 @@ class TestWhatIsSent:
         wire = Wire(transport("http://127.0.0.1:9/mcp"))
         exchange = wire.exchange()
         exchange.params = {"name": "\ud800"}
-        with pytest.raises(ValueError, match="utf-8|surrogate"):
+        with pytest.raises(ValueError, match=r"utf-8|surrogate"):
             await wire.transport.carry(exchange)
         assert exchange.fate is Fate.NEW
 
@@ -314,7 +314,7 @@ class TestStreams:
         gets: list[str | None] = []
 
         def answer(request: HttpRequest) -> bytes:
-            if request.method == "POST":
+            if request.method != "GET":
                 return chunked(b"id: 1\nretry: 10\n\n", event(NOTE, "2"), b"id: 3\ndata: cut")
             gets.append(request.headers.get("last-event-id"))
             return chunked(event(NOTE, "4")) if len(gets) == 1 else chunked(event({**RESULT, "id": 1}))
