@@ -121,8 +121,9 @@ class StreamableHttpTransport(Transport):
                 response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
                 try:
                     await self._read_response(response, exchange, has_session=SESSION_HEADER in headers)
-                finally:
+                except BaseException:
                     await response.aclose()
+                    raise
             except Exception as error:
                 self._sender.settle(exchange, error)
         if way.cancelled_caught:  # this was closed
@@ -164,9 +165,11 @@ class StreamableHttpTransport(Transport):
                 self._read_body(await self._sender.read(response), exchange)
             elif is_event_stream(response):
                 await self._read_events(response, exchange)
+                return  # which closes it when its connection can be used again
             else:
                 content = describe_content(response)
                 exchange.lose_answer(f"the server answered with {content}, which is no answer of MCP")
+        await response.aclose()
 
     def _read_body(self, body: bytes, exchange: Exchange) -> None:
         for frame in frames.read(body):

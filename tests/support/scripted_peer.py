@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+An HTTP server that writes the bytes which a test gives it and breaks connections where the test wants, and what a
+transport of this package reports to whoever is above it.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RequestError
+
+
+@dataclass
+class HttpRequest:
+    """A request that came in."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+    writer: asyncio.StreamWriter
+
+    @property
+    def message(self) -> Any:
+        return json.loads(self.body)
+
+    def cut(self) -> None:
+        """Break the connection with a reset."""
+        connection = self.writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+        self.writer.transport.abort()
+
+
+Answer = Callable[[HttpRequest], Awaitable[bytes | None]]
+
+
+class ScriptedPeer:
+    """
+    `async with ScriptedPeer(answer) as peer`: each request is answered with the bytes that `answer` returns.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.requests: list[HttpRequest] = []
+        self.connections = 0
+        self.closed = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    def posted(self) -> Iterator[HttpRequest]:
+        return (request for request in self.requests if request.method == "POST")
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        self._tasks: set[asyncio.Task[None]] = set()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                line, *fields = head.strip().split("\r\n")
+                headers = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
+                method, target, _ = line.split(" ")
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                request = HttpRequest(method, target, headers, body, writer)
+                self.requests.append(request)
+                answer = asyncio.ensure_future(self._answer(request))
+                gone = asyncio.ensure_future(reader.read(1))  # nobody sends more before the answer
+                await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not answer.done():
+                    answer.cancel()
+                    return
+                gone.cancel()
+                await asyncio.wait({gone})
+                written = answer.result()
+                if written is None:
+                    return
+                writer.write(written)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
+            pass  # the client has gone, or the test is over
+        finally:
+            self.closed += 1
+            with suppress(OSError, RuntimeError):
+                writer.close()
+            self._tasks.discard(task)
+
+
+def response(status: str, body: bytes | Any = b"", content_type: str = "application/json", **headers: str) -> bytes:
+    """
+    Write a response: "200 OK", a body that is bytes or becomes JSON, and headers with `_` for `-`.
+    """
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    fields = {"Content-Length": str(len(data))} | ({"Content-Type": content_type} if content_type else {})
+    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + data
+
+
+def chunked(*pieces: bytes, is_finished: bool = True, **headers: str) -> bytes:
+    """
+    Write an event stream in pieces, with its end or without.
+    """
+    fields = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
+    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    body = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    return f"HTTP/1.1 200 OK\r\n{head}\r\n".encode() + body + (b"0\r\n\r\n" if is_finished else b"")
+
+
+def event(message: Any, event_id: str | None = None) -> bytes:
+    """
+    Write an event with a message.
+    """
+    return (f"id: {event_id}\n" if event_id else "").encode() + b"data: " + json.dumps(message).encode() + b"\n\n"
+
+
+def result(request: HttpRequest, **members: Any) -> dict[str, Any]:
+    """
+    Answer a request.
+    """
+    return {"jsonrpc": "2.0", "id": request.message["id"], "result": members}
+
+
+class Heard:
+    """
+    What a channel reports.
+    """
+
+    def __init__(self) -> None:
+        self.drained_because: list[str] = []
+        self.ended_because: list[str | None] = []
+        self.notifications: list[tuple[str, Exchange | None]] = []
+        self.ended_at = asyncio.Event()
+
+    async def answer(self, method: str, params: dict[str, Any], _exchange: Exchange | None) -> dict[str, Any]:
+        return {"asked": method, **params}
+
+    def notified(self, method: str, _params: dict[str, Any], exchange: Exchange | None) -> None:
+        self.notifications.append((method, exchange))
+
+    def heard(self) -> None:
+        pass
+
+    def drained(self, reason: str) -> None:
+        self.drained_because.append(reason)
+
+    def ended(self, reason: str | None) -> None:
+        self.ended_because.append(reason)
+        self.ended_at.set()
+
+
+class Wire:
+    """
+    `async with Wire(transport) as wire`: a channel over an open transport, without a handshake.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.heard = Heard()
+        self.transport = transport
+        self.channel = Channel(transport, self.heard, span_attributes=dict)
+
+    async def __aenter__(self) -> Self:
+        await self.transport.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.channel.close()
+
+    def exchange(self, method: str = "tools/call", **options: Any) -> Exchange:
+        options = {"version": "2025-11-25", **options}
+        return Exchange(self.channel.next_id(), method, {"name": "pay"}, **options)
+
+    async def fail(self, exchange: Exchange | None = None) -> tuple[Exchange, RequestError]:
+        """
+        Send a request that fails.
+        """
+        exchange = exchange or self.exchange()
+        try:
+            await self.channel.request(exchange)
+        except RequestError as error:
+            return exchange, error
+        msg = "it did not fail"
+        raise AssertionError(msg)

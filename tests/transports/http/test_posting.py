@@ -1,0 +1,323 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+One HTTP request: what it carries, where it goes, and what its end proves.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
+from haystack_integrations.tools.mcp.protocol.rest import ServerRest
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
+from haystack_integrations.tools.mcp.transports.http import posting
+from haystack_integrations.tools.mcp.transports.http.options import open_transport
+from haystack_integrations.tools.mcp.transports.http.posting import BusyError, HttpSender, TooLargeError
+from tests.support.rows import rows
+from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response
+
+pytestmark = pytest.mark.usefixtures("no_proxies")
+
+URL = httpx2.URL("https://mcp.test/mcp")
+PHASES: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": None}
+BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}'
+
+
+class Network:
+    """
+    A transport that answers with a function, or raises what it returns.
+    """
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+        self.requests: list[httpx2.Request] = []
+
+    async def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        answer = answer(request) if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, httpx2.Response) else httpx2.Response(answer)
+
+    def sender(self, **options: Any) -> HttpSender:
+        options = {"headers": {}, "timeout": PHASES, **options}
+        return HttpSender(httpx2.MockTransport(self), **options)
+
+
+async def post(sender: HttpSender, exchange: Exchange | None = None, url: httpx2.URL = URL) -> httpx2.Response:
+    return await sender.send("POST", url, {"Content-Type": "application/json"}, BODY, exchange=exchange)
+
+
+def redirect(status: int, location: str) -> Callable[[httpx2.Request], httpx2.Response]:
+    return lambda _: httpx2.Response(status, headers={"Location": location})
+
+
+class TestHeaders:
+    async def test_those_of_a_request_precede_those_of_all_and_those_of_the_user_precede_both(self) -> None:
+        network = Network(200)
+        sender = network.sender(headers={"X-A": "all", "x-b": "all", "Accept": "all"})
+        token = current_identity.set(Identity(headers={"x-a": "user", "Authorization": "Bearer user-t0ken"}))
+        try:
+            await sender.send("POST", URL, {"X-B": "one", "accept": "one"}, BODY)
+        finally:
+            current_identity.reset(token)
+        sent = network.requests[0].headers
+        assert (sent.get_list("x-a"), sent.get_list("x-b"), sent.get_list("accept")) == (["user"], ["one"], ["one"])
+        assert sent["authorization"] == "Bearer user-t0ken"
+        assert "gzip" in sent["accept-encoding"]
+        assert network.requests[0].extensions["timeout"] == PHASES
+
+    async def test_the_user_info_of_a_url_authenticates(self) -> None:
+        network = Network(200)
+        await post(network.sender(), url=httpx2.URL("https://alice:pa55@mcp.test/mcp"))
+        assert network.requests[0].headers["authorization"] == "Basic YWxpY2U6cGE1NQ=="
+
+    async def test_cookies_come_back_to_their_server_for_the_session_alone(self) -> None:
+        network = Network(lambda _: httpx2.Response(200, headers={"Set-Cookie": "node=7; Path=/"}))
+        sender = network.sender()
+        for _ in range(2):
+            await post(sender)
+        await post(sender, url=httpx2.URL("https://other.test/mcp"))
+        await post(network.sender())
+        assert [request.headers.get("cookie") for request in network.requests] == [None, "node=7", None, None]
+
+
+class TestRedirects:
+    @rows(
+        ("status", "location", "leads_to"),
+        [
+            (307, "/mcp/", "https://mcp.test/mcp/"),
+            (308, "https://mcp.test/other", "https://mcp.test/other"),
+            (307, "https://mcp.test:443/mcp/", "https://mcp.test/mcp/"),
+            (301, "/mcp/", None),
+            (302, "/mcp/", None),
+            (303, "/mcp/", None),
+            (307, "https://elsewhere.test/mcp", None),
+            (307, "https://mcp.test:8443/mcp", None),
+            (307, "http://mcp.test/mcp", None),
+            (307, "https://mallory:x@mcp.test/mcp", None),
+            (307, "http://[::1", None),
+        ],
+    )
+    async def test_those_within_the_origin_are_followed_with_all_that_was_sent(
+        self, status: int, location: str, leads_to: str | None
+    ) -> None:
+        network = Network(redirect(status, location), 200)
+        exchange = Exchange(1, "tools/call")
+        answered = await post(network.sender(headers={"Authorization": "Bearer x"}), exchange)
+        assert answered.status_code == (status if leads_to is None else 200)
+        if leads_to is not None:
+            first, second = network.requests
+            assert (str(second.url), second.content, second.method) == (leads_to, BODY, "POST")
+            assert second.headers["authorization"] == "Bearer x"
+            assert second.headers["host"] == first.headers["host"] == "mcp.test"
+        assert exchange.fate is (Fate.NEW if leads_to is None else Fate.SENT)
+
+    async def test_the_way_to_https_is_followed(self) -> None:
+        network = Network(redirect(308, "https://mcp.test/mcp"), 200)
+        assert (await post(network.sender(), url=httpx2.URL("http://mcp.test/mcp"))).status_code == 200
+
+    async def test_a_circle_is_left(self) -> None:
+        network = Network(redirect(307, "/mcp"))
+        assert (await post(network.sender())).status_code == 307
+        assert len(network.requests) == posting._MAX_REDIRECTS
+
+    async def test_a_get_follows_every_redirect_within_the_origin(self) -> None:
+        network = Network(redirect(302, "/events"), 200)
+        assert (await network.sender().send("GET", URL, {})).status_code == 200
+        assert [request.method for request in network.requests] == ["GET", "GET"]
+
+
+class TestFates:
+    @rows(
+        ("error", "fate", "says"),
+        [
+            (httpx2.ConnectError("refused"), Fate.REFUSED, "no connection could be made (ConnectError: refused)"),
+            (httpx2.ConnectTimeout("slow"), Fate.REFUSED, "no connection could be made (ConnectTimeout: slow)"),
+            (httpx2.PoolTimeout("full"), Fate.REFUSED, "no connection could be made (PoolTimeout: full)"),
+            (httpx2.ProxyError("407"), Fate.REFUSED, "no connection could be made (ProxyError: 407)"),
+            (httpx2.UnsupportedProtocol("ftp"), Fate.REFUSED, "no connection could be made"),
+            (httpx2.WriteError(""), Fate.LOST, "the connection was cut before the answer came (WriteError)"),
+            (httpx2.WriteTimeout(""), Fate.LOST, "the connection was cut before the answer came (WriteTimeout)"),
+            (httpx2.ReadError(""), Fate.LOST, "the connection was cut before the answer came (ReadError)"),
+            (httpx2.ReadTimeout(""), Fate.LOST, "the connection was cut before the answer came (ReadTimeout)"),
+            (httpx2.RemoteProtocolError(""), Fate.LOST, "the connection was cut before the answer came"),
+            (RuntimeError("odd"), Fate.LOST, "the connection was cut before the answer came (RuntimeError)"),
+        ],
+    )
+    async def test_only_a_connection_that_was_not_made_proves_that_nothing_was_sent(
+        self, error: Exception, fate: Fate, says: str
+    ) -> None:
+        sender, exchange = Network(error).sender(), Exchange(1, "tools/call")
+        with pytest.raises(type(error)) as raised:
+            await post(sender, exchange)
+        sender.settle(exchange, raised.value)
+        assert exchange.fate is fate
+        assert says in str(exchange.answer.exception())
+
+    async def test_what_was_sent_once_stays_sent_when_the_second_attempt_finds_no_connection(self) -> None:
+        class Stubborn(httpx2.Auth):
+            async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+                yield request
+                yield request
+
+        sender, exchange = Network(500, httpx2.ConnectError("gone")).sender(auth=Stubborn()), Exchange(1, "x")
+        with pytest.raises(httpx2.ConnectError):
+            await post(sender, exchange)
+        assert exchange.fate is Fate.SENT
+
+    async def test_it_is_marked_as_sent_before_a_byte_can_leave(self) -> None:
+        exchange = Exchange(1, "tools/call")
+        fates: list[Fate] = []
+        network = Network(lambda _: fates.append(exchange.fate) or httpx2.Response(200))
+        await post(network.sender(), exchange)
+        assert fates == [Fate.SENT]
+
+
+class Tokens(httpx2.Auth):
+    """
+    Gets a token once the server refuses a request, from the body of the answer of another server.
+    """
+
+    requires_response_body = True
+
+    def __init__(self, fails: bool = False) -> None:
+        self._fails = fails
+
+    def auth_flow(self, request: httpx2.Request) -> Any:
+        refused = yield request
+        if refused.status_code == 401:
+            if self._fails:
+                msg = "no token"
+                raise MCPAuthorizationError(msg)
+            answer = yield httpx2.Request("POST", "https://tokens.test/", content=b"grant")
+            request.headers["Authorization"] = f"Bearer {refused.text}-{answer.text}"
+            yield request
+
+
+class TestAuth:
+    async def test_a_custom_one_gets_the_bodies_and_sends_requests_of_its_own(self) -> None:
+        network = Network(httpx2.Response(401, text="who"), httpx2.Response(200, text="t0ken"), 200)
+        exchange = Exchange(1, "tools/call")
+        assert (await post(network.sender(auth=Tokens()), exchange)).status_code == 200
+        assert [request.url.host for request in network.requests] == ["mcp.test", "tokens.test", "mcp.test"]
+        assert network.requests[2].headers["authorization"] == "Bearer who-t0ken"
+        assert exchange.fate is Fate.SENT
+
+    async def test_if_the_token_cannot_be_got_the_request_did_not_run(self) -> None:
+        for network in (Network(401), Network(401, httpx2.ReadError("cut"))):
+            sender, exchange = network.sender(auth=Tokens(fails=network is not None)), Exchange(1, "tools/call")
+            with pytest.raises((MCPAuthorizationError, httpx2.ReadError)) as raised:
+                await post(sender, exchange)
+            sender.settle(exchange, raised.value)
+            assert exchange.fate is Fate.REFUSED
+        assert exchange.answer.exception().is_unauthorized  # type: ignore[union-attr]
+
+    async def test_a_copy_of_the_request_counts_as_the_request(self) -> None:
+        class Signing(httpx2.Auth):
+            async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+                url = request.url.copy_merge_params({"signature": "x"})
+                yield httpx2.Request("POST", url, headers=request.headers, content=request.content)
+
+        network, exchange = Network(200), Exchange(1, "tools/call")
+        await post(network.sender(auth=Signing()), exchange)
+        assert exchange.fate is Fate.SENT
+        assert network.requests[0].extensions["timeout"] == PHASES
+
+    async def test_digest_is_answered_within_the_flow(self) -> None:
+        challenge = 'Digest realm="r", nonce="n", qop="auth", algorithm=MD5'
+        network = Network(httpx2.Response(401, headers={"WWW-Authenticate": challenge}), 200)
+        await post(network.sender(auth=httpx2.DigestAuth("alice", "pa55")))
+        assert network.requests[1].headers["authorization"].startswith('Digest username="alice"')
+
+    async def test_where_nobody_may_log_in_the_refusal_comes_back(self) -> None:
+        network = Network(401)
+        refused = await network.sender(auth=Tokens()).send("GET", URL, {}, may_log_in=False)
+        assert refused.status_code == 401
+        assert len(network.requests) == 1
+
+
+def busy(status: int, after: str) -> httpx2.Response:
+    return httpx2.Response(status, headers={"Retry-After": after})
+
+
+class TestRest:
+    @rows("status", [429, 503])
+    async def test_a_request_is_sent_again_when_the_server_wants_it(self, status: int) -> None:
+        network, exchange = Network(busy(status, "0.2"), busy(status, "0"), 200), Exchange(1, "tools/call")
+        began = time.monotonic()
+        assert (await post(network.sender(), exchange)).status_code == 200
+        assert time.monotonic() - began >= 0.3  # the second pause is not zero either
+        assert exchange.fate is Fate.SENT
+
+    async def test_it_is_not_sent_again_when_its_time_is_over_by_then(self) -> None:
+        network, exchange = Network(busy(429, "60")), Exchange(1, "tools/call", time_left=lambda: 5.0)
+        rest = ServerRest()
+        sender = network.sender(rest=rest)
+        assert (await post(sender, exchange)).status_code == 429
+        assert exchange.fate is Fate.NEW
+        assert 50 < rest.seconds <= 60
+        other = Exchange(2, "tools/call", time_left=lambda: 5.0)
+        with pytest.raises(BusyError, match=r"^the server wants no requests for (5|6)\S+ s$") as raised:
+            await post(network.sender(rest=rest), other)  # as another session knows
+        sender.settle(other, raised.value)
+        assert other.fate is Fate.REFUSED and other.answer.exception().is_final  # type: ignore[union-attr]
+        assert len(network.requests) == 1
+
+    async def test_a_stream_neither_waits_nor_makes_others_wait(self) -> None:
+        network, rest = Network(busy(503, "60")), ServerRest()
+        assert (await network.sender(rest=rest).send("GET", URL, {})).status_code == 503
+        assert rest.seconds == 0
+
+
+class TestBodies:
+    async def test_a_body_has_a_limit_after_it_was_decompressed(self) -> None:
+        import gzip
+
+        packed = gzip.compress(b"x" * 5000)
+        network = Network(lambda _: httpx2.Response(200, headers={"Content-Encoding": "gzip"}, content=packed))
+        sender = network.sender(max_message_size=5000)
+        assert await sender.read(await post(sender)) == b"x" * 5000
+        sender, exchange = network.sender(max_message_size=4999), Exchange(1, "x")
+        with pytest.raises(TooLargeError) as raised:
+            await sender.read(await post(sender, exchange))
+        sender.settle(exchange, raised.value)
+        assert "`max_message_size` of the server info allows, 4,999 bytes" in str(exchange.answer.exception())
+
+    async def test_an_event_stream_is_not_read_as_a_body(self) -> None:
+        stream = httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, content=b"data: 1\n\n")
+        sender = Network(stream).sender()
+        assert await sender.read(await post(sender)) == b""
+
+
+async def test_connections_are_kept_for_the_next_request_and_closed_at_the_end() -> None:
+    async def answer(request: HttpRequest) -> bytes:
+        return response("200 OK", {"n": len(request.body)})
+
+    async with ScriptedPeer(answer) as peer:
+        sender = HttpSender(open_transport(), headers={}, timeout=PHASES)
+        async with sender.opened():
+            for _ in range(5):
+                assert await sender.read(await post(sender, url=httpx2.URL(peer.url))) == b'{"n": 46}'
+            assert peer.connections == 1
+        async with asyncio.timeout(10):
+            while not peer.closed:
+                await asyncio.sleep(0.01)
+
+
+async def test_nothing_listens_there() -> None:
+    sender, exchange = HttpSender(open_transport(), headers={}, timeout=PHASES), Exchange(1, "x")
+    async with sender.opened():
+        with pytest.raises(httpx2.ConnectError) as raised:
+            await post(sender, exchange, httpx2.URL("http://127.0.0.1:9/mcp"))
+    sender.settle(exchange, raised.value)
+    assert exchange.fate is Fate.REFUSED

@@ -1,0 +1,259 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Messages over SSE to servers that are odd, break off or lead elsewhere.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
+from haystack_integrations.tools.mcp.protocol.exchange import Fate, RefusedError
+from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
+from haystack_integrations.tools.mcp.transports.http.sse import SseTransport
+from tests.support.rows import rows
+from tests.support.scripted_peer import Wire, event
+from tests.support.waiting import LIMIT
+
+URL = "https://mcp.example.com/sse"
+ENDPOINT = b"event: endpoint\ndata: /messages?session=1\n\n"
+NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
+
+
+class Server:
+    """
+    Answers with an event stream of what a test puts there, and each message as the test says.
+    """
+
+    def __init__(self, *events: bytes | Exception, post: Callable[[httpx2.Request], Any] = lambda _: 202) -> None:
+        self._post = post
+        self._events: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+        for each in events:
+            self._events.put_nowait(each)
+        self.get: Callable[[], httpx2.Response] | None = None
+        self.posted: list[httpx2.Request] = []
+
+    def say(self, *events: bytes | Exception | None) -> None:
+        for each in events:
+            self._events.put_nowait(each)
+
+    async def _stream(self) -> AsyncIterator[bytes]:
+        while (each := await self._events.get()) is not None:
+            if isinstance(each, Exception):
+                raise each
+            yield each
+
+    async def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET":
+            if self.get is not None:
+                return self.get()
+            return httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, content=self._stream())
+        self.posted.append(request)
+        answer = self._post(request)
+        answer = await answer if asyncio.iscoroutine(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, httpx2.Response) else httpx2.Response(answer)
+
+    def wire(self, limit: int = 10_000, auth: httpx2.Auth | None = None) -> Wire:
+        phases: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": 5.0}
+        network = httpx2.MockTransport(self._answer)
+        sender = HttpSender(network, headers={}, timeout=phases, max_message_size=limit, auth=auth)
+        return Wire(SseTransport(sender, URL))
+
+    @asynccontextmanager
+    async def connected(self, **options: Any) -> AsyncIterator[Wire]:
+        async with asyncio.timeout(LIMIT), self.wire(**options) as wire:
+            yield wire
+
+
+def result(number: int) -> bytes:
+    return event({"jsonrpc": "2.0", "id": number, "result": {"n": number}})
+
+
+@rows(
+    ("events", "message"),
+    [
+        ((), "the event stream ended before the server named an endpoint for messages"),
+        ((b"data: hello\n\n",), "the event stream ended before the server named an endpoint for messages"),
+        ((b"event: endpoint\ndata: http://[::1\n\n",), "the server names an endpoint for messages that is no URL"),
+        (
+            (b"event: endpoint\ndata: https://evil.example.com:8443/\n\n",),
+            "an endpoint for messages of another origin, https://evil.example.com:8443, which is refused because",
+        ),
+        ((httpx2.ReadError("cut"),), "the event stream was cut (ReadError)"),
+    ],
+    ids=["nothing", "no endpoint", "no URL", "another origin", "cut"],
+)
+async def test_a_stream_without_a_usable_endpoint_fails_the_connect_and_says_why(
+    events: tuple[Any, ...], message: str
+) -> None:
+    server = Server(*events)
+    server.say(None)
+    with pytest.raises(ConnectionError) as raised:
+        async with server.connected():
+            pytest.fail("it is connected")
+    assert message in str(raised.value)
+    assert server.posted == []
+
+
+@rows(
+    ("answer", "status", "says"),
+    [
+        (httpx2.Response(401), "401 Unauthorized", "HTTP 401 Unauthorized"),
+        (httpx2.Response(302, headers={"Location": "https://elsewhere.test/"}), "302 Found", "HTTP 302 Found"),
+        (httpx2.Response(503, headers={"Retry-After": "9"}), "503 Service Unavailable", "HTTP 503"),
+        (httpx2.ConnectError("refused"), None, "no connection could be made (ConnectError: refused)"),
+        (MCPAuthorizationError("no token"), None, "no token"),
+    ],
+)
+async def test_without_a_stream_there_is_no_connection(answer: Any, status: str | None, says: str) -> None:
+    def get() -> httpx2.Response:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    server = Server()
+    server.get = get
+    with pytest.raises(RefusedError) as raised:
+        async with server.connected():
+            pytest.fail("it is connected")
+    assert raised.value.status == status and says in str(raised.value)
+    assert raised.value.is_unauthorized is isinstance(answer, MCPAuthorizationError)
+
+
+async def test_a_web_page_is_no_event_stream() -> None:
+    server = Server()
+    server.get = lambda: httpx2.Response(200, html="<html>")
+    with pytest.raises(ConnectionError, match=r"content of the type 'text/html.* is no event stream"):
+        async with server.connected():
+            pytest.fail("it is connected")
+
+
+async def test_answers_find_their_requests_in_any_order_and_before_the_acknowledgement() -> None:
+    async def never(_: httpx2.Request) -> int:
+        if len(server.posted) == 2:
+            server.say(result(1), event(NOTE), b"event: hint\ndata: x\n\ndata: nonsense\n\n", result(0))
+        await asyncio.Event().wait()
+        return 202
+
+    server = Server(ENDPOINT, post=never)
+    async with server.connected() as wire:
+        requests = [wire.channel.request(wire.exchange()) for _ in range(2)]
+        assert await asyncio.gather(*requests) == [{"n": 0}, {"n": 1}]
+        assert wire.heard.notifications == [("notifications/message", None)]
+    assert {str(request.url) for request in server.posted} == {"https://mcp.example.com/messages?session=1"}
+
+
+async def test_an_answer_after_the_acknowledgement() -> None:
+    server = Server(ENDPOINT)
+    async with server.connected() as wire:
+        call = asyncio.create_task(wire.channel.request(wire.exchange()))
+        while not server.posted:
+            await asyncio.sleep(0.01)
+        await wire.channel.tell("notifications/initialized")
+        server.say(result(0))
+        assert await call == {"n": 0}
+
+
+@rows(
+    ("events", "reason"),
+    [
+        ((f"data: {'x' * 2000}\n\n".encode(),), "is larger than `max_message_size` of the server info allows, 1,000"),
+        ((httpx2.ReadError("cut"),), "the event stream was cut (ReadError)"),
+        ((None,), None),
+    ],
+    ids=["too large", "cut", "end"],
+)
+async def test_the_end_of_the_stream_ends_the_session_and_all_requests(
+    events: tuple[Any, ...], reason: str | None
+) -> None:
+    server = Server(ENDPOINT)
+    async with server.connected(limit=1000) as wire:
+        call = asyncio.create_task(wire.fail())
+        while not server.posted:
+            await asyncio.sleep(0.01)
+        server.say(*events)
+        exchange, error = await call
+        assert exchange.fate is Fate.LOST
+        [ended] = wire.heard.ended_because
+        assert (reason in (ended or "") and reason in str(error)) if reason else ended is None
+        later, _ = await wire.fail()
+        assert later.fate is Fate.REFUSED
+        assert len(server.posted) == 1
+
+
+@rows(
+    ("answer", "fate", "drained"),
+    [
+        (401, Fate.REFUSED, "HTTP 401"),
+        (404, Fate.REFUSED, "HTTP 404"),
+        (500, Fate.LOST, "HTTP 500"),
+        (httpx2.Response(307, headers={"Location": "https://elsewhere.test/"}), Fate.REFUSED, "redirected a message"),
+        (httpx2.ConnectError("refused"), Fate.REFUSED, "no connection could be made"),
+        (httpx2.ReadError("cut"), Fate.LOST, "the connection was cut"),
+        (httpx2.Response(429, headers={"Retry-After": "60"}), Fate.REFUSED, None),
+    ],
+)
+async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(
+    answer: Any, fate: Fate, drained: str | None
+) -> None:
+    server = Server(ENDPOINT, post=lambda _: answer if len(server.posted) == 2 else 202)
+    async with server.connected() as wire:
+        other = asyncio.create_task(wire.channel.request(wire.exchange()))
+        while not server.posted:
+            await asyncio.sleep(0.01)
+        exchange, _ = await wire.fail(wire.exchange(time_left=lambda: 5.0))
+        assert exchange.fate is fate
+        assert [reason for reason in wire.heard.drained_because if drained is None or drained not in reason] == []
+        assert len(wire.heard.drained_because) == (drained is not None)
+        server.say(result(0))
+        assert await other == {"n": 0}
+
+
+async def test_a_notification_that_is_refused_ends_nothing() -> None:
+    async with Server(ENDPOINT, post=lambda _: 400).connected() as wire:
+        with pytest.raises(ConnectionError, match="HTTP 400"):
+            await wire.channel.tell("notifications/initialized")
+        assert (wire.heard.drained_because, wire.heard.ended_because) == ([], [])
+
+
+async def test_a_caller_that_gives_up_says_so() -> None:
+    server = Server(ENDPOINT)
+    async with server.connected() as wire:
+        call = asyncio.create_task(wire.channel.request(wire.exchange()))
+        while not server.posted:
+            await asyncio.sleep(0.01)
+        call.cancel()
+        while len(server.posted) < 2:
+            await asyncio.sleep(0.01)
+    assert b"notifications/cancelled" in server.posted[1].content
+
+
+async def test_closing_ends_what_is_being_posted() -> None:
+    server = Server(ENDPOINT, post=lambda _: asyncio.sleep(LIMIT))
+    async with server.connected() as wire:
+        call = asyncio.create_task(wire.fail())
+        while not server.posted:
+            await asyncio.sleep(0.01)
+    exchange, _ = await asyncio.wait_for(call, LIMIT)
+    assert exchange.fate is Fate.LOST
+
+
+async def test_256_requests_at_once() -> None:
+    def answer(request: httpx2.Request) -> int:
+        number = int(request.content.partition(b'"id":')[2].partition(b",")[0])
+        server.say(result(number))
+        return 202
+
+    server = Server(ENDPOINT, post=answer)
+    async with server.connected() as wire:
+        answers = await asyncio.gather(*(wire.channel.request(wire.exchange()) for _ in range(256)))
+    assert answers == [{"n": number} for number in range(256)]

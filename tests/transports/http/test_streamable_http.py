@@ -1,0 +1,463 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Messages over Streamable HTTP to a server that is told what to write, byte by byte, and where to break off.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, UnreadableError
+from haystack_integrations.tools.mcp.transports.http.options import open_transport
+from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
+from haystack_integrations.tools.mcp.transports.http.streamable_http import StreamableHttpTransport
+from tests.support.rows import rows
+from tests.support.scripted_peer import HttpRequest, ScriptedPeer, Wire, chunked, event, response, result
+from tests.support.waiting import LIMIT
+
+pytestmark = pytest.mark.usefixtures("no_proxies")
+
+MODERN = "2026-07-28"
+LEGACY = "2025-11-25"
+
+
+def transport(url: str, **options: Any) -> StreamableHttpTransport:
+    phases: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": None}
+    sender = HttpSender(open_transport(), **{"headers": {}, "timeout": phases, **options})
+    return StreamableHttpTransport(sender, url)
+
+
+def always(written: Callable[[HttpRequest], bytes]) -> Callable[[HttpRequest], Awaitable[bytes]]:
+    async def answer(request: HttpRequest) -> bytes:
+        return written(request)
+
+    return answer
+
+
+def with_session(answer: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Awaitable[bytes | None]]:
+    async def respond(request: HttpRequest) -> bytes | None:
+        if request.method == "POST" and request.message.get("method") == "initialize":
+            return response("200 OK", result(request, protocolVersion=LEGACY), Mcp_Session_Id="s-1")
+        written = answer(request)
+        return await written if asyncio.iscoroutine(written) else written
+
+    return respond
+
+
+async def shake_hands(wire: Wire) -> None:
+    await wire.channel.request(wire.exchange("initialize", version=None))
+    wire.transport.opened(LEGACY)
+
+
+class TestWhatIsSent:
+    async def test_before_and_within_a_session(self) -> None:
+        async def answer(request: HttpRequest) -> bytes:
+            if request.method == "DELETE":
+                return response("405 Method Not Allowed")
+            if "id" not in request.message:
+                return response("202 Accepted", b"", "")
+            return response("200 OK", result(request, protocolVersion=LEGACY), Mcp_Session_Id="s-1")
+
+        async with ScriptedPeer(answer) as peer:
+            async with Wire(transport(peer.url)) as wire:
+                await shake_hands(wire)
+                await wire.channel.tell("notifications/initialized")
+                await wire.channel.request(wire.exchange(name="pay", headers={"Mcp-Param-A": "x"}))
+            first, *others = peer.requests
+        assert "mcp-session-id" not in first.headers and "mcp-protocol-version" not in first.headers
+        assert first.headers["accept"] == "application/json, text/event-stream"
+        assert first.headers["content-type"] == "application/json"
+        assert [request.method for request in others] == ["POST", "POST", "DELETE"]
+        for request in others:
+            assert request.headers["mcp-session-id"] == "s-1"
+            assert request.headers["mcp-protocol-version"] == LEGACY
+            assert not {"mcp-method", "mcp-name", "mcp-param-a"} & request.headers.keys()
+
+    async def test_since_revision_2026_07_28(self) -> None:
+        async with ScriptedPeer(
+            always(lambda request: response("200 OK", result(request), Mcp_Session_Id="s"))
+        ) as peer:
+            async with Wire(transport(peer.url)) as wire:
+                for name in ("pay", "\u6f22", " padded", "=?base64?cGF5?="):
+                    headers = {"Mcp-Param-A": "=?base64?eA==?="}
+                    await wire.channel.request(wire.exchange(version=MODERN, name=name, headers=headers))
+                await wire.channel.request(wire.exchange("tools/list", version=MODERN))
+        names = [request.headers.get("mcp-name") for request in peer.requests]
+        coded = [base64.b64encode(name.encode()).decode() for name in ("\u6f22", " padded", "=?base64?cGF5?=")]
+        assert names == ["pay", *(f"=?base64?{value}?=" for value in coded), None]
+        for request in peer.requests:
+            assert request.headers["mcp-protocol-version"] == MODERN
+            assert request.headers["mcp-method"] == request.message["method"]
+            assert "mcp-session-id" not in request.headers
+        assert peer.requests[0].headers["mcp-param-a"] == "=?base64?eA==?="
+        assert len(peer.requests) == 5  # no session is ended
+
+    async def test_what_is_no_json_is_not_sent(self) -> None:
+        wire = Wire(transport("http://127.0.0.1:9/mcp"))
+        exchange = wire.exchange()
+        exchange.params = {"name": "\ud800"}
+        with pytest.raises(ValueError, match=r"utf-8|surrogate"):
+            await wire.transport.carry(exchange)
+        assert exchange.fate is Fate.NEW
+
+
+def answering(*frames: dict[str, Any]) -> Callable[[HttpRequest], Awaitable[bytes]]:
+    def written(request: HttpRequest) -> bytes:
+        filled = json.loads(json.dumps(frames).replace('"$ID"', str(request.message["id"])))
+        return response("200 OK", filled[0] if len(filled) == 1 else filled)
+
+    return always(written)
+
+
+RESULT = {"jsonrpc": "2.0", "id": "$ID", "result": {"n": 1}}
+NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
+
+
+class TestBodies:
+    @rows(
+        "frames",
+        [
+            (RESULT,),
+            ({**RESULT, "id": "0"},),
+            (NOTE, RESULT),
+            ({**RESULT, "id": 77}, RESULT),
+            (RESULT, {**RESULT, "result": {"n": 2}}),
+        ],
+        ids=["alone", "text", "note", "other", "twice"],
+    )
+    async def test_the_answer_of_a_body_or_a_batch_is_found(self, frames: Any) -> None:
+        async with ScriptedPeer(answering(*frames)) as peer, Wire(transport(peer.url)) as wire:
+            assert await wire.channel.request(wire.exchange()) == {"n": 1}
+
+    @rows(
+        "frames",
+        [
+            ({**RESULT, "id": 77},),
+            ({**RESULT, "id": None},),
+            (NOTE,),
+            ({"echo": "s3cret"},),
+            ({**RESULT, "jsonrpc": "1.0"},),
+        ],
+        ids=["other id", "no id", "no answer", "no message", "version"],
+    )
+    async def test_a_body_without_the_answer_fails_the_request_at_once(self, frames: Any) -> None:
+        async with ScriptedPeer(answering(*frames)) as peer, Wire(transport(peer.url)) as wire:
+            exchange, error = await wire.fail()
+        assert exchange.fate is Fate.LOST and isinstance(error, UnreadableError)
+        assert "s3cret" not in str(error)
+
+    async def test_an_error_without_an_id_is_of_the_request_whose_body_it_is(self) -> None:
+        refusal = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}}
+        async with ScriptedPeer(answering(refusal)) as peer, Wire(transport(peer.url)) as wire:
+            exchange, error = await wire.fail()
+        assert exchange.fate is Fate.ANSWERED and isinstance(error, ProtocolError)
+
+    @rows(
+        ("written", "says"),
+        [
+            (response("202 Accepted", b"", ""), "the server answered a request with 202 Accepted"),
+            (response("204 No Content", b"", ""), "content of no type, which is no answer of MCP"),
+            (response("200 OK", b"<html>", "Text/HTML; charset=x"), "content of the type 'text/html; charset=x'"),
+            (response("200 OK", b""), "no valid JSON-RPC message"),
+            (response("200 OK", b'{"jsonrpc": "2.0", "id": 0, "result": {'), "could not be read as JSON"),
+            (response("200 OK", b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),
+            (chunked(b"data: " + b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),
+        ],
+    )
+    async def test_what_is_no_answer_is_an_unknown_outcome(self, written: bytes, says: str) -> None:
+        async with ScriptedPeer(always(lambda _: written)) as peer:
+            async with Wire(transport(peer.url, max_message_size=1000)) as wire:
+                exchange, error = await wire.fail()
+        assert exchange.fate is Fate.LOST and isinstance(error, UnreadableError)
+        assert says in str(error)
+
+    @rows(
+        ("location", "says"),
+        [
+            ("https://login.test/?next=s3cret#x", "Redirect to https://login.test/ not followed; use that URL as"),
+            ("http://[::1", "the server answered with HTTP 302 Found"),
+        ],
+    )
+    async def test_a_redirect_elsewhere_is_a_refusal_that_says_where(self, location: str, says: str) -> None:
+        async with ScriptedPeer(always(lambda _: response("302 Found", Location=location))) as peer:
+            async with Wire(transport(peer.url)) as wire:
+                exchange, error = await wire.fail()
+        assert exchange.fate is Fate.REFUSED and error.is_final  # type: ignore[attr-defined]
+        assert says in str(error) and "s3cret" not in str(error)
+
+
+class TestBreaks:
+    async def test_nobody_listens(self) -> None:
+        async with Wire(transport("http://127.0.0.1:9/mcp")) as wire:
+            exchange, error = await wire.fail()
+        assert exchange.fate is Fate.REFUSED and str(error).startswith("no connection could be made (ConnectError")
+        assert wire.heard.drained_because == []
+
+    @rows(
+        ("written", "says"),
+        [
+            (b"", "the connection was cut before the answer came"),
+            (b"HTTP/1.1 200 OK\r\nContent-", "the connection was cut before the answer came"),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{",
+                "the connection was cut before the answer came",
+            ),
+            (chunked(b": alive\n\n", is_finished=False), "the connection was cut before the answer came"),
+            (chunked(b": alive\n\n"), "the server closed the response before the answer came"),
+            (chunked(event(RESULT)[:-1]), "the server closed the response before the answer came"),
+        ],
+        ids=["nothing", "head", "body", "stream", "end", "event"],
+    )
+    @pytest.mark.parametrize("is_reset", [True, False])
+    async def test_a_connection_that_is_cut_loses_its_request_alone(
+        self, written: bytes, says: str, *, is_reset: bool
+    ) -> None:
+        async def answer(request: HttpRequest) -> bytes | None:
+            if request.message["method"] != "tools/call":
+                await lost.wait()
+                return response("200 OK", result(request))
+            request.writer.write(written)
+            await request.writer.drain()
+            await asyncio.sleep(0.05)  # the reset would take along what has not arrived
+            if is_reset and "closed" not in says:
+                request.cut()
+            return None
+
+        lost = asyncio.Event()
+        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
+            other = asyncio.create_task(wire.channel.request(wire.exchange("tools/list")))
+            exchange, error = await wire.fail()
+            lost.set()
+            assert await other == {}
+        assert exchange.fate is Fate.LOST and says in str(error)
+        assert (wire.heard.drained_because, wire.heard.ended_because) == ([], [])
+
+    async def test_a_connection_that_is_cut_while_a_large_request_is_written(self) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(100_000)
+            writer.transport.abort()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server, Wire(transport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")) as wire:
+            exchange = wire.exchange()
+            exchange.params = {"text": "x" * 20_000_000}
+            await wire.fail(exchange)
+        assert exchange.fate is Fate.LOST
+
+    async def test_a_session_that_is_unknown_takes_no_more_requests(self) -> None:
+        async with ScriptedPeer(with_session(lambda _: response("404 Not Found"))) as peer:
+            async with Wire(transport(peer.url)) as wire:
+                await shake_hands(wire)
+                exchange, error = await wire.fail()
+                assert exchange.fate is Fate.REFUSED and not error.is_final  # type: ignore[attr-defined]
+                assert wire.heard.drained_because == ["the server does not know the session any more"]
+
+    async def test_an_error_response_that_breaks_off_is_judged_by_its_status(self) -> None:
+        async def answer(request: HttpRequest) -> bytes | None:
+            request.writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 99\r\n\r\nno")
+            await request.writer.drain()
+            return None
+
+        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
+            exchange, error = await wire.fail()
+        assert exchange.fate is Fate.REFUSED and error.status == "403 Forbidden"
+
+
+class TestStreams:
+    async def test_what_comes_before_the_answer_is_passed_on(self) -> None:
+        answers: list[Any] = []
+
+        async def answer(request: HttpRequest) -> bytes:
+            if "method" not in request.message:
+                answers.append(request.message)
+                return response("202 Accepted", b"", "")
+            ping = {"jsonrpc": "2.0", "id": "q", "method": "ping"}
+            odd = b"event: other\ndata: {}\n\ndata: nonsense\n\n: alive\n\n"
+            return chunked(event(NOTE), odd, event(ping), event({**RESULT, "id": "whatever"}))
+
+        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
+            exchange = wire.exchange()
+            assert await wire.channel.request(exchange) == {"n": 1}
+            async with asyncio.timeout(LIMIT):
+                while not answers:
+                    await asyncio.sleep(0.01)
+        assert wire.heard.notifications == [("notifications/message", exchange)]
+        assert answers == [{"jsonrpc": "2.0", "id": "q", "result": {"asked": "ping"}}]
+
+    async def test_the_connection_of_a_stream_that_ends_is_used_again(self) -> None:
+        async with ScriptedPeer(always(lambda _: chunked(event(RESULT)))) as peer, Wire(transport(peer.url)) as wire:
+            for _ in range(5):
+                await wire.channel.request(wire.exchange())
+                await asyncio.sleep(0.02)
+            assert peer.connections < 5
+
+    async def test_a_stream_that_goes_on_after_the_answer_holds_up_nobody(self) -> None:
+        async def answer(request: HttpRequest) -> bytes | None:
+            request.writer.write(chunked(event(RESULT), is_finished=False))
+            await asyncio.Event().wait()
+            return None
+
+        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
+            async with asyncio.timeout(LIMIT):
+                assert await wire.channel.request(wire.exchange()) == {"n": 1}
+                while not peer.closed:
+                    await asyncio.sleep(0.01)
+
+    async def test_a_stream_that_breaks_off_is_resumed_after_its_last_event(self) -> None:
+        gets: list[str | None] = []
+
+        def answer(request: HttpRequest) -> bytes:
+            if request.method != "GET":
+                return chunked(b"id: 1\nretry: 10\n\n", event(NOTE, "2"), b"id: 3\ndata: cut")
+            gets.append(request.headers.get("last-event-id"))
+            return chunked(event(NOTE, "4")) if len(gets) == 1 else chunked(event({**RESULT, "id": 1}))
+
+        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
+            await shake_hands(wire)
+            assert await wire.channel.request(wire.exchange()) == {"n": 1}
+        assert gets == ["2", "4"]
+        assert len(wire.heard.notifications) == 2
+
+    @rows("refusal", [response("404 Not Found"), response("200 OK", {}), chunked(b": nothing\n\n")])
+    async def test_two_attempts_without_progress_are_enough(self, refusal: bytes) -> None:
+        def answer(request: HttpRequest) -> bytes:
+            return chunked(b"id: 1\nretry: 10\n\n") if request.method == "POST" else refusal
+
+        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
+            await shake_hands(wire)
+            exchange, error = await wire.fail()
+            assert exchange.fate is Fate.LOST
+            assert str(error) == "the server closed the response before the answer came"
+            assert [request.method for request in peer.requests].count("GET") == 2
+
+    @rows(("version", "stream"), [(MODERN, b"id: 1\nretry: 10\n\n"), (LEGACY, b": no cursor\n\n")])
+    async def test_without_a_cursor_and_since_2026_07_28_nothing_is_resumed(self, version: str, stream: bytes) -> None:
+        async with ScriptedPeer(always(lambda _: chunked(stream))) as peer, Wire(transport(peer.url)) as wire:
+            exchange, _ = await wire.fail(wire.exchange(version=version))
+            assert exchange.fate is Fate.LOST
+            assert len(peer.requests) == 1
+
+
+class TestListening:
+    @rows("status", ["400 Bad Request", "401 Unauthorized", "404 Not Found", "405 Method Not Allowed", "406 No"])
+    async def test_a_server_need_not_have_a_stream(self, status: str) -> None:
+        def answer(request: HttpRequest) -> bytes:
+            return response(status) if request.method == "GET" else response("200 OK", result(request))
+
+        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
+            await shake_hands(wire)
+            wire.transport.start_listening()
+            async with asyncio.timeout(LIMIT):
+                while not any(request.method == "GET" for request in peer.requests):
+                    await asyncio.sleep(0.01)
+            assert await wire.channel.request(wire.exchange()) == {}
+            assert (wire.heard.drained_because, wire.heard.ended_because) == ([], [])
+
+    async def test_the_stream_is_opened_again_after_its_last_event(self) -> None:
+        gets: list[str | None] = []
+
+        async def answer(request: HttpRequest) -> bytes | None:
+            if request.method != "GET":
+                return response("200 OK")
+            gets.append(request.headers.get("last-event-id"))
+            if len(gets) == 1:
+                return chunked(b"retry: 10\n\n", event(NOTE, "1"))
+            request.writer.write(chunked(event(NOTE, "2"), is_finished=False))
+            await asyncio.Event().wait()
+            return None
+
+        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
+            await shake_hands(wire)
+            wire.transport.start_listening()
+            async with asyncio.timeout(LIMIT):
+                while len(wire.heard.notifications) < 2:
+                    await asyncio.sleep(0.01)
+        assert gets == [None, "1"]
+
+    async def test_without_a_session_there_is_no_stream(self) -> None:
+        async with ScriptedPeer(always(lambda request: response("200 OK", result(request)))) as peer:
+            async with Wire(transport(peer.url)) as wire:
+                wire.transport.start_listening()
+                await wire.channel.request(wire.exchange())
+            assert [request.method for request in peer.requests] == ["POST"]
+
+
+class TestEnds:
+    @rows("version", [LEGACY, MODERN])
+    async def test_a_caller_that_gives_up_closes_its_response(self, version: str) -> None:
+        async def answer(request: HttpRequest) -> bytes | None:
+            if "id" not in request.message:
+                return response("202 Accepted", b"", "")
+            request.writer.write(chunked(b": alive\n\n", is_finished=False))
+            began.set()
+            await asyncio.Event().wait()
+            return None
+
+        began = asyncio.Event()
+        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
+            exchange = wire.exchange(version=version)
+            call = asyncio.create_task(wire.channel.request(exchange))
+            await asyncio.wait_for(began.wait(), LIMIT)
+            call.cancel()
+            await asyncio.wait({call})
+            assert call.cancelled() and exchange.fate is Fate.GIVEN_UP
+            async with asyncio.timeout(LIMIT):
+                while not peer.closed or (version == LEGACY and len(peer.requests) < 2):
+                    await asyncio.sleep(0.01)
+            cancelled = [request.message for request in peer.requests[1:]]
+        assert [message["method"] for message in cancelled] == (
+            [] if version == MODERN else ["notifications/cancelled"]
+        )
+
+    async def test_closing_ends_all_requests_at_once(self) -> None:
+        async def answer(request: HttpRequest) -> bytes | None:
+            began.append(request)
+            if len(began) % 2:
+                request.writer.write(chunked(b": alive\n\n", is_finished=False))
+            await asyncio.Event().wait()
+            return None
+
+        began: list[HttpRequest] = []
+        async with ScriptedPeer(answer) as peer:
+            async with Wire(transport(peer.url)) as wire:
+                calls = [asyncio.create_task(wire.fail()) for _ in range(4)]
+                async with asyncio.timeout(LIMIT):
+                    while len(began) < 4:
+                        await asyncio.sleep(0.01)
+            async with asyncio.timeout(LIMIT):
+                outcomes = await asyncio.gather(*calls)
+        assert {exchange.fate for exchange, _ in outcomes} == {Fate.LOST}
+        assert {str(error) for _, error in outcomes} == {""}
+
+    @rows("status", ["200 OK", "404 Not Found", "405 Method Not Allowed", "500 No"])
+    async def test_a_session_is_ended_whatever_the_server_says(self, status: str) -> None:
+        async with ScriptedPeer(with_session(lambda _: response(status))) as peer:
+            async with Wire(transport(peer.url)) as wire:
+                await shake_hands(wire)
+            assert [request.method for request in peer.requests] == ["POST", "DELETE"]
+            assert peer.requests[1].headers["mcp-session-id"] == "s-1"
+
+    async def test_a_notification_that_is_refused_ends_nothing(self) -> None:
+        async with ScriptedPeer(with_session(lambda _: response("404 Not Found"))) as peer:
+            async with Wire(transport(peer.url)) as wire:
+                await shake_hands(wire)
+                with pytest.raises(ConnectionError, match="refused a message with HTTP 404 Not Found"):
+                    await wire.channel.tell("notifications/initialized")
+                assert (wire.heard.drained_because, wire.heard.ended_because) == ([], [])
+
+
+@rows("written", [lambda request: chunked(event(result(request))), lambda request: response("200 OK", result(request))])
+async def test_256_requests_at_once(written: Callable[[HttpRequest], bytes]) -> None:
+    async with ScriptedPeer(always(written)) as peer, Wire(transport(peer.url)) as wire:
+        exchanges: list[Exchange] = [wire.exchange() for _ in range(256)]
+        async with asyncio.timeout(LIMIT):
+            await asyncio.gather(*map(wire.channel.request, exchanges))
+        assert {exchange.fate for exchange in exchanges} == {Fate.ANSWERED}
+        assert len({request.message["id"] for request in peer.requests}) == 256
