@@ -7,7 +7,6 @@ Users that are dropped and not closed: the last one ends the server, and nothing
 """
 
 import asyncio
-import contextlib
 import gc
 import weakref
 
@@ -164,43 +163,3 @@ def test_a_failed_connect_keeps_nothing_of_its_caller_alive(use):
         return not any(each() for each in held)
 
     wait_until(is_forgotten, "the end of the callers' frames")
-
-
-async def pass_on(call, call_next):
-    return await call_next(call)
-
-
-def pass_on_in_thread(call, call_next):
-    return call_next(call)
-
-
-@pytest.mark.parametrize("interceptors", [[], [pass_on], [pass_on_in_thread]], ids=["plain", "async", "in a thread"])
-@pytest.mark.parametrize(("tool", "arguments"), [("fail", {"message": "no"}), ("sleep", {"seconds": 60}), ("die", {})])
-def test_a_failed_call_keeps_nothing_of_its_caller_alive_without_a_cycle_to_collect(
-    stdio_server, interceptors, tool, arguments
-):
-    def fail(connection: MCPConnection, **options) -> weakref.ref[Anything]:
-        held = Anything()
-        with contextlib.suppress(MCPInvocationError):
-            connection.call_tool(tool, arguments, **options)
-        return weakref.ref(held)
-
-    async def fail_async(connection: MCPConnection) -> weakref.ref[Anything]:
-        held = Anything()
-        with contextlib.suppress(MCPInvocationError):
-            await connection.call_tool_async(tool, arguments)
-        return weakref.ref(held)
-
-    info = reach(stdio_server())
-    with MCPConnection(info, invocation_timeout=0.2 if tool == "sleep" else LIMIT, interceptors=interceptors) as used:
-        gc.collect()
-        gc.disable()
-        try:
-            held = fail(used)
-            wait_until(lambda: held() is None, "the end of the caller's frame")
-            held = fail(used, on_progress=lambda _: None)
-            wait_until(lambda: held() is None, "the end of the frame of a caller who wants reports")
-            held = asyncio.run(fail_async(used))
-            wait_until(lambda: held() is None, "the end of the caller's coroutine")
-        finally:
-            gc.enable()

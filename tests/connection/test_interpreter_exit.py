@@ -255,7 +255,7 @@ def test_ctrl_c_in_a_call_leaves_no_process_and_shows_the_interrupt_only(script)
         script.server.wait_for("sleep")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=LIMIT)
-    assert process.returncode == -signal.SIGINT
+    assert process.returncode == -signal.SIGINT, errors
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
     assert "Exception ignored" not in errors
     assert "never awaited" not in errors

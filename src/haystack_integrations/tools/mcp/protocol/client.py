@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import mcp_types as types
 from haystack import logging
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
 from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD, read_page
@@ -242,9 +242,7 @@ class WireClient(TaskClient):
         channel = self._channel
         if channel is None:
             raise not_connected()
-        exchange = Exchange(
-            channel.next_id(), method, params, version=version, identity=current_identity.get(), time_left=self._time()
-        )
+        exchange = Exchange(channel.next_id(), method, params, version=version, identity=current_identity.get())
         return await channel.request(exchange)
 
     async def _opened(self, opening: Opening) -> None:
@@ -277,7 +275,7 @@ class WireClient(TaskClient):
         refusal = self._refusal()
         if refusal is not None and (protocol is None or self.redactor.text(describe_error(protocol)) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
-        is_local = lacks_descriptors(error)
+        is_local = lacks_descriptors(error) or reason == NO_DESCRIPTORS
         if is_local:
             what = NO_DESCRIPTORS
         self._failure = what = self.redactor.text(what)
@@ -838,3 +836,10 @@ class WireClient(TaskClient):
 def _is_being_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+# Pydantic completes some models at their first use, while it holds a lock. A process that is forked in that moment could
+# never take the lock, so they are completed before there is a session.
+for _model in list(vars(types).values()):
+    if isinstance(_model, type) and issubclass(_model, BaseModel) and not _model.__pydantic_complete__:
+        _model.model_rebuild()
