@@ -23,6 +23,7 @@ from opentelemetry.propagate import inject
 
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RequestError
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable
+from haystack_integrations.tools.mcp.redaction import redact_text
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -152,18 +153,27 @@ class Channel:
     The exchanges in flight over one transport.
     """
 
-    def __init__(self, transport: Transport, peer: Peer, *, span_attributes: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        peer: Peer,
+        *,
+        span_attributes: Callable[[], Mapping[str, str]],
+        redact: Callable[[str], str] = redact_text,
+    ) -> None:
         """
         Initialize the Channel.
 
         :param transport: Carries the messages.
         :param peer: Understands what the server sends.
         :param span_attributes: Returns what a span says of the server.
+        :param redact: Redacts the text of an error that a span shows.
         """
         self.transport = transport
         transport.channel = self
         self._peer = peer
         self._span_attributes = span_attributes
+        self._redact = redact
         self._tracer = trace.get_tracer("mcp-haystack")
         self._exchanges: dict[int, Exchange] = {}
         self._last_id = -1
@@ -215,7 +225,7 @@ class Channel:
             except ProtocolError as error:
                 if span.is_recording():
                     span.set_attributes({"error.type": str(error.code), "rpc.response.status_code": str(error.code)})
-                    span.set_status(trace.StatusCode.ERROR)
+                    span.set_status(trace.StatusCode.ERROR, self._redact(error.message))
                 raise
             except RequestError as error:
                 if span.is_recording():

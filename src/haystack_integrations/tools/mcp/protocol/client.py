@@ -183,7 +183,12 @@ class WireClient(TaskClient):
         try:
             await self._load_handlers()
             transport = await self._make_transport()
-            self._channel = Channel(transport, self, span_attributes=self._span_attributes)
+            self._channel = Channel(
+                transport,
+                self,
+                span_attributes=self._span_attributes,
+                redact=lambda text: self._redactor_of_all().text(text),
+            )
             await transport.open()
             self._opening = await self._negotiate()
             self._revision, self._capabilities = self._opening.revision, self._opening.capabilities
@@ -838,8 +843,8 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-# Pydantic completes some models at their first use, while it holds a lock. A process that is forked in that moment could
-# never take the lock, so they are completed before there is a session.
+# Pydantic completes some models at their first use, while it holds a lock. A process that is forked in that moment
+# could never take the lock, so they are completed before there is a session.
 for _model in list(vars(types).values()):
     if isinstance(_model, type) and issubclass(_model, BaseModel) and not _model.__pydantic_complete__:
         _model.model_rebuild()

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import anyio
 from haystack import logging
 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
@@ -389,12 +388,9 @@ class ServerProcess:
         """
         if self._process is None:
             return None
-        with anyio.move_on_after(timeout):
-            await self._exited.wait()
-        if not self._exited.is_set():
+        if not await _is_set(self._exited, timeout):
             return None
-        with anyio.move_on_after(_DRAIN_TIMEOUT):
-            await self._outputs_closed.wait()
+        await _is_set(self._outputs_closed, _DRAIN_TIMEOUT)
         return self._process.returncode
 
     async def stop(self) -> None:
@@ -416,8 +412,7 @@ class ServerProcess:
             for number in (None, signal.SIGTERM, signal.SIGKILL):
                 if number is not None:
                     _signal_group(process.pid, number)
-                with anyio.move_on_after(_GRACE):
-                    await self._exited.wait()
+                if await _is_set(self._exited, _GRACE):
                     return
             logger.warning("The MCP server {server} still runs after SIGKILL", server=self.describe())
         finally:
@@ -494,3 +489,11 @@ async def end_leftovers() -> None:
 AsyncExecutor.before_shutdown.append(end_leftovers)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_terminating.clear)  # they belong to the parent
+
+
+async def _is_set(event: asyncio.Event, timeout: float) -> bool:
+    # anyio's scopes import its backend at their first use, which may be at the interpreter's exit.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            return await event.wait()
+    return event.is_set()
