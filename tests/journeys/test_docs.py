@@ -296,8 +296,12 @@ def test_the_readme_installs_the_package_and_its_first_examples_work(tmp_path: P
     assert list(tmp_path.glob(".venv/lib/python*/site-packages/haystack_integrations/tools/mcp/mcp_tool.py"))
 
 
-def test_the_first_example_is_on_the_first_screen() -> None:
-    assert README.cells[0].line < 25
+def test_the_first_screen_has_the_two_commands_and_an_example_that_prints_its_value() -> None:
+    first = README.cells[0]
+    assert first.line < 25
+    assert first.printed[-1] == "8"
+    above = "\n".join(README.text.splitlines()[: first.line])
+    assert "`make demo`" in above and "`make test`" in above
 
 
 def test_every_block_says_its_language() -> None:
