@@ -70,10 +70,9 @@ def test_a_large_result_reaches_the_caller_and_the_model_whole(shared_raw_server
 def test_a_large_answer_that_cannot_be_read_fails_its_call_at_once(shared_raw_server, way):
     raw = answer({"content": blocks(60_000)})
     with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
-        for damaged in (raw[:-1], raw.replace("block 7", r"\ud83d", 1)):
-            with pytest.raises(MCPOutcomeUnknownError, match="the server's answer could not be read"):
-                connection.call_tool("say", {"raw": damaged})
-            assert text(connection.call_tool("fine")) == "fine"
+        with pytest.raises(MCPOutcomeUnknownError, match="the server's answer could not be read"):
+            connection.call_tool("say", {"raw": raw[:-1]})
+        assert text(connection.call_tool("fine")) == "fine"
 
 
 def test_of_a_large_error_both_ends_are_told(shared_raw_server):
