@@ -117,8 +117,6 @@ if TYPE_CHECKING:
     from .auth.requests import MCPAssertionRequest, MCPLoginRequest
     from .auth.token_store import InMemoryTokenStorage, MCPTokenStorage
     from .budgets import MCPCallBudget, call_budget
-    from .client.base import MCPClient
-    from .client.server_info import MCPServerInfo
     from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
     from .connection.interceptors import MCPToolCall
@@ -155,6 +153,8 @@ if TYPE_CHECKING:
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
     from .pending_calls import MCPPendingCall, MCPQuestion
+    from .protocol.base import MCPClient
+    from .protocol.server_info import MCPServerInfo
     from .registry.aliases import MCPAliasToolset
     from .registry.facade import MCPFacade
     from .registry.health import MCPAliasHealth, MCPHealthReport, MCPProviderHealth
