@@ -144,8 +144,8 @@ class TestSampling:
             def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
                 return {"replies": []}
 
-        sample = callbacks(sampling=Silent()).options()["sampling_callback"]
-        answer = await sample(None, sampling_request(("user", HELLO)))
+        request = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))
+        answer = await callbacks(sampling=Silent()).answer(request)
         assert isinstance(answer, types.ErrorData)
         assert "the chat generator gave no reply" in caplog.text
 
