@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp import mcp_request_context
 from haystack_integrations.tools.mcp.protocol import cached_results
 from haystack_integrations.tools.mcp.protocol.cached_results import CachedResults, ttl_ms
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from tests.protocol.scripted_client import OLDER, ScriptedClient
 from tests.support.rows import rows
 
@@ -80,8 +80,9 @@ async def test_private_results_are_for_the_identity_that_read_them(scope, asked)
     for _ in range(2):
         await cache.fetched(READ, {"uri": "a"}, server)
         for user in ("alice", "bob"):
-            with mcp_request_context(user=user):
-                await cache.fetched(READ, {"uri": "a"}, server)
+            token = current_identity.set(Identity(key=user))
+            await cache.fetched(READ, {"uri": "a"}, server)
+            current_identity.reset(token)
     assert server.asked == asked
 
 

@@ -6,7 +6,6 @@
 What a server asks and tells, in both eras of the protocol.
 """
 
-import asyncio
 from typing import Any
 
 import mcp_types as types
@@ -15,14 +14,15 @@ from mcp.client.extension import ClientExtension, NotificationBinding, advertise
 from pydantic import BaseModel
 
 from haystack_integrations.tools.mcp import MCPSampling, accept_defaults
+from haystack_integrations.tools.mcp.executor import caller_of_operation
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
-from haystack_integrations.tools.mcp.request_context import current_request
 from tests.protocol.scripted_client import NEWEST, OLDER, server_requests
 from tests.support.rows import rows
 from tests.support.waiting import wait_until_async
 
 TASKS = {"io.modelcontextprotocol/tasks": {}}
 FORM = {"message": "How large?", "requestedSchema": {"type": "object", "properties": {}}}
+URL = {"message": "Pay", "mode": "url", "url": "https://x.test", "elicitationId": "1"}
 SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello"}}], "maxTokens": 5}
 
 
@@ -61,13 +61,13 @@ async def test_a_server_is_told_of_what_is_there(fields, older, newest):
         ("elicitation/create", FORM, {"action": "accept", "content": {}}),
         (
             "elicitation/create",
-            {**FORM, "mode": "url", "url": "https://x.test", "elicitationId": "1"},
+            URL,
             {"action": "accept"},
         ),
         (
             "sampling/createMessage",
             SAMPLING,
-            {"role": "assistant", "content": {"type": "text", "text": "Hi"}, "model": "unknown"},
+            {"role": "assistant", "content": {"type": "text", "text": "Hi"}},
         ),
     ],
 )
@@ -139,18 +139,20 @@ async def test_the_users_handler_gets_notifications_with_types(method, params, g
 
 
 async def test_log_messages_go_to_the_users_function_on_behalf_of_the_caller_of_the_exchange():
+    def nobody() -> None:
+        return None
+
     async def log(params: Any) -> None:
-        got.append((params.data, current_request.get()))
+        got.append((params.data, caller_of_operation.get()))
 
     got: list[Any] = []
     requests = await server_requests(OLDER, logging=log)
-    task = asyncio.current_task()
-    token = current_request.set(task)
+    token = caller_of_operation.set(nobody)
     exchange = Exchange(1, "tools/call")
-    current_request.reset(token)
+    caller_of_operation.reset(token)
     requests.notified("notifications/message", {"level": "info", "data": "x"}, exchange)
     await wait_until_async(lambda: got, "the log message")
-    assert got == [("x", task)]
+    assert got == [("x", nobody)]
 
 
 class Parcel(BaseModel):
