@@ -76,7 +76,7 @@ async def answered(
         if requests is None or result.get("resultType") != "input_required":
             return result
         read = types.InputRequiredResult.model_validate(result, by_name=False)
-        if leaves_questions and any(map(is_question, result.get("inputRequests", {}).values())):
+        if leaves_questions and any(map(is_question, (result.get("inputRequests") or {}).values())):
             raise CallLeftOpenError(result)
         more = {} if read.request_state is None else {"requestState": read.request_state}
         if read.input_requests:

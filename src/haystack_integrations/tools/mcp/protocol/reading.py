@@ -156,11 +156,11 @@ class ReadingClient(RequestingClient):
         return await self._read(operation, read)
 
     def _parsed(self, operation: str, model: type[ModelT], result: dict[str, Any]) -> ModelT:
-        # What was negotiated may not have these, and a value that makes no sense must not take the rest away.
-        fields = {name: value for name, value in result.items() if name not in ("ttlMs", "cacheScope")}
-        if self._is_modern and issubclass(model, types.CacheableResult):
+        fields = dict(result)
+        if issubclass(model, types.CacheableResult):
+            # A value that makes no sense, or that the revision does not have, must not take the rest away.
             scope = "public" if result.get("cacheScope") == "public" else "private"
-            fields |= {"ttlMs": ttl_ms(result), "cacheScope": scope}
+            fields |= {"ttlMs": ttl_ms(result) if self._is_modern else 0, "cacheScope": scope}
         try:
             if self._is_modern and result.get("resultType", "complete") != "complete":
                 raise self._invalid(operation, "it is of an unknown type")

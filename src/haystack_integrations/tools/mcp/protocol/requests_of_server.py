@@ -167,5 +167,8 @@ def read_requests(requests: Any) -> dict[str, types.InputRequest]:
 
 
 def _read(method: str, params: dict[str, Any]) -> Any:
-    request = {"method": method, "params": mend_params(method, params)}
+    mended = mend_params(method, params)
+    if params.get("mode") is not None:
+        mended = {**mended, "mode": params["mode"]}  # one that is unknown must not be taken for the usual one
+    request = {"method": method, "params": mended}
     return methods.MONOLITH_REQUESTS[method].model_validate(request, by_name=False)

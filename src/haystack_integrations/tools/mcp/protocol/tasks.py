@@ -132,7 +132,7 @@ class TaskClient(ListeningClient):
 
         async def read() -> TaskState:
             result = await self._request("tasks/get", {"taskId": task_id}, name=task_id)
-            return self._parsed("tasks/get", TaskState, result)
+            return self._parsed("tasks/get", TaskState, {**result, "resultType": "complete"})  # some say "task"
 
         return await self._read("tasks/get", read)
 

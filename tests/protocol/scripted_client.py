@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A client whose server is a function.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import mcp_types as types
+
+from haystack_integrations.tools.mcp import MCPHandlers
+from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
+from haystack_integrations.tools.mcp.protocol.result_validation import ResultValidation
+from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
+from haystack_integrations.tools.mcp.redaction import Redactor
+
+OLDER, NEWEST = "2025-11-25", "2026-07-28"
+
+T = TypeVar("T")
+
+Answer = Callable[[str, dict[str, Any]], Any]
+
+
+async def server_requests(version: str = NEWEST, **fields: Any) -> ServerRequests:
+    callbacks = MCPHandlers(**fields).callbacks("a server", Redactor())
+    await callbacks.load()
+    callbacks.opened(version, types.ServerCapabilities(), None)
+    return ServerRequests(callbacks)
+
+
+class ScriptedClient(TaskClient):
+    """`answer(method, params)` returns a result, or an awaitable of one, or raises."""
+
+    def __init__(self, answer: Answer, version: str = NEWEST, capabilities: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        offered = {"resources": {}, "prompts": {}} if capabilities is None else capabilities
+        self._answer = answer
+        self._revision = version
+        self._capabilities = types.ServerCapabilities.model_validate(offered)
+        self._validation = ResultValidation(self._describe)
+        # What was sent, with the name for the header.
+        self.sent: list[tuple[str, dict[str, Any], str | None]] = []
+        self.changes: list[Any] = []
+        self.on_change = self.changes.append
+
+    async def opened(self, **fields: Any) -> "ScriptedClient":
+        self.handlers = MCPHandlers(**fields)
+        self._server_requests = await server_requests(self._revision or "", **fields)
+        return self
+
+    async def connect(self) -> list[types.Tool]:
+        return []
+
+    def _describe(self) -> str:
+        return "a server"
+
+    def _server_info(self) -> None:
+        return None
+
+    async def _request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        on_progress: Any = None,
+    ) -> dict[str, Any]:
+        self.sent.append((method, dict(params or {}), name))
+        answer = self._answer(method, dict(params or {}))
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    async def _read(self, operation: str, read: Callable[[], Awaitable[T]]) -> T:
+        return await read()

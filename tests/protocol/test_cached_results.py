@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What is kept of results, for how long and for whom.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp.protocol import cached_results
+from haystack_integrations.tools.mcp.protocol.cached_results import CachedResults, ttl_ms
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
+from tests.protocol.scripted_client import OLDER, ScriptedClient
+from tests.support.rows import rows
+
+AN_HOUR = 3_600_000
+READ = "resources/read"
+
+
+class Server:
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+        self.asked = 0
+
+    async def __call__(self) -> dict[str, Any]:
+        self.asked += 1
+        return {"number": self.asked, **self.fields}
+
+
+@rows(
+    ("result", "expected"),
+    [({}, 0), ({"ttlMs": 5}, 5), ({"ttlMs": 1.9}, 1), ({"ttlMs": -1}, 0), ({"ttlMs": "9"}, 0), ({"ttlMs": None}, 0)],
+)
+def test_the_time_is_what_makes_sense(result, expected):
+    assert ttl_ms(result) == expected
+
+
+def test_nothing_is_kept_for_longer_than_a_day():
+    assert ttl_ms({"ttlMs": 10**12}) == 24 * AN_HOUR
+
+
+@rows(
+    ("fields", "is_kept"),
+    [
+        ({"ttlMs": AN_HOUR}, True),
+        ({"ttlMs": 0}, False),
+        ({}, False),
+        ({"ttlMs": AN_HOUR, "resultType": "input_required"}, False),
+    ],
+)
+async def test_what_the_server_allows_is_kept(fields, is_kept):
+    cache, server = CachedResults(), Server(**fields)
+    for _ in range(2):
+        await cache.fetched(READ, {"uri": "a"}, server)
+    assert server.asked == (1 if is_kept else 2)
+    await cache.fetched(READ, {"uri": "b"}, server)
+    await cache.fetched("resources/list", {}, server)
+    assert server.asked == (3 if is_kept else 4)
+    cache.clear()
+    await cache.fetched(READ, {"uri": "b"}, server)
+    assert server.asked == (4 if is_kept else 5)
+
+
+async def test_it_is_kept_until_its_time_is_over(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(cached_results, "monotonic", lambda: now)
+    cache, server = CachedResults(), Server(ttlMs=1_000)
+    for now, asked in ((100.0, 1), (100.9, 1), (101.0, 2)):  # noqa: B007 - the clock
+        await cache.fetched(READ, {"uri": "a"}, server)
+        assert server.asked == asked
+
+
+@pytest.mark.parametrize(("scope", "asked"), [("private", 3), ("public", 1)])
+async def test_private_results_are_for_the_identity_that_read_them(scope, asked):
+    cache, server = CachedResults(), Server(ttlMs=AN_HOUR, cacheScope=scope)
+    for _ in range(2):
+        await cache.fetched(READ, {"uri": "a"}, server)
+        for user in ("alice", "bob"):
+            token = current_identity.set(Identity(key=user))
+            await cache.fetched(READ, {"uri": "a"}, server)
+            current_identity.reset(token)
+    assert server.asked == asked
+
+
+async def test_who_asks_anew_replaces_what_was_kept():
+    cache, server = CachedResults(), Server(ttlMs=AN_HOUR)
+    await cache.fetched(READ, {"uri": "a"}, server)
+    assert (await cache.fetched(READ, {"uri": "a"}, server, is_refresh=True))["number"] == 2
+    assert (await cache.fetched(READ, {"uri": "a"}, server))["number"] == 2
+    server.fields["ttlMs"] = 0
+    await cache.fetched(READ, {"uri": "a"}, server, is_refresh=True)
+    assert (await cache.fetched(READ, {"uri": "a"}, server))["number"] == 4
+
+
+async def test_what_changed_is_forgotten_also_while_it_is_fetched():
+    cache, server = CachedResults(), Server(ttlMs=AN_HOUR)
+    for uri in ("memo://a", "memo://b"):
+        await cache.fetched(READ, {"uri": uri}, server)
+    cache.drop(READ, "memo://a/part")
+    assert (await cache.fetched(READ, {"uri": "memo://b"}, server))["number"] == 2
+    assert (await cache.fetched(READ, {"uri": "memo://a"}, server))["number"] == 3
+
+    may_answer = asyncio.Event()
+
+    async def fetch() -> dict[str, Any]:
+        await may_answer.wait()
+        return await server()
+
+    fetching = asyncio.create_task(cache.fetched("prompts/list", {}, fetch))
+    await asyncio.sleep(0)
+    cache.drop("prompts/list")
+    may_answer.set()
+    assert (await fetching)["number"] == 4
+    assert (await cache.fetched("prompts/list", {}, server))["number"] == 5
+
+
+async def test_what_was_not_used_for_the_longest_time_makes_room(monkeypatch):
+    monkeypatch.setattr(cached_results, "_MOST_KEPT", 2)
+    cache, server = CachedResults(), Server(ttlMs=AN_HOUR)
+    for uri, number in (("a", 1), ("b", 2), ("a", 1), ("c", 3), ("a", 1), ("b", 4)):
+        assert (await cache.fetched(READ, {"uri": uri}, server))["number"] == number
+
+
+async def test_a_client_keeps_results_of_the_newest_revision_only_and_gives_fresh_objects():
+    result = {"contents": [{"uri": "memo://a", "text": "x"}], "ttlMs": AN_HOUR}
+    client, older = (ScriptedClient(lambda *_: result, version) for version in ("2026-07-28", OLDER))
+    for each, requests in ((client, 1), (older, 2)):
+        (await each.read_resource("memo://a")).contents.clear()
+        assert len((await each.read_resource("memo://a")).contents) == 1
+        assert len(each.sent) == requests
+    await client.read_resource("memo://a", meta={})
+    assert len(client.sent) == 2

@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Listings in pages, and results that are not as the protocol wants them.
+"""
+
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp import MCPConnectionError
+from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
+from tests.protocol.scripted_client import NEWEST, OLDER, ScriptedClient
+from tests.support.rows import rows
+
+
+def page(*names: str, following: Any = None) -> dict[str, Any]:
+    listed: dict[str, Any] = {"resources": [{"uri": f"memo://{name}", "name": name} for name in names]}
+    return listed if following is None else {**listed, "nextCursor": following}
+
+
+def paging(pages: dict[str | None, Any]) -> Any:
+    def answer(_method: str, params: dict[str, Any]) -> Any:
+        found = pages[params.get("cursor")]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return answer
+
+
+def names(resources: Any) -> list[str]:
+    return [resource.name for resource in resources]
+
+
+@rows(
+    ("version", "pages", "expected", "requests", "said"),
+    [
+        (NEWEST, {None: page("a", following="x"), "x": page("b")}, ["a", "b"], 2, ""),
+        # The empty string is a cursor in the newest revision …
+        (NEWEST, {None: page("a", following=""), "": page("b")}, ["a", "b"], 2, ""),
+        # … with which many servers end.
+        (NEWEST, {None: page("a", following=""), "": page("b", following="")}, ["a", "b"], 2, ""),
+        (NEWEST, {None: page("a", following=""), "": page("a", following="")}, ["a"], 2, ""),
+        (NEWEST, {None: page("a", following=""), "": ProtocolError(-32602, "no such cursor")}, ["a"], 2, ""),
+        (OLDER, {None: page("a", following="")}, ["a"], 1, ""),
+        (NEWEST, {None: page("a", following="x"), "x": page("b", following="x")}, ["a", "b"], 2, "repeats a cursor"),
+        (NEWEST, {None: page("a", following="x"), "x": page("a", following="y")}, ["a"], 2, "repeats a page"),
+        (NEWEST, {None: ProtocolError(-32601, "unknown")}, [], 1, ""),
+    ],
+)
+async def test_pages_are_read_to_the_end(version, pages, expected, requests, said, caplog):
+    caplog.clear()
+    client = ScriptedClient(paging(pages), version)
+    assert names(await client.list_resources()) == expected
+    assert len(client.sent) == requests
+    assert said in caplog.text
+    assert bool(caplog.text) == bool(said)
+
+
+async def test_a_listing_without_an_end_is_cut_off(monkeypatch, caplog):
+    limits = "haystack_integrations.tools.mcp.protocol.reading."
+    client = ScriptedClient(
+        lambda _, params: page(str(number := int(params.get("cursor", 0)) + 1), following=str(number))
+    )
+    monkeypatch.setattr(f"{limits}_MAX_PAGES", 3)
+    assert names(await client.list_resources()) == ["1", "2", "3"]
+    assert "more than 3 pages" in caplog.text
+    monkeypatch.setattr(f"{limits}MAX_ITEMS", 2)
+    assert names(await client.list_resources()) == ["1", "2"]
+    assert "more than 2. What came before is used" in caplog.text
+    monkeypatch.setattr(f"{limits}MAX_ITEMS", 0)
+    with pytest.raises(MCPConnectionError, match="a server has more than 0 resources"):
+        await client.list_resources()
+
+
+async def test_a_kept_cursor_that_does_not_hold_any_more_begins_the_listing_anew():
+    first = {**page("a", following="old"), "ttlMs": 60_000}
+    pages: dict[str | None, Any] = {None: first, "old": page("b")}
+    client = ScriptedClient(paging(pages))
+    assert names(await client.list_resources()) == ["a", "b"]
+    pages |= {None: page("c", following="new"), "old": ProtocolError(-32602, "expired"), "new": page("d")}
+    assert names(await client.list_resources()) == ["c", "d"]
+
+
+@rows(
+    ("version", "result", "ttl"),
+    [
+        (NEWEST, {"contents": []}, 0),
+        (NEWEST, {"contents": [], "ttlMs": -5, "cacheScope": "whatever"}, 0),
+        (NEWEST, {"contents": [], "ttlMs": 7, "cacheScope": "public", "resultType": "complete"}, 7),
+        (OLDER, {"contents": [], "ttlMs": "soon", "cacheScope": 3}, 0),
+        (OLDER, {"contents": [], "resultType": "odd"}, 0),
+    ],
+)
+async def test_what_a_server_says_of_keeping_never_fails_a_reading(version, result, ttl):
+    assert (await ScriptedClient(lambda *_: result, version).read_resource("memo://a")).ttl_ms == ttl
+
+
+@rows(
+    "result",
+    [{"contents": "s3cr3t-4711"}, {"contents": [], "resultType": "task"}, {"resultType": "input_required"}],
+)
+async def test_an_unreadable_result_is_an_error_that_does_not_quote_it(result):
+    client = ScriptedClient(lambda *_: result)
+    with pytest.raises(MCPConnectionError, match=r"read a resource of a server: .*answer is no valid result") as raised:
+        await client.read_resource("memo://a")
+    assert "s3cr3t" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+async def test_requests_name_what_they_are_about_for_the_header():
+    answers: dict[str, dict[str, Any]] = {
+        "resources/read": {"contents": []},
+        "prompts/get": {"messages": []},
+        "completion/complete": {"completion": {"values": ["x"]}},
+    }
+    client = ScriptedClient(lambda method, _: answers.get(method, {}))
+    await client.read_resource("memo://a")
+    prompt = await client.get_prompt("greet", {"name": "Ada"})
+    assert prompt.messages == []
+    await client.request("tasks/get", {"taskId": "7"})
+    await client.request("some/thing", {"name": "x"})
+    assert client.sent == [
+        ("resources/read", {"uri": "memo://a"}, "memo://a"),
+        ("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}, "greet"),
+        ("tasks/get", {"taskId": "7"}, "7"),
+        ("some/thing", {"name": "x"}, None),
+    ]
+
+
+async def test_a_server_without_the_capability_is_asked_nothing():
+    client = ScriptedClient(lambda *_: {}, capabilities={})
+    assert [] == await client.list_resources() == await client.list_resource_templates() == await client.list_prompts()
+    assert await client.list_skills() == []
+    assert client.sent == []

@@ -1,0 +1,179 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a server asks and tells, in both eras of the protocol.
+"""
+
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.client.extension import ClientExtension, NotificationBinding, advertise
+from pydantic import BaseModel
+
+from haystack_integrations.tools.mcp import MCPSampling, accept_defaults
+from haystack_integrations.tools.mcp.executor import caller_of_operation
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
+from tests.protocol.scripted_client import NEWEST, OLDER, server_requests
+from tests.support.rows import rows
+from tests.support.waiting import wait_until_async
+
+TASKS = {"io.modelcontextprotocol/tasks": {}}
+FORM = {"message": "How large?", "requestedSchema": {"type": "object", "properties": {}}}
+URL = {"message": "Pay", "mode": "url", "url": "https://x.test", "elicitationId": "1"}
+SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello"}}], "maxTokens": 5}
+
+
+@rows(
+    ("fields", "older", "newest"),
+    [
+        ({}, {}, {"extensions": TASKS}),
+        (
+            {"sampling": lambda _: "x", "elicitation": accept_defaults, "roots": ["/srv"]},
+            {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}},
+            {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}, "extensions": TASKS},
+        ),
+        (
+            {"sampling": MCPSampling(function=lambda _: "x", tools=True)},
+            {"sampling": {"tools": {}}},
+            {"sampling": {"tools": {}}, "extensions": TASKS},
+        ),
+        (
+            {"extensions": [advertise("a.b/c", {"level": 1})]},
+            {"extensions": {"a.b/c": {"level": 1}}},
+            {"extensions": {"a.b/c": {"level": 1}, **TASKS}},
+        ),
+    ],
+)
+async def test_a_server_is_told_of_what_is_there(fields, older, newest):
+    requests = await server_requests(**fields)
+    assert (requests.capabilities(OLDER), requests.capabilities(NEWEST)) == (older, newest)
+
+
+@rows(
+    ("method", "params", "answer"),
+    [
+        ("ping", {}, {}),
+        ("roots/list", {}, {"roots": [{"uri": "file:///srv"}]}),
+        ("roots/list", {"_meta": []}, {"roots": [{"uri": "file:///srv"}]}),
+        ("elicitation/create", FORM, {"action": "accept", "content": {}}),
+        (
+            "elicitation/create",
+            URL,
+            {"action": "accept"},
+        ),
+        (
+            "sampling/createMessage",
+            SAMPLING,
+            {"role": "assistant", "content": {"type": "text", "text": "Hi"}},
+        ),
+    ],
+)
+async def test_handlers_answer_requests(method, params, answer):
+    requests = await server_requests(OLDER, sampling=lambda _: "Hi", elicitation=lambda _: True, roots=["file:///srv"])
+    result = await requests.answer(method, params)
+    assert result is not None
+    assert {key: result[key] for key in answer} == answer
+    assert None not in result.values()
+
+
+@rows(
+    ("method", "params", "code"),
+    [
+        ("sampling/createMessage", SAMPLING, -32601),
+        ("roots/list", {}, -32601),
+        ("tasks/get", {}, -32601),
+        ("elicitation/create", {**FORM, "mode": "telepathy"}, -32602),
+        ("elicitation/create", {}, -32602),
+    ],
+)
+async def test_what_cannot_be_answered_is_refused(method, params, code):
+    requests = await server_requests(OLDER, elicitation=accept_defaults)
+    with pytest.raises(ProtocolError) as refused:
+        await requests.answer(method, params)
+    assert refused.value.code == code
+
+
+async def test_a_handler_that_fails_tells_the_server_nothing_of_it(caplog):
+    def fail() -> Any:
+        msg = "no such shelf"
+        raise LookupError(msg)
+
+    with pytest.raises(ProtocolError, match="The client's roots handler failed") as refused:
+        await (await server_requests(OLDER, roots=fail)).answer("roots/list", {})
+    assert refused.value.code == -32603
+    assert "LookupError: no such shelf" in caplog.text
+
+
+async def test_the_newest_revision_has_no_requests_and_its_missing_handlers_are_errors_of_calls():
+    requests = await server_requests(NEWEST)
+    assert await requests.answer("ping", {}) is None
+    with pytest.raises(ProtocolError, match="Sampling not supported") as refused:
+        await requests.answers({"a": types.CreateMessageRequest.model_validate({"params": SAMPLING}, by_name=False)})
+    assert refused.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
+    assert requests.callbacks.wanted() == {"sampling": 1}
+
+
+@rows(
+    ("method", "params", "got"),
+    [
+        ("notifications/message", {"level": "info", "data": "x"}, ["LoggingMessageNotification"]),
+        ("notifications/tools/list_changed", {}, ["ToolListChangedNotification"]),
+        ("notifications/resources/updated", {"uri": "memo://a"}, ["ResourceUpdatedNotification"]),
+        ("notifications/message", {"level": "odd"}, []),
+        ("notifications/unknown", {}, []),
+        ("notifications/subscriptions/acknowledged", {"notifications": {}}, []),
+    ],
+)
+async def test_the_users_handler_gets_notifications_with_types(method, params, got):
+    messages: list[Any] = []
+    requests = await server_requests(NEWEST, messages=messages.append)
+    requests.notified(method, params)
+    requests.notified("notifications/prompts/list_changed", {})  # the last one
+    expected = [*got, "PromptListChangedNotification"]
+    await wait_until_async(lambda: len(messages) == len(expected), "the notifications")
+    assert [type(message).__name__ for message in messages] == expected
+
+
+async def test_log_messages_go_to_the_users_function_on_behalf_of_the_caller_of_the_exchange():
+    def nobody() -> None:
+        return None
+
+    async def log(params: Any) -> None:
+        got.append((params.data, caller_of_operation.get()))
+
+    got: list[Any] = []
+    requests = await server_requests(OLDER, logging=log)
+    token = caller_of_operation.set(nobody)
+    exchange = Exchange(1, "tools/call")
+    caller_of_operation.reset(token)
+    requests.notified("notifications/message", {"level": "info", "data": "x"}, exchange)
+    await wait_until_async(lambda: got, "the log message")
+    assert got == [("x", nobody)]
+
+
+class Parcel(BaseModel):
+    number: int
+
+
+async def test_an_extension_hears_of_what_it_wants_and_may_fail(caplog):
+    async def note(parcel: Parcel) -> None:
+        got.append(parcel.number)
+        msg = "no door"
+        raise LookupError(msg)
+
+    class Parcels(ClientExtension):
+        identifier = "com.example/parcels"
+
+        def notifications(self) -> Any:
+            return [NotificationBinding(method="parcels/came", params_type=Parcel, handler=note)]
+
+    got: list[int] = []
+    requests = await server_requests(extensions=[Parcels()])
+    for params in ({"number": 1}, {"number": "odd"}, {"number": 2}):
+        requests.notified("parcels/came", params)
+    await wait_until_async(lambda: caplog.text.count("LookupError: no door") >= 2, "both failures")
+    assert got == [1, 2]
