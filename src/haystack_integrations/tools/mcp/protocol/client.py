@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import cache, partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import mcp_types as types
 from haystack import logging
@@ -30,7 +31,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
-from haystack_integrations.tools.mcp.protocol.eras import Negotiation, Opening
+from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     describe_unsendable,
@@ -97,6 +98,9 @@ class WireClient(TaskClient):
     # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
+
+    # Causes of a failed connect of which its message tells all that is known.
+    _told: ClassVar[tuple[type[Exception], ...]] = (RequestError, NegotiationError, OSError)
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
@@ -213,9 +217,11 @@ class WireClient(TaskClient):
             raise error
         self.life.allow_interruption()
         connect_error = await self._connect_error(error)
-        # The message says it all, so a traceback is to begin with the caller. Debuggers find the cause here.
-        connect_error.__context__, connect_error.__suppress_context__ = error, True
-        raise connect_error
+        if isinstance(error, self._told):
+            # The message says it all, so a traceback is to begin with the caller. Debuggers find the cause here.
+            connect_error.__context__, connect_error.__suppress_context__ = error, True
+            raise connect_error
+        raise connect_error from error
 
     async def _load_handlers(self) -> None:
         callbacks = self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
@@ -647,7 +653,7 @@ class WireClient(TaskClient):
         on_progress: Any,
         continuation: Continuation | None,
     ) -> types.CallToolResult:
-        report = self._report(on_progress)
+        reports = _Reports(on_progress, self._channel) if on_progress is not None and self._channel else None
 
         async def send_once(more: dict[str, Any]) -> dict[str, Any]:
             return await self._request(
@@ -656,7 +662,7 @@ class WireClient(TaskClient):
                 name=tool_name,
                 meta=meta,
                 headers=self._param_headers.of(tool_name, tool_args) if self._is_modern else None,
-                on_progress=report,
+                on_progress=reports.put if reports is not None else None,
             )
 
         async def send(more: dict[str, Any]) -> dict[str, Any]:
@@ -671,19 +677,9 @@ class WireClient(TaskClient):
                 return await send_once(more)
 
         result = await self._finished(tool_name, send, continuation)
+        if reports is not None:
+            await reports.delivered()
         return types.CallToolResult.model_validate(result, by_name=False)
-
-    def _report(self, on_progress: Any) -> Callable[[dict[str, Any]], None] | None:
-        channel = self._channel
-        if on_progress is None or channel is None:
-            return None
-
-        def report(params: dict[str, Any]) -> None:
-            progress, total, message = params.get("progress"), params.get("total"), params.get("message")
-            if isinstance(progress, int | float):
-                channel.spawn(on_progress(progress, total, message))
-
-        return report
 
     async def _not_called(self) -> CallDidNotRunError:
         reason = await self._session_ended()
@@ -836,6 +832,34 @@ class WireClient(TaskClient):
         if self._opening is not None and self._opening.server is not None:
             attributes["mcp.server.name"] = self._opening.server.name
         return attributes
+
+
+class _Reports:
+    """
+    Delivers the reports of a call's progress one after the other, and all of them before the call returns.
+    """
+
+    def __init__(self, on_progress: Callable[..., Coroutine[Any, Any, None]], channel: Channel) -> None:
+        self._on_progress = on_progress
+        self._channel = channel
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._delivering: asyncio.Task[None] | None = None
+
+    def put(self, params: dict[str, Any]) -> None:
+        if not isinstance(params.get("progress"), int | float):
+            return
+        self._waiting.append(params)
+        if self._delivering is None or self._delivering.done():
+            self._delivering = self._channel.spawn(self._deliver())
+
+    async def _deliver(self) -> None:
+        while self._waiting:
+            params = self._waiting.popleft()
+            await self._on_progress(params["progress"], params.get("total"), params.get("message"))
+
+    async def delivered(self) -> None:
+        if self._delivering is not None:
+            await asyncio.wait({self._delivering})
 
 
 def _is_being_cancelled() -> bool:

@@ -177,9 +177,9 @@ class Negotiation:
             result = await self._ask(LATEST_MODERN_VERSION)
         except ProtocolError as error:
             common = _common(error.data.get("supported") if isinstance(error.data, dict) else None)
-            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or common in (None, LATEST_MODERN_VERSION):
+            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or common is None:
                 raise
-            result = await self._ask(str(common))
+            result = await self._ask(common)
         mended = await mend_result("server/discover", LATEST_MODERN_VERSION, result)
         read = types.DiscoverResult.model_validate(mended.result, by_name=False)
         revision = _common(read.supported_versions)
