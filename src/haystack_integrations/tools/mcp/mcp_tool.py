@@ -79,7 +79,7 @@ from haystack_integrations.tools.mcp.transports.shorthand import server_info_fro
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.session import ToolListing
 

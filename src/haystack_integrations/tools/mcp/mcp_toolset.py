@@ -58,7 +58,7 @@ from haystack_integrations.tools.mcp.tool_failures import OnToolError
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult

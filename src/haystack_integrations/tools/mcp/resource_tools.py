@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 # How much of a description a line of a listing has, in characters.
 _DESCRIPTION = 200

@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.tool_failures import OnToolError, check_max_tool_failures, check_on_tool_error
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 # A shorter text would consist of little more than the marker.
 SMALLEST_RESULT: Final = 200

@@ -16,7 +16,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 # The input of `run` that is not an argument of the prompt.
 _INPUT = "arguments"

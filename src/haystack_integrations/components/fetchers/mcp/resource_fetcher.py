@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.convert.uri_templates import UriTemplate
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

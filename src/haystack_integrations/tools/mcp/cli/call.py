@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 
 def call(

@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 # From here on, a model chooses worse among tools, and their definitions fill its context.
 _MANY_TOOLS = 40

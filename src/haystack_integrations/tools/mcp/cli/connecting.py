@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 
 @dataclass(frozen=True)

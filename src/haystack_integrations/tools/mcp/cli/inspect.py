@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.cli.targets import Server, server_of
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 # What a tool says of itself, in words. The last value is what the protocol assumes without a hint.
 _HINTS = {

@@ -18,7 +18,7 @@ from haystack_integrations.tools.mcp.cli.output import table
 from haystack_integrations.tools.mcp.cli.schemas import describe_type, properties_of, required_in, signature
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 
 def tools_table(tools: Sequence[types.Tool]) -> Table:

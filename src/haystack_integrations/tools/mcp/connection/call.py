@@ -45,7 +45,7 @@ from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.calling import Admission, CallRequest
     from haystack_integrations.tools.mcp.connection.session import Session

@@ -38,7 +38,7 @@ from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.call import ToolCall
     from haystack_integrations.tools.mcp.connection.interception import InterceptedCall

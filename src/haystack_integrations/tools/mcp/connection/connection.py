@@ -40,7 +40,7 @@ from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.request_context import current_caller
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor

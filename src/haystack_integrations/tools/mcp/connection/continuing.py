@@ -18,7 +18,7 @@ from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, strings_in
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 

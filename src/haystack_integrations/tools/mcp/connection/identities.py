@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.request_context import (
 )
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.call import ToolCall
     from haystack_integrations.tools.mcp.connection.session import ToolListing

@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from mcp import types
+import mcp_types as types
 
 from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
 from haystack_integrations.tools.mcp.connection.intercepted_replays import Replays

@@ -19,7 +19,7 @@ from haystack_integrations.tools.mcp.convert.skills import (
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 
@@ -443,7 +443,7 @@ def _uri(resource: str | types.Resource) -> str:
 def _reference(
     ref: types.Prompt | types.ResourceTemplate | types.PromptReference | types.ResourceTemplateReference,
 ) -> types.PromptReference | types.ResourceTemplateReference:
-    from mcp import types  # noqa: PLC0415 - importing the SDK takes long, and whoever has a `ref` has imported it
+    import mcp_types as types  # noqa: PLC0415 - importing the SDK takes long, and whoever has a `ref` has imported it
 
     match ref:
         case types.PromptReference() | types.ResourceTemplateReference():

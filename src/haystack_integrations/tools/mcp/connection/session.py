@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.protocol.outcome_errors import ReadInterrup
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.call import ToolCall
 

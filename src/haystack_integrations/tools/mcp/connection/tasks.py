@@ -50,7 +50,7 @@ from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError, T
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.calling import CallRequest
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor

@@ -14,7 +14,7 @@ from haystack.dataclasses import ChatMessage
 from haystack_integrations.tools.mcp.convert.results import model_content, model_text
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 
 def prompt_messages(result: types.GetPromptResult) -> list[ChatMessage]:

@@ -16,7 +16,7 @@ from haystack.dataclasses import ByteStream
 from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 
 def resource_contents(result: types.ReadResourceResult) -> list[str | ByteStream]:

@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.reprs import short_repr
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
 

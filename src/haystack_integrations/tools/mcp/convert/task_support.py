@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 NEEDS_TASKS: Final = (
     "it can only be called as a task of revision 2025-11-25 (execution.taskSupport), which later revisions have "

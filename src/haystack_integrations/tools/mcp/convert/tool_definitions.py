@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from mcp import types
-from mcp.types import methods
+import mcp_types as types
+from mcp_types import methods
 from pydantic import TypeAdapter, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS, Turns, count_values

@@ -15,7 +15,7 @@ from haystack.dataclasses import ImageContent, TextContent
 from haystack_integrations.tools.mcp.convert.results import ContentPart, result_parts, result_text
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 # Of a longer text, the rest is left out where it is only shown.
 _LONGEST_IN_REPR: Final = 2000

@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.reprs import short_repr
 
 if TYPE_CHECKING:
-    from mcp.types import Implementation
+    from mcp_types import Implementation
 
     from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall

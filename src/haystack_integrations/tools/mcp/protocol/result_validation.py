@@ -17,8 +17,8 @@ from time import perf_counter
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+import mcp_types as types
 from haystack import logging
-from mcp import types
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict

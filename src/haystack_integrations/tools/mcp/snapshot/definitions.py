@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from haystack_integrations.tools.mcp.convert.schema_texts import SCHEMAS_BY_NAME, SUBSCHEMAS
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 # Keywords whose values are sets of names.
 _SETS: Final = ("required", "type")

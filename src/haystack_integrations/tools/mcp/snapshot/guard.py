@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.snapshot.pinned_tool import PinnedTool
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.session import ToolListing
 

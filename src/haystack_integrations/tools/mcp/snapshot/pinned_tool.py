@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.snapshot.definitions import (
 )
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 
 @dataclass(frozen=True)

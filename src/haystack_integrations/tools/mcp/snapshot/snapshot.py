@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp.snapshot.drift import MCPDriftReport, MCPTo
 from haystack_integrations.tools.mcp.snapshot.pinned_tool import PinnedTool
 
 if TYPE_CHECKING:
-    from mcp import types
+    import mcp_types as types
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
