@@ -625,12 +625,12 @@ class TestLoadingStartsNothing:
             seen["loading"] = "mcp" in sys.modules
             seen["threads"] = [thread.name for thread in threading.enumerate() if "mcp" in thread.name]
             package.MCPClient
-            seen["at last"] = "mcp" in sys.modules
+            seen["with a client"] = "mcp" in sys.modules
             print(json.dumps(seen))
             """
         )
         nothing = {"importing": [], "using": [], "loading": False, "threads": []}
-        assert seen == {**nothing, "client_id": "my-client", "tools": ["x"], "edges": 5, "at last": True}
+        assert seen == {**nothing, "client_id": "my-client", "tools": ["x"], "edges": 5, "with a client": False}
         assert not trace.exists()
 
 
