@@ -57,8 +57,8 @@ class RequestError(Exception):
         Initialize the RequestError.
         """
         super().__init__(reason)
-        self.reason = reason
-        self.status = status
+        self.reason: str = reason
+        self.status: str | None = status
 
 
 class ProtocolError(RequestError):
@@ -75,9 +75,9 @@ class ProtocolError(RequestError):
         Initialize the ProtocolError.
         """
         super().__init__(message, status=status)
-        self.code = code
-        self.message = message
-        self.data = data
+        self.code: int = code
+        self.message: str = message
+        self.data: Any = data
 
 
 class RefusedError(RequestError):
@@ -95,8 +95,8 @@ class RefusedError(RequestError):
         Initialize the RefusedError.
         """
         super().__init__(reason, status=status)
-        self.is_final = is_final
-        self.is_unauthorized = is_unauthorized
+        self.is_final: bool = is_final
+        self.is_unauthorized: bool = is_unauthorized
 
 
 class LostError(RequestError):
@@ -157,15 +157,15 @@ class Exchange:
         :param on_progress: Called with the parameters of each report of progress.
         :param time_left: Returns how many seconds it may still take; None if that is not limited.
         """
-        self.id = request_id
-        self.method = method
-        self.params = params
-        self.version = version
-        self.name = name
-        self.headers = headers
-        self.identity = identity
-        self.on_progress = on_progress
-        self.time_left = time_left
+        self.id: int = request_id
+        self.method: str = method
+        self.params: dict[str, Any] | None = params
+        self.version: str | None = version
+        self.name: str | None = name
+        self.headers: Mapping[str, str] | None = headers
+        self.identity: Identity | None = identity
+        self.on_progress: Callable[[dict[str, Any]], None] | None = on_progress
+        self.time_left: Callable[[], float | None] | None = time_left
         # What the server wants while it is answered is done on behalf of the same caller.
         self.context: contextvars.Context = contextvars.copy_context()
         self.fate: Fate = Fate.NEW

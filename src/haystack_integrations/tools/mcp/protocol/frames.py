@@ -158,7 +158,7 @@ def _parsed(text: str) -> Any:
 def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
     if not isinstance(value, dict):
         return None
-    request_id = value.get("id")
+    request_id: Any = value.get("id")
     if type(request_id) is float and request_id.is_integer():  # of a server that knows one kind of number only
         request_id = value["id"] = int(request_id)
     has_id = type(request_id) is int or type(request_id) is str
@@ -173,7 +173,7 @@ def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
     reason = _fault(value, error)
     if reason is None:
         return value
-    return None if request_id is None else Unreadable(request_id, f"{_UNREADABLE}: {reason}")
+    return None if request_id is None else Unreadable(value["id"], f"{_UNREADABLE}: {reason}")
 
 
 def _fault(value: dict[str, Any], error: Any) -> str | None:

@@ -70,7 +70,8 @@ async def answered(
     :raises ValidationError: If what the server wants is not as in the protocol.
     :raises RuntimeError: If it wants input again and again.
     """
-    more, pause = dict(seed or {}), _FIRST_PAUSE
+    more: dict[str, Any] = dict(seed or {})
+    pause = _FIRST_PAUSE
     for _ in range(_MOST_ROUNDS + 1):
         result = await send(more)
         if requests is None or result.get("resultType") != "input_required":
@@ -78,7 +79,9 @@ async def answered(
         read = types.InputRequiredResult.model_validate(result, by_name=False)
         if leaves_questions and any(map(is_question, (result.get("inputRequests") or {}).values())):
             raise CallLeftOpenError(result)
-        more = {} if read.request_state is None else {"requestState": read.request_state}
+        more = {}
+        if read.request_state is not None:
+            more["requestState"] = read.request_state
         if read.input_requests:
             more["inputResponses"] = await requests.answers(read.input_requests)
             pause = _FIRST_PAUSE

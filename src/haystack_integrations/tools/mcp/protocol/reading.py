@@ -51,7 +51,7 @@ class ReadingClient(RequestingClient):
     """
 
     # Answers what the server asks. Set when a session is opened.
-    _server_requests: ServerRequests | None = None
+    _server_requests: ServerRequests
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         """

@@ -17,7 +17,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
-from haystack_integrations.tools.mcp.protocol.error_texts import not_connected, redacted_result
+from haystack_integrations.tools.mcp.protocol.error_texts import redacted_result
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.protocol.extensions import ClaimSession
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation, Responses, answered
@@ -100,8 +100,6 @@ class TaskClient(ListeningClient):
         :raises RuntimeError: If the call cannot be continued, has no end, or has a result of an unknown kind.
         """
         requests = self._server_requests
-        if requests is None:
-            raise not_connected()
         seed = await continuation.parameters(requests) if continuation is not None else None
         if not self._is_modern or self._revision is None:
             return await send(seed or {})
@@ -154,8 +152,6 @@ class TaskClient(ListeningClient):
         :raises AnswerRefusedError: If a handler refuses, or is not there.
         :raises ValidationError: If the requests are not what the protocol says.
         """
-        if self._server_requests is None:
-            raise not_connected()
         callbacks = self._server_requests.callbacks
         wanted = callbacks.wanted()
         try:

@@ -296,8 +296,8 @@ class HttpSender:
             await asyncio.sleep(seconds)
 
     async def _follow(self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool) -> httpx2.Response:
+        response = await self._authenticate(request, exchange, may_log_in=may_log_in)
         for _ in range(_MAX_REDIRECTS):
-            response = await self._authenticate(request, exchange, may_log_in=may_log_in)
             target = redirect_target(response)
             if target is None or not _is_followed(response, target):
                 break
@@ -309,6 +309,7 @@ class HttpSender:
             request = httpx2.Request(
                 request.method, target, headers=headers, content=content, extensions=request.extensions
             )
+            response = await self._authenticate(request, exchange, may_log_in=may_log_in)
         return response
 
     async def _authenticate(
