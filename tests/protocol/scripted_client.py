@@ -41,6 +41,7 @@ class ScriptedClient(TaskClient):
         self._revision = version
         self._capabilities = types.ServerCapabilities.model_validate(offered)
         self._validation = ResultValidation(self._describe)
+        self._server_requests = ServerRequests(self.handlers.callbacks("a server", self.redactor))
         # What was sent, with the name for the header.
         self.sent: list[tuple[str, dict[str, Any], str | None]] = []
         self.changes: list[Any] = []
