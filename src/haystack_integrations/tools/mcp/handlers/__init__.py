@@ -201,8 +201,8 @@ class MCPHandlers:
     :param log_level: From which level on a server is to send log messages: "debug", "info", "notice", "warning",
         "error", "critical", "alert" or "emergency". By default, servers up to revision 2025-11-25 decide, and newer
         ones send none.
-    :param messages: Gets every notification of a server, as a type of the MCP SDK, and exceptions of the transport,
-        one after the other and after the package has dealt with them.
+    :param messages: Gets the notifications of a server, as types of the MCP SDK, one after the other and after the
+        package has dealt with them. Reports of progress are not among them, see `progress`.
     :param progress: Called with an MCPProgress for each report of a tool call's progress, in order. A function runs in
         a thread of the call; what an asynchronous one awaits is awaited where async functions run. The call returns
         after it. If it raises, that is logged, and it gets no more of that call. Without it, servers are not asked for
