@@ -145,10 +145,10 @@ def test_a_program_may_end_during_the_import(run):
     assert run("preload()") == []
 
 
-def test_an_sdk_that_cannot_be_imported_is_the_error_of_who_needs_it(run):
+def test_types_that_cannot_be_imported_are_the_error_of_who_needs_it(run):
     (facts,) = run(
         """
-        sys.modules["mcp"] = None
+        sys.modules["mcp_types"] = None
         preload()
         try:
             asyncio.run(MCPTool("pid", server_info).warm_up_async())
@@ -156,7 +156,7 @@ def test_an_sdk_that_cannot_be_imported_is_the_error_of_who_needs_it(run):
             report(said=str(error))
         """
     )
-    assert "mcp" in facts["said"]
+    assert "mcp_types" in facts["said"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
@@ -183,7 +183,7 @@ def test_a_lack_of_threads_leaves_the_import_to_the_connection(run):
             await tool.close_async()
 
         asyncio.run(main())
-        report(is_imported="mcp" in sys.modules)
+        report(is_imported="haystack_integrations.tools.mcp.transports.stdio.client" in sys.modules)
         """
     )
     assert facts == {"is_imported": True}

@@ -297,7 +297,7 @@ class HttpSender:
 
     async def _follow(self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool) -> httpx2.Response:
         response = await self._authenticate(request, exchange, may_log_in=may_log_in)
-        for _ in range(_MAX_REDIRECTS):
+        for _ in range(_MAX_REDIRECTS - 1):
             target = redirect_target(response)
             if target is None or not _is_followed(response, target):
                 break
