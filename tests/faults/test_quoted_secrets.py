@@ -31,6 +31,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPTool,
     StdioServerInfo,
+    StreamableHttpServerInfo,
 )
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.handshake_server import Answer, HandshakeServer, result_of
@@ -275,3 +276,24 @@ def test_what_a_server_quotes_of_a_bound_secret_is_redacted(peer, kind, tool, fo
             assert_not_shown(failure.value, failing.connection, caplog.text)
             assert failure.value.tool_args == {}
         assert not leaked(repr(failing) + repr(failing.bound_arguments) + json.dumps(failing.to_dict()))
+
+
+async def test_what_a_server_quotes_to_a_client_that_is_used_directly_is_redacted():
+    token = "t0ken-of-a-direct-client"
+
+    def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
+        if message["method"] == "tools/list":
+            return 200, result_of(message, {"tools": []}), None
+        error = {"code": -32000, "message": f"no access with {token}"}
+        return 200, {"jsonrpc": "2.0", "id": message["id"], "error": error}, None
+
+    server = HandshakeServer(answer)
+    client = StreamableHttpServerInfo(server.url, token=Secret.from_token(token)).create_client()
+    try:
+        await client.connect()
+        with pytest.raises(MCPInvocationError, match="no access with") as caught:
+            await client.call_tool("pay", {})
+        assert token not in str(caught.value)
+    finally:
+        await client.aclose()
+        server.close()

@@ -561,7 +561,7 @@ class WireClient(TaskClient):
         try:
             return await read()
         except (RequestError, ValueError, InvalidResultError) as error:
-            failure = await self._read_error(error, operation)
+            failure = self._redactor_now().error(await self._read_error(error, operation))
         try:
             raise failure
         finally:
@@ -639,7 +639,7 @@ class WireClient(TaskClient):
                 return result
             return redacted_result(self._with_advice(result, wanted), self._redactor_now())
         except (RequestError, ValueError, RuntimeError) as error:
-            failure = await self._call_error(error, wanted, tool_name, tool_args, meta)
+            failure = self._redactor_now().error(await self._call_error(error, wanted, tool_name, tool_args, meta))
         try:
             raise failure
         finally:
