@@ -19,9 +19,9 @@ from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.budgets import admit_call, note_refusal
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.connection.changes import Watcher
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
-from haystack_integrations.tools.mcp.connection.watching import Watcher
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result

@@ -8,10 +8,22 @@ What of a server may be different now. Free of the MCP SDK.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 ChangedList: TypeAlias = Literal["tools", "prompts", "resources"]
+
+_moments = itertools.count(1)
+
+
+def next_moment() -> int:
+    """
+    Return a moment, for the order of listings and changes.
+
+    :returns: A number greater than all before in this process.
+    """
+    return next(_moments)
 
 
 @dataclass(frozen=True, slots=True)
