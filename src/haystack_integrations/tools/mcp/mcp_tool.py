@@ -18,7 +18,6 @@ from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.budgets import admit_call, note_refusal
-from haystack_integrations.tools.mcp.connection.changes import Watcher
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
@@ -49,7 +48,7 @@ from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, Progr
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_values
 from haystack_integrations.tools.mcp.shaping import (

@@ -18,7 +18,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.connection.background_retry import BackgroundRetry
-from haystack_integrations.tools.mcp.connection.changes import Unsubscribe, Watching
+from haystack_integrations.tools.mcp.connection.changes import Watching
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.in_loop import Sessions
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT
@@ -43,6 +43,7 @@ from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, log_notes
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.shaping import (
     BoundArguments,

@@ -20,16 +20,21 @@ import asyncio
 import contextvars
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.in_loop import UsesSessions, in_loop
+from haystack_integrations.tools.mcp.connection.in_loop import UsesSessions, asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.handlers.calling import call
-from haystack_integrations.tools.mcp.protocol.changes import ChangedList, ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.changes import (
+    ChangedList,
+    ServerChange,
+    Unsubscribe,
+    WantedChanges,
+    Watcher,
+)
 from haystack_integrations.tools.mcp.protocol.error_texts import failed_to
 
 if TYPE_CHECKING:
@@ -45,22 +50,6 @@ _MOST_DOUBLINGS = 10
 
 # The protocol's code for "Method not found".
 _METHOD_NOT_FOUND = -32601
-
-# Ends a subscription; it may be called from any thread, and again.
-Unsubscribe: TypeAlias = Callable[[], None]
-
-
-@dataclass(eq=False)
-class Watcher:
-    """
-    Somebody who is notified of changes, as long as somebody refers to it.
-
-    :param wanted: Of which changes.
-    :param notify: Called with each of them in the executor's loop; must not block and must not raise.
-    """
-
-    wanted: WantedChanges
-    notify: Callable[[ServerChange], None]
 
 
 class Delivery:
@@ -171,7 +160,8 @@ class Watching(UsesSessions):
             raise
         return unsubscribe
 
-    subscribe_resource, subscribe_resource_async = in_loop(_subscribe_resource)
+    subscribe_resource: Final = blocking(_subscribe_resource)
+    subscribe_resource_async: Final = asynchronous(_subscribe_resource)
 
 
 class Listening:

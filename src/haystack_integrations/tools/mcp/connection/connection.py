@@ -9,14 +9,14 @@ import dataclasses
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.changes import Unsubscribe, Watcher, Watching
+from haystack_integrations.tools.mcp.connection.changes import Watching
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.connection.continuing import Continuing
-from haystack_integrations.tools.mcp.connection.in_loop import Read, Sessions, in_loop
+from haystack_integrations.tools.mcp.connection.in_loop import Read, Sessions, asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import (
     DEFAULT_READ_TIMEOUT,
@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.request_context import current_caller
 
@@ -492,7 +493,8 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
             raise ValueError(msg)
         return self.is_ready and await self._ask("notify_roots_changed", lambda client: client.notify_roots_changed())
 
-    notify_roots_changed, notify_roots_changed_async = in_loop(_notify_roots_changed)
+    notify_roots_changed: Final = blocking(_notify_roots_changed)
+    notify_roots_changed_async: Final = asynchronous(_notify_roots_changed)
 
     def status(self) -> MCPConnectionStatus:
         """

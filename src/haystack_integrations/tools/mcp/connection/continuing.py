@@ -9,10 +9,10 @@ Calls that are begun here and finished elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from haystack_integrations.tools.mcp.connection.calling import Calling, CallRequest, check_call
-from haystack_integrations.tools.mcp.connection.in_loop import in_loop
+from haystack_integrations.tools.mcp.connection.in_loop import asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.parameters import texts
@@ -147,7 +147,8 @@ class Continuing(Calling, Reading):
             await self._sessions._ask("tasks/cancel", lambda client: client.cancel_task(task_id))
         return task_id is not None
 
-    cancel_call, cancel_call_async = in_loop(_cancel_call)
+    cancel_call: Final = blocking(_cancel_call)
+    cancel_call_async: Final = asynchronous(_cancel_call)
 
     def _checked_call(self, call: Any) -> MCPPendingCall:
         if not isinstance(call, MCPPendingCall):

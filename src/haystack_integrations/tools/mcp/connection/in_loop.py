@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.connection.changes import Unsubscribe, Watcher
     from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
+    from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,35 +85,45 @@ class UsesSessions(ABC):
 S = TypeVar("S", bound=UsesSessions)
 
 
-def in_loop(
-    body: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
-) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+def blocking(body: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
     """
-    Make the two methods of an operation, `name` and `name_async`, out of its body, `_name`.
+    Make the method of an operation that waits in the thread of the caller.
 
-    :param body: The operation, which runs in the executor's loop. Its docstring is that of the first method, and its
-        parameters are those of both.
-    :returns: The method that blocks, and the asynchronous one.
+    :param body: The operation, which runs in the executor's loop: `_name`, with the docstring of the method.
+    :returns: The method `name`.
     """
 
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._sessions._submit(body(self, *args, **kwargs))
 
-    async def run_async(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    _describe(run, body, _name(body), body.__doc__)
+    return run
+
+
+def asynchronous(
+    body: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """
+    Make the method of an operation that is awaited in the event loop of the caller.
+
+    :param body: As of `blocking`.
+    :returns: The method `name_async`.
+    """
+
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._sessions._submit_async(body(self, *args, **kwargs))
 
-    name = body.__name__.removeprefix("_")
+    name = _name(body)
     _, _, rest = inspect.cleandoc(body.__doc__ or "").partition("\n\n")
-    _describe(run, body, name, body.__doc__)
-    _describe(run_async, body, f"{name}_async", f"Do the same as `{name}` without blocking the event loop.\n\n{rest}")
-    return run, run_async
+    _describe(run, body, f"{name}_async", f"Do the same as `{name}` without blocking the event loop.\n\n{rest}")
+    return run
 
 
-def _describe(face: Any, body: Any, name: str, doc: str | None) -> None:
-    face.__module__, face.__annotations__, face.__signature__ = (
-        body.__module__,
-        body.__annotations__,
-        inspect.signature(body),
-    )
-    face.__name__, face.__doc__ = name, doc
-    face.__qualname__ = f"{body.__qualname__.rpartition('.')[0]}.{name}"
+def _name(body: Any) -> str:
+    return str(body.__name__).removeprefix("_")
+
+
+def _describe(method: Any, body: Any, name: str, doc: str | None) -> None:
+    method.__module__, method.__annotations__ = body.__module__, body.__annotations__
+    method.__signature__, method.__doc__ = inspect.signature(body), doc
+    method.__name__, method.__qualname__ = name, f"{body.__qualname__.rpartition('.')[0]}.{name}"

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from haystack.dataclasses import ByteStream
 
-from haystack_integrations.tools.mcp.connection.in_loop import UsesSessions, in_loop
+from haystack_integrations.tools.mcp.connection.in_loop import UsesSessions, asynchronous, blocking
 from haystack_integrations.tools.mcp.convert.skills import MCPSkill, checked_file, checked_instructions, file_uri
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 
@@ -63,7 +63,8 @@ class Reading(UsesSessions):
         checked = _checked_meta(meta)
         return await self._sessions._ask("list_resources", lambda client: client.list_resources(checked))
 
-    list_resources, list_resources_async = in_loop(_list_resources)
+    list_resources: Final = blocking(_list_resources)
+    list_resources_async: Final = asynchronous(_list_resources)
 
     async def _list_resource_templates(self, *, meta: dict[str, Any] | None = None) -> list[types.ResourceTemplate]:
         """
@@ -80,7 +81,8 @@ class Reading(UsesSessions):
             "list_resource_templates", lambda client: client.list_resource_templates(checked)
         )
 
-    list_resource_templates, list_resource_templates_async = in_loop(_list_resource_templates)
+    list_resource_templates: Final = blocking(_list_resource_templates)
+    list_resource_templates_async: Final = asynchronous(_list_resource_templates)
 
     async def _read_resource(
         self, resource: str | types.Resource, *, meta: dict[str, Any] | None = None
@@ -99,7 +101,8 @@ class Reading(UsesSessions):
         uri, checked = _uri(resource), _checked_meta(meta)
         return await self._sessions._ask("read_resource", lambda client: client.read_resource(uri, checked))
 
-    read_resource, read_resource_async = in_loop(_read_resource)
+    read_resource: Final = blocking(_read_resource)
+    read_resource_async: Final = asynchronous(_read_resource)
 
     async def _list_prompts(self, *, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
         """
@@ -114,7 +117,8 @@ class Reading(UsesSessions):
         checked = _checked_meta(meta)
         return await self._sessions._ask("list_prompts", lambda client: client.list_prompts(checked))
 
-    list_prompts, list_prompts_async = in_loop(_list_prompts)
+    list_prompts: Final = blocking(_list_prompts)
+    list_prompts_async: Final = asynchronous(_list_prompts)
 
     async def _get_prompt(
         self, name: str, arguments: dict[str, str] | None = None, *, meta: dict[str, Any] | None = None
@@ -136,7 +140,8 @@ class Reading(UsesSessions):
         _check_strings("arguments", arguments)
         return await self._sessions._ask("get_prompt", lambda client: client.get_prompt(name, arguments, checked))
 
-    get_prompt, get_prompt_async = in_loop(_get_prompt)
+    get_prompt: Final = blocking(_get_prompt)
+    get_prompt_async: Final = asynchronous(_get_prompt)
 
     async def _list_skills(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
         """
@@ -149,7 +154,8 @@ class Reading(UsesSessions):
         checked = _checked_meta(meta)
         return await self._sessions._ask("list_skills", lambda client: client.list_skills(checked))
 
-    list_skills, list_skills_async = in_loop(_list_skills)
+    list_skills: Final = blocking(_list_skills)
+    list_skills_async: Final = asynchronous(_list_skills)
 
     async def _get_skill(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
         """
@@ -163,7 +169,8 @@ class Reading(UsesSessions):
         checked, skill_uri = _checked_meta(meta), _uri(uri)
         return await self._sessions._ask("get_skill", lambda client: client.get_skill(skill_uri, checked))
 
-    get_skill, get_skill_async = in_loop(_get_skill)
+    get_skill: Final = blocking(_get_skill)
+    get_skill_async: Final = asynchronous(_get_skill)
 
     async def _load_skill(self, skill: MCPSkill, *, meta: dict[str, Any] | None = None) -> str:
         """
@@ -177,7 +184,8 @@ class Reading(UsesSessions):
         """
         return checked_instructions(skill, await self._read_fresh(_checked_skill(skill).uri, meta))
 
-    load_skill, load_skill_async = in_loop(_load_skill)
+    load_skill: Final = blocking(_load_skill)
+    load_skill_async: Final = asynchronous(_load_skill)
 
     async def _read_skill_file(
         self, skill: MCPSkill, path: str, *, meta: dict[str, Any] | None = None
@@ -195,7 +203,8 @@ class Reading(UsesSessions):
         uri = file_uri(_checked_skill(skill), path)
         return checked_file(skill, uri, await self._read_fresh(uri, meta))
 
-    read_skill_file, read_skill_file_async = in_loop(_read_skill_file)
+    read_skill_file: Final = blocking(_read_skill_file)
+    read_skill_file_async: Final = asynchronous(_read_skill_file)
 
     async def _complete(
         self,
@@ -226,7 +235,8 @@ class Reading(UsesSessions):
             "complete", lambda client: client.complete(reference, argument, context, checked)
         )
 
-    complete, complete_async = in_loop(_complete)
+    complete: Final = blocking(_complete)
+    complete_async: Final = asynchronous(_complete)
 
     async def _request(
         self,
@@ -259,7 +269,8 @@ class Reading(UsesSessions):
             method, lambda client: client.request(method, params, checked), may_repeat=may_repeat
         )
 
-    request, request_async = in_loop(_request)
+    request: Final = blocking(_request)
+    request_async: Final = asynchronous(_request)
 
     async def _read_fresh(self, uri: str, meta: dict[str, Any] | None) -> types.ReadResourceResult:
         # With any `meta`, nothing is taken from the cache, which may be older than what was said of the skill.
