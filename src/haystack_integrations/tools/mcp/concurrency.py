@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
@@ -38,13 +38,10 @@ class Turns:
     Lets others run in between, where there is much to compute: other threads, and the tasks of the same event loop.
     """
 
-    def __init__(self, *, in_loop: bool = True) -> None:
+    def __init__(self) -> None:
         """
-        Initialize the Turns.
-
-        :param in_loop: Whether a task of an event loop computes; otherwise `give` waits for nothing, see `run_to_end`.
+        Initialize the Turns, in a task of an event loop.
         """
-        self._in_loop = in_loop
         self._began = monotonic()
 
     async def give(self) -> None:
@@ -53,27 +50,8 @@ class Turns:
         """
         if monotonic() - self._began > _LONGEST_TURN:
             sleep(_HANDOVER)
-            if self._in_loop:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
             self._began = monotonic()
-
-
-def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
-    """
-    Run a coroutine that waits for nothing, without an event loop.
-
-    :param coroutine: The coroutine.
-    :returns: Its result.
-    :raises RuntimeError: If it waits for something.
-    """
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    coroutine.close()
-    msg = "the coroutine waits for something"
-    raise RuntimeError(msg)
 
 
 def count_values(value: Any) -> tuple[int, int]:

@@ -30,20 +30,20 @@ from haystack import logging
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
+from haystack_integrations.tools.mcp.connection.changes import Delivery
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
-from haystack_integrations.tools.mcp.connection.watching import (
-    Delivery,
-    Unsubscribe,
-    Watcher,
-    check_callback,
-    next_moment,
-)
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.haystack_compat import current_run, model_was_asked
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.changes import (
+    ServerChange,
+    Unsubscribe,
+    WantedChanges,
+    Watcher,
+    next_moment,
+)
 from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
 
@@ -270,7 +270,6 @@ class FreshTools:
         :param callback: The function.
         :returns: Ends that.
         """
-        check_callback(callback)
         delivery = Delivery(callback, "The function of `on_change`")
         if not self._callbacks:
             self._told = self._seen()

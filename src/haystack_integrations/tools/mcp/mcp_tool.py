@@ -10,7 +10,7 @@ import inspect
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from haystack import logging
@@ -18,10 +18,8 @@ from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.budgets import admit_call, note_refusal
-from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
-from haystack_integrations.tools.mcp.connection.watching import Watcher
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
@@ -35,7 +33,6 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
     provider_safe_name,
 )
 from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
-from haystack_integrations.tools.mcp.convert.write_json import is_small, write_result
 from haystack_integrations.tools.mcp.errors import (
     MCPCallRefusedError,
     MCPConnectionError,
@@ -51,7 +48,7 @@ from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, Progr
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_values
 from haystack_integrations.tools.mcp.shaping import (
@@ -845,7 +842,7 @@ class MCPTool(ToolBase, Tool):
                 on_progress=on_progress,
             )
             self._note_links(result)
-            return convert(result) if is_small(result) else await _convert_in_thread(partial(convert, result))
+            return convert(result)
         except Exception as error:
             failure = self._failure(error, sent)
             raise failure from failure.__cause__
@@ -933,7 +930,7 @@ class MCPTool(ToolBase, Tool):
         return failure
 
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
-        envelope = write_result(result)
+        envelope = result.model_dump_json(by_alias=True)
         return state_result(envelope, self._visible_sources) if self._returns_dict else envelope
 
     def _init_parameters(self) -> dict[str, Any]:
@@ -991,15 +988,6 @@ class MCPTool(ToolBase, Tool):
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
 for _function in (MCPTool.invoke, MCPTool.invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
-
-
-async def _convert_in_thread(convert: Callable[[], ResultT]) -> ResultT:
-    # A large result would hold up the caller's event loop.
-    try:
-        converting = start_in_thread(convert)
-    except RuntimeError:  # there are too many threads; the tool has run, so its result must not be lost
-        return convert()
-    return await converting
 
 
 def _ignore(_change: ServerChange) -> None:

@@ -18,10 +18,11 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.connection.background_retry import BackgroundRetry
+from haystack_integrations.tools.mcp.connection.changes import Watching
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.in_loop import Sessions
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT
-from haystack_integrations.tools.mcp.connection.reading import Read, Reading
-from haystack_integrations.tools.mcp.connection.watching import Unsubscribe, Watcher, Watching
+from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
@@ -42,6 +43,7 @@ from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, log_notes
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.shaping import (
     BoundArguments,
@@ -62,7 +64,6 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.connection.session import ToolListing
     from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
-    from haystack_integrations.tools.mcp.protocol.base import ServerDetails
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
@@ -429,14 +430,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         is_open = self._connection.is_ready
         return self._guarded_instructions(self._connection.instructions if is_open else self._listed_instructions)
 
-    def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        return self._connection._read(operation, read, may_repeat=may_repeat)
-
-    async def _read_async(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        return await self._connection._read_async(operation, read, may_repeat=may_repeat)
-
-    def _details(self) -> ServerDetails | None:
-        return self._connection._details()
+    @property
+    def _sessions(self) -> Sessions:
+        return self._connection
 
     @property
     def exclude_tools(self) -> list[str] | None:
@@ -598,15 +594,6 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         :returns: A toolset that keeps these tools; with `update_between_steps`, one that does not.
         """
         return self._fresh.spawn(selected_tool_names)
-
-    def _watch(self, watcher: Watcher) -> Unsubscribe:
-        return self._connection._watch(watcher)
-
-    def _subscribe(self, watcher: Watcher, uri: str) -> None:
-        self._connection._subscribe(watcher, uri)
-
-    async def _subscribe_async(self, watcher: Watcher, uri: str) -> None:
-        await self._connection._subscribe_async(watcher, uri)
 
     def _is_left_to_background(self) -> bool:
         # One that refuses connections is tried at once. One that does not answer would hold up every run of an Agent.

@@ -24,11 +24,17 @@ from typing import TYPE_CHECKING, Any
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.gate import Passage
-from haystack_integrations.tools.mcp.connection.given_up import cancel_in_background, cancel_task, holding_task
+from haystack_integrations.tools.mcp.connection.given_up import holding_task
 from haystack_integrations.tools.mcp.connection.identities import NotForCallerError
 from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
-from haystack_integrations.tools.mcp.connection.pending import keep, pending_call, pending_error
 from haystack_integrations.tools.mcp.connection.replay import may_be_sent_again
+from haystack_integrations.tools.mcp.connection.tasks import (
+    cancel_in_background,
+    cancel_task,
+    keep,
+    pending_call,
+    pending_error,
+)
 from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
@@ -216,7 +222,7 @@ class ToolCall:
         if task_id is None:
             await keep(pending, supervisor)
             return
-        with holding_task(supervisor):
+        with holding_task(supervisor.base):
             try:
                 await keep(pending, supervisor)
             except asyncio.CancelledError:

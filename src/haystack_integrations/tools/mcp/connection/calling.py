@@ -314,7 +314,13 @@ class Calling:
             from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
         except OSError as error:
             raise executor_failed(error, request.display_name, request.tool_args) from error
-        return InterceptedCall(self, self._interceptors, request)
+        return InterceptedCall(
+            self._interceptors,
+            request,
+            server=self._describe_server(),
+            send=self._send,
+            send_async=self._send_async,
+        )
 
     @abstractmethod
     def _describe_server(self) -> str:

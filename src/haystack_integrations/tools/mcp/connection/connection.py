@@ -9,12 +9,14 @@ import dataclasses
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from haystack import logging
 
+from haystack_integrations.tools.mcp.connection.changes import Watching
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.connection.continuing import Continuing
+from haystack_integrations.tools.mcp.connection.in_loop import Read, Sessions, asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import (
     DEFAULT_READ_TIMEOUT,
@@ -24,10 +26,8 @@ from haystack_integrations.tools.mcp.connection.limits import (
 )
 from haystack_integrations.tools.mcp.connection.pool import pool
 from haystack_integrations.tools.mcp.connection.preload import preloaded
-from haystack_integrations.tools.mcp.connection.reading import Read
 from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
-from haystack_integrations.tools.mcp.connection.watching import Unsubscribe, Watcher, Watching
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPConnectionError,
@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.request_context import current_caller
 
@@ -55,7 +56,7 @@ _CLOSE_TIMEOUT = 20.0
 
 
 @explains_options
-class MCPConnection(Continuing, Watching, ContextManaged):
+class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -263,10 +264,12 @@ class MCPConnection(Continuing, Watching, ContextManaged):
         return self._start()
 
     @contextmanager
-    def _start_errors(self) -> Iterator[None]:
+    def _start_errors(self, unstarted: Coroutine[Any, Any, Any] | None = None) -> Iterator[None]:
         try:
             yield
         except (ExecutorStartError, OSError) as error:
+            if unstarted is not None:
+                unstarted.close()
             if not (isinstance(error, ExecutorStartError) or lacks_descriptors(error)):
                 raise
             reason = NO_DESCRIPTORS if lacks_descriptors(error) else error
@@ -376,14 +379,8 @@ class MCPConnection(Continuing, Watching, ContextManaged):
             if self._supervisor is not None:
                 _post(self._supervisor.listening.remove, watcher)
 
-    def _subscribe(self, watcher: Watcher, uri: str) -> None:  # noqa: ARG002 - it watches already
-        self._run(self._subscriber(uri), 2 * self.connection_timeout)
-
-    async def _subscribe_async(self, watcher: Watcher, uri: str) -> None:  # noqa: ARG002
-        await self._run_async(self._subscriber(uri), 2 * self.connection_timeout)
-
-    def _subscriber(self, uri: str) -> Callable[[Supervisor], Coroutine[Any, Any, None]]:
-        return lambda supervisor: supervisor.subscribe(uri, self.connection_timeout)
+    async def _subscribed(self, uri: str) -> None:
+        await (await self._acquired()).subscribe(uri, self.connection_timeout)
 
     def _has_own_session(self) -> bool:
         """
@@ -396,16 +393,40 @@ class MCPConnection(Continuing, Watching, ContextManaged):
         # A listing that loses its session is begun again.
         return 2 * self.connection_timeout * (1 + int(getattr(self.server_info, "max_retries", 3)))
 
-    def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        return self._run(self._reader(operation, read, may_repeat), self._reading_timeout())
+    @property
+    def _sessions(self) -> MCPConnection:
+        return self
 
-    async def _read_async(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        return await self._run_async(self._reader(operation, read, may_repeat), self._reading_timeout())
+    def _submit(self, body: Coroutine[Any, Any, T]) -> T:
+        self._users.enter()
+        try:
+            with self._start_errors(body):
+                executor = AsyncExecutor.get_instance()
+            return executor.run(body, self._reading_timeout() + self._grace)
+        except MCPConnectionError as error:
+            raise error.with_traceback(None)  # noqa: B904
+        finally:
+            self._end_use()
 
-    def _reader(
-        self, operation: str, read: Read[T], may_repeat: bool
-    ) -> Callable[[Supervisor], Coroutine[Any, Any, T]]:
-        return lambda supervisor: supervisor.identities.read(
+    async def _submit_async(self, body: Coroutine[Any, Any, T]) -> T:
+        self._users.enter()
+        try:
+            with self._start_errors(body):
+                executor = AsyncExecutor.get_instance()
+            return await executor.run_async(body, self._reading_timeout() + self._grace)
+        except MCPConnectionError as error:
+            raise error.with_traceback(None)  # noqa: B904
+        finally:
+            self._end_use()
+
+    async def _acquired(self) -> Supervisor:
+        if self._supervisor is None:
+            await preloaded()  # making the first of a process imports the SDK
+        with self._start_errors():
+            return self._acquire()
+
+    async def _ask(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
+        return await (await self._acquired()).identities.read(
             operation,
             read,
             connection_timeout=self.connection_timeout,
@@ -453,7 +474,7 @@ class MCPConnection(Continuing, Watching, ContextManaged):
             return None
         return next((tool for tool in session.tools if tool.name == tool_name), None)
 
-    def notify_roots_changed(self) -> bool:
+    async def _notify_roots_changed(self) -> bool:
         """
         Tell the server that the function `roots` in `handlers` gives something else than before, so that it asks again.
 
@@ -464,25 +485,16 @@ class MCPConnection(Continuing, Watching, ContextManaged):
         :raises MCPConnectionError: If that fails.
         :raises ValueError: If `roots` is not a function.
         """
-        self._check_roots_may_change()
-        return self.is_ready and self._read("notify_roots_changed", lambda client: client.notify_roots_changed())
-
-    async def notify_roots_changed_async(self) -> bool:
-        """
-        Do the same as `notify_roots_changed` without blocking the event loop.
-        """
-        self._check_roots_may_change()
-        return self.is_ready and await self._read_async(
-            "notify_roots_changed", lambda client: client.notify_roots_changed()
-        )
-
-    def _check_roots_may_change(self) -> None:
         if not callable(self.handlers.roots):
             msg = (
                 "`notify_roots_changed` is for `MCPHandlers(roots=function)`, whose function gives the roots of the "
                 f"moment; here `roots` is {'not set' if self.handlers.roots is None else 'a list, which never changes'}"
             )
             raise ValueError(msg)
+        return self.is_ready and await self._ask("notify_roots_changed", lambda client: client.notify_roots_changed())
+
+    notify_roots_changed: Final = blocking(_notify_roots_changed)
+    notify_roots_changed_async: Final = asynchronous(_notify_roots_changed)
 
     def status(self) -> MCPConnectionStatus:
         """

@@ -9,9 +9,10 @@ Calls that are begun here and finished elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from haystack_integrations.tools.mcp.connection.calling import Calling, CallRequest, check_call
+from haystack_integrations.tools.mcp.connection.in_loop import asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.parameters import texts
@@ -132,7 +133,7 @@ class Continuing(Calling, Reading):
             _continuing(call, answers, withheld, display_name, invocation_timeout, meta, on_progress)
         )
 
-    def cancel_call(self, call: MCPPendingCall) -> bool:
+    async def _cancel_call(self, call: MCPPendingCall) -> bool:
         """
         Ask the server to end the task of a call that was left open.
 
@@ -142,20 +143,12 @@ class Continuing(Calling, Reading):
         :raises ValueError: If `call` is no pending call, or that of another server.
         """
         task_id = self._checked_call(call).task_id
-        if task_id is None:
-            return False
-        self._read("tasks/cancel", lambda client: client.cancel_task(task_id))
-        return True
+        if task_id is not None:
+            await self._sessions._ask("tasks/cancel", lambda client: client.cancel_task(task_id))
+        return task_id is not None
 
-    async def cancel_call_async(self, call: MCPPendingCall) -> bool:
-        """
-        Do the same as `cancel_call` without blocking the event loop.
-        """
-        task_id = self._checked_call(call).task_id
-        if task_id is None:
-            return False
-        await self._read_async("tasks/cancel", lambda client: client.cancel_task(task_id))
-        return True
+    cancel_call: Final = blocking(_cancel_call)
+    cancel_call_async: Final = asynchronous(_cancel_call)
 
     def _checked_call(self, call: Any) -> MCPPendingCall:
         if not isinstance(call, MCPPendingCall):

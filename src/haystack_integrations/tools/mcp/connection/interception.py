@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -28,7 +29,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import mcp_types as types
 
 from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
-from haystack_integrations.tools.mcp.connection.intercepted_replays import Replays
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptor, Interceptors, MCPToolCall
 from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
@@ -50,7 +50,7 @@ from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context, meta_of_call
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.connection.calling import Calling, CallRequest
+    from haystack_integrations.tools.mcp.connection.calling import CallRequest
 
 
 _GIVEN_UP = "the call was given up by its caller."
@@ -66,15 +66,25 @@ class InterceptedCall:
     One call of a tool on its way through the interceptors of a connection.
     """
 
-    def __init__(self, connection: Calling, interceptors: Interceptors, request: CallRequest) -> None:
+    def __init__(
+        self,
+        interceptors: Interceptors,
+        request: CallRequest,
+        *,
+        server: str,
+        send: Callable[[CallRequest], types.CallToolResult],
+        send_async: Callable[[CallRequest], Awaitable[types.CallToolResult]],
+    ) -> None:
         """
         Initialize the InterceptedCall.
 
-        :param connection: What sends it.
         :param interceptors: What it goes through.
         :param request: What the caller wants.
+        :param server: Describes the server.
+        :param send: Sends a request and waits for the result.
+        :param send_async: Does the same without blocking the event loop.
         """
-        self._connection = connection
+        self._send, self._send_async = send, send_async
         self._interceptors = interceptors
         self._request = request
         self._secrets = list(request.secrets)
@@ -85,10 +95,10 @@ class InterceptedCall:
             meta=meta_of_call(request.meta) or {},
             headers=(context.headers if context is not None else None) or {},
             user=context.user if context is not None else None,
-            server=connection._describe_server(),
+            server=server,
             may_repeat=request.may_repeat,
         )
-        self._replays = Replays(request.display_name, request.tool_args)
+        self._replays = _Replays(request.display_name, request.tool_args)
         # The last exception, and the interceptor that raised it; None if that was ourselves.
         self._raised: tuple[Exception, Interceptor | None] | None = None
         # Whether the last sending was answered with a result.
@@ -144,7 +154,7 @@ class InterceptedCall:
         """
         if index == len(self._interceptors):
             with self._sending(call, self._request.on_progress) as request:
-                return self._connection._send(request)
+                return self._send(request)
         interceptor = self._interceptors[index]
         if interceptor.is_async:
             return self._enter_loop(call, index)
@@ -168,7 +178,7 @@ class InterceptedCall:
         """
         if index == len(self._interceptors):
             with self._sending(call, note) as request:
-                return await self._connection._send_async(request)
+                return await self._send_async(request)
         interceptor = self._interceptors[index]
 
         async def call_next(following: MCPToolCall) -> types.CallToolResult:
@@ -329,6 +339,77 @@ class InterceptedCall:
     ) -> MCPOutcomeUnknownError:
         msg = f"Failed to invoke Tool `{self._request.display_name}`: {with_full_stop(text)} The tool may have run."
         return kind(msg, self._request.display_name, self._request.tool_args)
+
+
+class _Replays:
+    """
+    Which calls were sent on behalf of one call, so that interceptors send none twice that may have run.
+
+    Threads of interceptors may send at the same time.
+    """
+
+    def __init__(self, display_name: str, tool_args: dict[str, Any]) -> None:
+        """
+        Initialize the Replays.
+
+        :param display_name: Name of the tool in messages.
+        :param tool_args: The arguments that the caller gave.
+        """
+        self._display_name = display_name
+        self._tool_args = tool_args
+        self._lock = threading.Lock()
+        self._under_way: list[MCPToolCall] = []
+        # The tools whose last call was not answered.
+        self._unknown: set[str] = set()
+
+    @property
+    def is_unknown(self) -> bool:
+        """
+        Whether a call was sent and not answered, or not yet.
+        """
+        return bool(self._unknown or self._under_way)
+
+    @contextmanager
+    def sending(self, call: MCPToolCall, *, may_repeat: bool) -> Iterator[None]:
+        """
+        Take note of what becomes of a call.
+
+        :param call: The call.
+        :param may_repeat: Whether it does no harm if the tool runs twice.
+        :raises MCPOutcomeUnknownError: If it must not be sent.
+        """
+        with self._lock:
+            if not may_repeat:
+                self._check(call)
+            self._under_way.append(call)
+        is_known = False
+        try:
+            yield
+            is_known = True
+        except MCPInvocationError as error:
+            is_known = not isinstance(error, MCPOutcomeUnknownError)
+            raise
+        finally:
+            with self._lock:
+                self._under_way = [each for each in self._under_way if each is not call]
+                if is_known:
+                    self._unknown.discard(call.name)
+                else:
+                    self._unknown.add(call.name)
+
+    def _check(self, call: MCPToolCall) -> None:
+        if call.name in self._unknown:
+            reason = "it was sent before and not answered. The tool may have run"
+        elif any(each.name == call.name and each.arguments == call.arguments for each in self._under_way):
+            reason = "it is under way already. The tool may have run"
+        else:
+            return
+        msg = (
+            f"Failed to invoke Tool `{self._display_name}`: an interceptor would have sent the call again, but "
+            f"{reason}. Interceptors may repeat calls of tools that the server annotates as read-only or idempotent, "
+            "if `retry_idempotent` is set."
+        )
+        raise MCPOutcomeUnknownError(msg, self._display_name, self._tool_args)
 
 
 def _checked(call: Any) -> MCPToolCall:

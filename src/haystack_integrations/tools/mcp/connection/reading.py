@@ -4,63 +4,32 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from haystack.dataclasses import ByteStream
 
-from haystack_integrations.tools.mcp.convert.skills import (
-    MCPSkill,
-    checked_file,
-    checked_instructions,
-    file_uri,
-)
+from haystack_integrations.tools.mcp.connection.in_loop import UsesSessions, asynchronous, blocking
+from haystack_integrations.tools.mcp.convert.skills import MCPSkill, checked_file, checked_instructions, file_uri
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 
-T = TypeVar("T")
-
-Read: TypeAlias = "Callable[[MCPClient], Coroutine[Any, Any, T]]"
-
-
-class Reading:
+class Reading(UsesSessions):
     """
     What a server offers beside its tools: resources, prompts, skills, completions, and answers to other requests.
 
     Whatever is only read is read again if the connection breaks meanwhile.
     """
 
-    @abstractmethod
-    def _read(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        """
-        Read something of the server.
-
-        :param operation: What that is, for errors.
-        :param read: Does it.
-        :param may_repeat: Whether it does no harm if the server does twice what it is asked for.
-        :returns: The result.
-        :raises MCPConnectionError: If that fails.
-        """
-
-    @abstractmethod
-    async def _read_async(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        """Do the same without blocking the event loop."""
-
-    @abstractmethod
-    def _details(self) -> ServerDetails | None:
-        """Give what the server said of itself when the session was opened; None while there is none."""
-
     @property
     def implementation(self) -> types.Implementation | None:
         """
         What the server calls itself, with its version; None without an open session, or if it does not say.
         """
-        details = self._details()
+        details = self._sessions._details()
         return details.implementation if details else None
 
     @property
@@ -68,7 +37,7 @@ class Reading:
         """
         The capabilities of the server, as in the protocol; None without an open session.
         """
-        details = self._details()
+        details = self._sessions._details()
         return details.capabilities if details else None
 
     @property
@@ -78,10 +47,10 @@ class Reading:
 
         It is the text of a third party, of any length. `instructions_for_model` makes it fit for a model.
         """
-        details = self._details()
+        details = self._sessions._details()
         return details.instructions if details else None
 
-    def list_resources(self, *, meta: dict[str, Any] | None = None) -> list[types.Resource]:
+    async def _list_resources(self, *, meta: dict[str, Any] | None = None) -> list[types.Resource]:
         """
         List the resources of the server, all pages of them.
 
@@ -91,17 +60,13 @@ class Reading:
         :returns: The resources; none of a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        meta = _checked_meta(meta)
-        return self._read("list_resources", lambda client: client.list_resources(meta))
+        checked = _checked_meta(meta)
+        return await self._sessions._ask("list_resources", lambda client: client.list_resources(checked))
 
-    async def list_resources_async(self, *, meta: dict[str, Any] | None = None) -> list[types.Resource]:
-        """
-        Do the same as `list_resources` without blocking the event loop.
-        """
-        meta = _checked_meta(meta)
-        return await self._read_async("list_resources", lambda client: client.list_resources(meta))
+    list_resources: Final = blocking(_list_resources)
+    list_resources_async: Final = asynchronous(_list_resources)
 
-    def list_resource_templates(self, *, meta: dict[str, Any] | None = None) -> list[types.ResourceTemplate]:
+    async def _list_resource_templates(self, *, meta: dict[str, Any] | None = None) -> list[types.ResourceTemplate]:
         """
         List the resource templates of the server, all pages of them.
 
@@ -111,19 +76,15 @@ class Reading:
         :returns: The templates; none of a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        meta = _checked_meta(meta)
-        return self._read("list_resource_templates", lambda client: client.list_resource_templates(meta))
+        checked = _checked_meta(meta)
+        return await self._sessions._ask(
+            "list_resource_templates", lambda client: client.list_resource_templates(checked)
+        )
 
-    async def list_resource_templates_async(
-        self, *, meta: dict[str, Any] | None = None
-    ) -> list[types.ResourceTemplate]:
-        """
-        Do the same as `list_resource_templates` without blocking the event loop.
-        """
-        meta = _checked_meta(meta)
-        return await self._read_async("list_resource_templates", lambda client: client.list_resource_templates(meta))
+    list_resource_templates: Final = blocking(_list_resource_templates)
+    list_resource_templates_async: Final = asynchronous(_list_resource_templates)
 
-    def read_resource(
+    async def _read_resource(
         self, resource: str | types.Resource, *, meta: dict[str, Any] | None = None
     ) -> types.ReadResourceResult:
         """
@@ -137,21 +98,13 @@ class Reading:
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If `resource` is neither.
         """
-        meta = _checked_meta(meta)
-        uri = _uri(resource)
-        return self._read("read_resource", lambda client: client.read_resource(uri, meta))
+        uri, checked = _uri(resource), _checked_meta(meta)
+        return await self._sessions._ask("read_resource", lambda client: client.read_resource(uri, checked))
 
-    async def read_resource_async(
-        self, resource: str | types.Resource, *, meta: dict[str, Any] | None = None
-    ) -> types.ReadResourceResult:
-        """
-        Do the same as `read_resource` without blocking the event loop.
-        """
-        meta = _checked_meta(meta)
-        uri = _uri(resource)
-        return await self._read_async("read_resource", lambda client: client.read_resource(uri, meta))
+    read_resource: Final = blocking(_read_resource)
+    read_resource_async: Final = asynchronous(_read_resource)
 
-    def list_prompts(self, *, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
+    async def _list_prompts(self, *, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
         """
         List the prompts of the server, all pages of them.
 
@@ -161,17 +114,13 @@ class Reading:
         :returns: The prompts; none of a server without prompts.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        meta = _checked_meta(meta)
-        return self._read("list_prompts", lambda client: client.list_prompts(meta))
+        checked = _checked_meta(meta)
+        return await self._sessions._ask("list_prompts", lambda client: client.list_prompts(checked))
 
-    async def list_prompts_async(self, *, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
-        """
-        Do the same as `list_prompts` without blocking the event loop.
-        """
-        meta = _checked_meta(meta)
-        return await self._read_async("list_prompts", lambda client: client.list_prompts(meta))
+    list_prompts: Final = blocking(_list_prompts)
+    list_prompts_async: Final = asynchronous(_list_prompts)
 
-    def get_prompt(
+    async def _get_prompt(
         self, name: str, arguments: dict[str, str] | None = None, *, meta: dict[str, Any] | None = None
     ) -> types.GetPromptResult:
         """
@@ -184,23 +133,17 @@ class Reading:
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If the name or an argument is no string.
         """
-        meta = _checked_meta(meta)
-        _check_prompt(name)
+        checked = _checked_meta(meta)
+        if not isinstance(name, str):
+            msg = f"`name` must be the name of a prompt, got {type(name).__name__}; pass its `name`"
+            raise ValueError(msg)
         _check_strings("arguments", arguments)
-        return self._read("get_prompt", lambda client: client.get_prompt(name, arguments, meta))
+        return await self._sessions._ask("get_prompt", lambda client: client.get_prompt(name, arguments, checked))
 
-    async def get_prompt_async(
-        self, name: str, arguments: dict[str, str] | None = None, *, meta: dict[str, Any] | None = None
-    ) -> types.GetPromptResult:
-        """
-        Do the same as `get_prompt` without blocking the event loop.
-        """
-        meta = _checked_meta(meta)
-        _check_prompt(name)
-        _check_strings("arguments", arguments)
-        return await self._read_async("get_prompt", lambda client: client.get_prompt(name, arguments, meta))
+    get_prompt: Final = blocking(_get_prompt)
+    get_prompt_async: Final = asynchronous(_get_prompt)
 
-    def list_skills(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
+    async def _list_skills(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
         """
         List the skills of the server, all pages of them, as it has them now. No file of a skill is read.
 
@@ -208,17 +151,13 @@ class Reading:
         :returns: The skills; none of a server without the extension for skills. A server need not list all.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        meta = _checked_meta(meta)
-        return self._read("list_skills", lambda client: client.list_skills(meta))
+        checked = _checked_meta(meta)
+        return await self._sessions._ask("list_skills", lambda client: client.list_skills(checked))
 
-    async def list_skills_async(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
-        """
-        Do the same as `list_skills` without blocking the event loop.
-        """
-        meta = _checked_meta(meta)
-        return await self._read_async("list_skills", lambda client: client.list_skills(meta))
+    list_skills: Final = blocking(_list_skills)
+    list_skills_async: Final = asynchronous(_list_skills)
 
-    def get_skill(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
+    async def _get_skill(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
         """
         Ask the server what it says of a skill now. No file of the skill is read.
 
@@ -227,19 +166,13 @@ class Reading:
         :returns: The skill.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        meta = _checked_meta(meta)
-        uri = _uri(uri)
-        return self._read("get_skill", lambda client: client.get_skill(uri, meta))
+        checked, skill_uri = _checked_meta(meta), _uri(uri)
+        return await self._sessions._ask("get_skill", lambda client: client.get_skill(skill_uri, checked))
 
-    async def get_skill_async(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
-        """
-        Do the same as `get_skill` without blocking the event loop.
-        """
-        meta = _checked_meta(meta)
-        uri = _uri(uri)
-        return await self._read_async("get_skill", lambda client: client.get_skill(uri, meta))
+    get_skill: Final = blocking(_get_skill)
+    get_skill_async: Final = asynchronous(_get_skill)
 
-    def load_skill(self, skill: MCPSkill, *, meta: dict[str, Any] | None = None) -> str:
+    async def _load_skill(self, skill: MCPSkill, *, meta: dict[str, Any] | None = None) -> str:
         """
         Read the instructions of a skill, and check their size, digest and YAML against what the server said before.
 
@@ -249,21 +182,14 @@ class Reading:
         :raises MCPSkillError: If the server sent something else than it said.
         :raises MCPConnectionError: If the file cannot be read.
         """
-        _check_skill(skill)
-        meta = _checked_meta(meta)
-        result = self._read("read_resource", lambda client: client.read_resource(skill.uri, _fresh(meta)))
-        return checked_instructions(skill, result)
+        return checked_instructions(skill, await self._read_fresh(_checked_skill(skill).uri, meta))
 
-    async def load_skill_async(self, skill: MCPSkill, *, meta: dict[str, Any] | None = None) -> str:
-        """
-        Do the same as `load_skill` without blocking the event loop.
-        """
-        _check_skill(skill)
-        meta = _checked_meta(meta)
-        result = await self._read_async("read_resource", lambda client: client.read_resource(skill.uri, _fresh(meta)))
-        return checked_instructions(skill, result)
+    load_skill: Final = blocking(_load_skill)
+    load_skill_async: Final = asynchronous(_load_skill)
 
-    def read_skill_file(self, skill: MCPSkill, path: str, *, meta: dict[str, Any] | None = None) -> str | ByteStream:
+    async def _read_skill_file(
+        self, skill: MCPSkill, path: str, *, meta: dict[str, Any] | None = None
+    ) -> str | ByteStream:
         """
         Read another file of a skill, and check its size and digest against what the server said before.
 
@@ -274,25 +200,13 @@ class Reading:
         :raises MCPSkillError: If the skill has no such file, or the server sent something else than it said.
         :raises MCPConnectionError: If the file cannot be read.
         """
-        _check_skill(skill)
-        meta = _checked_meta(meta)
-        uri = file_uri(skill, path)
-        result = self._read("read_resource", lambda client: client.read_resource(uri, _fresh(meta)))
-        return checked_file(skill, uri, result)
+        uri = file_uri(_checked_skill(skill), path)
+        return checked_file(skill, uri, await self._read_fresh(uri, meta))
 
-    async def read_skill_file_async(
-        self, skill: MCPSkill, path: str, *, meta: dict[str, Any] | None = None
-    ) -> str | ByteStream:
-        """
-        Do the same as `read_skill_file` without blocking the event loop.
-        """
-        _check_skill(skill)
-        meta = _checked_meta(meta)
-        uri = file_uri(skill, path)
-        result = await self._read_async("read_resource", lambda client: client.read_resource(uri, _fresh(meta)))
-        return checked_file(skill, uri, result)
+    read_skill_file: Final = blocking(_read_skill_file)
+    read_skill_file_async: Final = asynchronous(_read_skill_file)
 
-    def complete(
+    async def _complete(
         self,
         ref: types.Prompt | types.ResourceTemplate | types.PromptReference | types.ResourceTemplateReference,
         argument: dict[str, str],
@@ -311,30 +225,20 @@ class Reading:
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If a parameter is not of this form.
         """
-        meta = _checked_meta(meta)
-        reference = _reference(ref)
-        _check_argument(argument)
+        checked, reference = _checked_meta(meta), _reference(ref)
+        _check_strings("argument", argument)
+        if set(argument) != {"name", "value"}:
+            msg = "`argument` must be a dictionary with the keys 'name' and 'value'"
+            raise ValueError(msg)
         _check_strings("context", context)
-        return self._read("complete", lambda client: client.complete(reference, argument, context, meta))
+        return await self._sessions._ask(
+            "complete", lambda client: client.complete(reference, argument, context, checked)
+        )
 
-    async def complete_async(
-        self,
-        ref: types.Prompt | types.ResourceTemplate | types.PromptReference | types.ResourceTemplateReference,
-        argument: dict[str, str],
-        context: dict[str, str] | None = None,
-        *,
-        meta: dict[str, Any] | None = None,
-    ) -> types.Completion:
-        """
-        Do the same as `complete` without blocking the event loop.
-        """
-        meta = _checked_meta(meta)
-        reference = _reference(ref)
-        _check_argument(argument)
-        _check_strings("context", context)
-        return await self._read_async("complete", lambda client: client.complete(reference, argument, context, meta))
+    complete: Final = blocking(_complete)
+    complete_async: Final = asynchronous(_complete)
 
-    def request(
+    async def _request(
         self,
         method: str,
         params: dict[str, Any] | None = None,
@@ -354,37 +258,31 @@ class Reading:
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If a parameter is of another type.
         """
-        meta = _checked_meta(meta)
-        _check_request(method, params)
-        return self._read(method, lambda client: client.request(method, params, meta), may_repeat=may_repeat)
-
-    async def request_async(
-        self,
-        method: str,
-        params: dict[str, Any] | None = None,
-        *,
-        meta: dict[str, Any] | None = None,
-        may_repeat: bool = False,
-    ) -> dict[str, Any]:
-        """
-        Do the same as `request` without blocking the event loop.
-        """
-        meta = _checked_meta(meta)
-        _check_request(method, params)
-        return await self._read_async(
-            method, lambda client: client.request(method, params, meta), may_repeat=may_repeat
+        checked = _checked_meta(meta)
+        if not isinstance(method, str) or not method:
+            msg = f"`method` must be a non-empty string, got {type(method).__name__}"
+            raise ValueError(msg)
+        if params is not None and not isinstance(params, dict):
+            msg = f"`params` must be a dictionary or None, got {type(params).__name__}"
+            raise ValueError(msg)
+        return await self._sessions._ask(
+            method, lambda client: client.request(method, params, checked), may_repeat=may_repeat
         )
 
+    request: Final = blocking(_request)
+    request_async: Final = asynchronous(_request)
 
-def _fresh(meta: dict[str, Any] | None) -> dict[str, Any]:
-    # With any `meta`, the SDK takes nothing from its cache, which may be older than what was said of the skill.
-    return meta if meta is not None else {}
+    async def _read_fresh(self, uri: str, meta: dict[str, Any] | None) -> types.ReadResourceResult:
+        # With any `meta`, nothing is taken from the cache, which may be older than what was said of the skill.
+        checked = _checked_meta(meta) or {}
+        return await self._sessions._ask("read_resource", lambda client: client.read_resource(uri, checked))
 
 
-def _check_skill(skill: object) -> None:
+def _checked_skill(skill: MCPSkill) -> MCPSkill:
     if not isinstance(skill, MCPSkill):
-        msg = f"`skill` must be an MCPSkill, as `list_skills` gives them, got {type(skill).__name__}"
+        msg = f"`skill` must be an MCPSkill, as `list_skills` returns them, got {type(skill).__name__}"
         raise ValueError(msg)
+    return skill
 
 
 def _checked_meta(meta: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -395,39 +293,13 @@ def _checked_meta(meta: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _check_strings(parameter: str, values: object) -> None:
-    if values is None:
-        return
-    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+    if values is not None and not isinstance(values, Mapping):
         msg = f"`{parameter}` must be a dictionary of strings or None, got {type(values).__name__}"
         raise ValueError(msg)
-    for name, value in values.items():
+    for name, value in (values or {}).items():
         if not isinstance(value, str):
             msg = f"`{parameter}` must be a dictionary of strings, but '{name}' is of type {type(value).__name__}"
             raise ValueError(msg)
-
-
-def _check_prompt(name: object) -> None:
-    if not isinstance(name, str):
-        msg = f"`name` must be the name of a prompt, got {type(name).__name__}"
-        if hasattr(name, "name"):
-            msg += "; pass its `name`"
-        raise ValueError(msg)
-
-
-def _check_argument(argument: object) -> None:
-    _check_strings("argument", argument)
-    if not isinstance(argument, Mapping) or set(argument) != {"name", "value"}:
-        msg = "`argument` must be a dictionary with the keys 'name' and 'value'"
-        raise ValueError(msg)
-
-
-def _check_request(method: object, params: object) -> None:
-    if not isinstance(method, str) or not method:
-        msg = f"`method` must be a non-empty string, got {type(method).__name__}"
-        raise ValueError(msg)
-    if params is not None and not isinstance(params, dict):
-        msg = f"`params` must be a dictionary or None, got {type(params).__name__}"
-        raise ValueError(msg)
 
 
 def _uri(resource: str | types.Resource) -> str:

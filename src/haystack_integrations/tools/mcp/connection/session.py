@@ -19,12 +19,11 @@ from haystack import logging
 from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
-from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to, outcome_unknown
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.call_secrets import CallSecrets
+from haystack_integrations.tools.mcp.connection.changes import Attendant, Listening
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
 from haystack_integrations.tools.mcp.connection.given_links import GivenLinks
 from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
@@ -39,14 +40,12 @@ from haystack_integrations.tools.mcp.connection.identities import (
     in_own_context,
     may_use,
 )
-from haystack_integrations.tools.mcp.connection.listening import Attendant, Listening
 from haystack_integrations.tools.mcp.connection.patience import limited
 from haystack_integrations.tools.mcp.connection.preload import whole_imports
 from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.connection.session import Session, ToolListing
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.connection.tracing import traced_connect
-from haystack_integrations.tools.mcp.connection.watching import next_moment
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -55,7 +54,7 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     failed_to,

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from haystack import logging
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.connection.given_up import cancel_in_background, cancel_task, holding_task
-from haystack_integrations.tools.mcp.connection.pending import keep, pending_error
+from haystack_integrations.tools.mcp.connection.given_up import CANCEL_TIMEOUT, holding_task
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
     MCPCallPendingError,
@@ -37,9 +36,10 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
 )
+from haystack_integrations.tools.mcp.handlers.calling import call as call_function
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question, without, without_secrets
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     raise_tool_error,
@@ -47,7 +47,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 )
 from haystack_integrations.tools.mcp.protocol.inputs import Continuation, Responses
 from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError, TaskClient, TaskState
-from haystack_integrations.tools.mcp.redaction import Redactor
+from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -135,7 +135,7 @@ class TaskRun:
         :raises MCPInvocationError: If there is no result.
         """
         self._has_begun = True
-        with holding_task(supervisor):
+        with holding_task(supervisor.base):
             return await self._run(supervisor)
 
     async def _run(self, supervisor: Supervisor) -> types.CallToolResult:
@@ -375,3 +375,124 @@ def _with_tasks(client: MCPClient) -> TaskClient:
         msg = f"{type(client).__name__} knows no tasks"
         raise MCPConnectionError(msg, operation="tasks/get", code=0)
     return client
+
+
+def pending_call(result: dict[str, Any], request: CallRequest, server: str) -> MCPPendingCall:
+    """
+    Make of a server's result what its call can be continued with.
+
+    :param result: The result, as in the protocol.
+    :param request: What the caller wants.
+    :param server: Describes the server.
+    :returns: The call.
+    """
+    name, given = request.original or (request.tool_name, request.tool_args)
+    if request.continues is None:
+        arguments, withheld = without_secrets(given, tuple(request.secrets), SHORTEST_SECRET)
+    else:  # its arguments are those of the call before
+        withheld = request.continues[0].withheld
+        arguments = without(given, withheld)
+    shared: dict[str, Any] = {"tool_name": name, "arguments": arguments, "withheld": withheld, "server": server}
+    if result.get("resultType") != "task":
+        state = result.get("requestState")
+        return MCPPendingCall(**shared, requests=result.get("inputRequests") or {}, request_state=state)
+    task = TaskState.model_validate(result, by_name=False)
+    return MCPPendingCall(**shared, task_id=task.task_id, poll_interval=task.poll_interval, expires_at=task.expires_at)
+
+
+def pending_error(call: MCPPendingCall, request: CallRequest, reason: str = "") -> MCPCallPendingError:
+    """
+    Make the error of a call that is left open.
+
+    :param call: The call.
+    :param request: What the caller wants.
+    :param reason: Why nobody can give what the server wants, as sentences, if it is not that it is answered later.
+    :returns: The error. A model that reads it knows that there is no use in calling again.
+    """
+    if call.requests:
+        asked = " ".join(with_full_stop(question.message) for question in call.questions)
+        what = " ".join(filter(None, ["the server wants input first, which nobody can give now.", asked, reason]))
+    else:
+        what = "the server runs it as a task."
+    text = Redactor(request.secrets).text(what)
+    msg = f"Failed to invoke Tool `{request.display_name}`: {text} The call is left open; do not repeat it."
+    return MCPCallPendingError(msg, request.display_name, request.tool_args, pending_call=call)
+
+
+async def keep(call: MCPPendingCall, supervisor: Supervisor) -> None:
+    """
+    Let the user keep a call, so that it can be continued whatever happens to this process.
+
+    :param call: The call.
+    :param supervisor: Has the handlers.
+    """
+    function = supervisor.handlers.pending_calls
+    if function is None:
+        return
+    try:
+        await call_function(function, call)
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+            raise  # it is not the function's own
+        logger.error(
+            "The handler `pending_calls` for {server} failed: {kind}",
+            server=supervisor.description,
+            kind=type(error).__name__,
+            exc_info=error,
+        )
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def cancel_task(task_id: str, supervisor: Supervisor) -> None:
+    """
+    Ask a server to cancel a task that nobody waits for any more.
+
+    :param task_id: The server's name of the task.
+    :param supervisor: Has the session.
+    """
+    try:
+        await supervisor.read(
+            "tasks/cancel",
+            lambda client: client.cancel_task(task_id),
+            connection_timeout=CANCEL_TIMEOUT,
+            timeout=CANCEL_TIMEOUT,
+        )
+    except MCPConnectionError as error:
+        _warn(supervisor, error)
+
+
+def cancel_in_background(task_id: str, supervisor: Supervisor) -> None:
+    """
+    Do the same on behalf of a caller that does not wait for it. To be called in the executor's loop and its context.
+
+    :param task_id: The server's name of the task.
+    :param supervisor: Has the sessions of all identities.
+    """
+
+    async def cancel() -> None:
+        with holding_task(supervisor.base, is_given_up=True):
+            try:
+                await supervisor.identities.read(
+                    "tasks/cancel",
+                    lambda client: client.cancel_task(task_id),
+                    connection_timeout=CANCEL_TIMEOUT,
+                    timeout=CANCEL_TIMEOUT,
+                    may_repeat=True,
+                )
+            except MCPConnectionError as error:
+                _warn(supervisor, error)
+
+    # It is referred to by the loop until it begins, and by `_holders` from then on.
+    asyncio.get_running_loop().create_task(cancel())
+
+
+def _warn(supervisor: Supervisor, error: MCPConnectionError) -> None:
+    logger.warning(
+        "A task of a tool of {server} was given up, but could not be cancelled: {error}",
+        server=supervisor.description,
+        error=str(error),
+    )

@@ -18,10 +18,7 @@ from urllib.parse import unquote
 
 from haystack.dataclasses import FileContent, ImageContent, TextContent
 
-from haystack_integrations.tools.mcp.concurrency import Turns, run_to_end
 from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
-from haystack_integrations.tools.mcp.convert.parse_json import parse_in_pieces
-from haystack_integrations.tools.mcp.convert.write_json import is_small, write_in_pieces
 from haystack_integrations.tools.mcp.haystack_compat import TOOL_MESSAGES_TAKE_FILES
 
 ContentPart: TypeAlias = TextContent | ImageContent | FileContent
@@ -33,8 +30,6 @@ _DATA_URI: Final = "data:…"
 _KILO: Final = 1000
 # How many characters of a description or a name are shown, and of the path of a file looked at.
 _LONGEST_FACT: Final = 10_000
-# How many characters of JSON are parsed at once. Other threads wait meanwhile, 20 ms at most.
-_LARGE: Final = 1_500_000
 # JSON integers are unbounded, and dividing one that does not fit into a float raises an error.
 _ABSURD_SIZE: Final = 1e18
 
@@ -208,25 +203,19 @@ def _parse_envelope(result: Any) -> dict[str, Any] | None:
             return result.parsed
         result = result.envelope
     # The arrays in it were counted when it was read.
-    parsed = _json_object(result, limited=False) if isinstance(result, str) else result
+    parsed = _json_object(result) if isinstance(result, str) else result
     return parsed if isinstance(parsed, dict) and len(_ENVELOPE_KEYS & parsed.keys()) > 1 else None
 
 
-def _json_object(text: str, *, limited: bool = True) -> dict[str, Any] | None:
+def _json_object(text: str) -> dict[str, Any] | None:
     # Most texts are prose; looking at the first character is cheaper than parsing.
     if not text.lstrip().startswith("{"):
         return None
     try:
-        parsed = _parse(text, limited=limited)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
-
-
-def _parse(text: str, *, limited: bool) -> Any:
-    if len(text) > _LARGE:
-        return run_to_end(parse_in_pieces(text, Turns(in_loop=False), limited=limited))
-    return json.loads(text)
 
 
 def _blocks(envelope: dict[str, Any]) -> list[Any]:
@@ -436,7 +425,7 @@ def _dump(value: Any) -> str:
 
 def _as_json(value: Any) -> str:
     try:
-        return _dump(value) if is_small(value) else run_to_end(write_in_pieces(value, Turns(in_loop=False), _dump))
+        return _dump(value)
     except (TypeError, ValueError, RecursionError):
         # Keys that JSON does not allow, a reference cycle, or too many levels.
         return reprlib.repr(value)

@@ -16,9 +16,7 @@ import mcp_types as types
 from haystack import logging
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.concurrency import Turns
 from haystack_integrations.tools.mcp.convert.skills import MCPSkill
-from haystack_integrations.tools.mcp.convert.write_json import is_small, write_in_pieces
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -171,7 +169,7 @@ class MCPClient(ABC):
             msg = f"Failed to invoke Tool `{tool_name}`: {self.redactor.text(describe_error(error))}"
             raise MCPInvocationError(msg, tool_name, tool_args) from error
         raise_tool_error(result, tool_name, tool_args)
-        return result.model_dump_json(by_alias=True) if is_small(result) else await write_in_pieces(result, Turns())
+        return result.model_dump_json(by_alias=True)
 
     async def request_tool(
         self,

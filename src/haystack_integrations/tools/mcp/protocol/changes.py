@@ -8,10 +8,23 @@ What of a server may be different now. Free of the MCP SDK.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 ChangedList: TypeAlias = Literal["tools", "prompts", "resources"]
+
+_moments = itertools.count(1)
+
+
+def next_moment() -> int:
+    """
+    Return a moment, for the order of listings and changes.
+
+    :returns: A number greater than all before in this process.
+    """
+    return next(_moments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +68,20 @@ class WantedChanges:
             *(ServerChange(kind) for kind in sorted(self.lists)),
             *(ServerChange("resource", uri) for uri in sorted(self.uris)),
         ]
+
+
+# Ends a subscription; it may be called from any thread, and again.
+Unsubscribe: TypeAlias = Callable[[], None]
+
+
+@dataclass(eq=False)
+class Watcher:
+    """
+    Somebody who is notified of changes, as long as somebody refers to it.
+
+    :param wanted: Of which changes.
+    :param notify: Called with each of them in the executor's loop; must not block and must not raise.
+    """
+
+    wanted: WantedChanges
+    notify: Callable[[ServerChange], None]

@@ -1,0 +1,503 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Who is notified of changes at a server, and what listens to them. Free of the MCP SDK.
+
+.. code-block:: text
+
+    before 2026-07-28   lists: notifications, unasked           resources: resources/subscribe, one by one
+    since 2026-07-28    both: one subscriptions/listen for each session, opened again when it ends or others are wanted
+
+What may have been missed meanwhile counts as changed. Listening ends with its session, and opens none. All state is
+touched in the executor's loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import weakref
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from haystack import logging
+
+from haystack_integrations.tools.mcp.connection.in_loop import UsesSessions, asynchronous, blocking
+from haystack_integrations.tools.mcp.connection.replay import back_off
+from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.handlers.calling import call
+from haystack_integrations.tools.mcp.protocol.changes import (
+    ChangedList,
+    ServerChange,
+    Unsubscribe,
+    WantedChanges,
+    Watcher,
+)
+from haystack_integrations.tools.mcp.protocol.error_texts import failed_to
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.connection.session import Session
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# The pauses before a stream is opened again, in seconds, and how long one must have lasted to count as a good one.
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 60.0
+_GOOD_AFTER = 30.0
+_MOST_DOUBLINGS = 10
+
+# The protocol's code for "Method not found".
+_METHOD_NOT_FOUND = -32601
+
+
+class Delivery:
+    """
+    Calls a function of the user with what changed, one after the other; the same change that still waits only once.
+    """
+
+    def __init__(self, callback: Callable[[Any], Any], what: str) -> None:
+        """
+        Initialize the Delivery.
+
+        :param callback: The function. A sync one runs in threads of its own, an async one in the executor's loop.
+        :param what: Names it in logs.
+        :raises ValueError: If it is no function.
+        """
+        if not callable(callback):
+            msg = f"`callback` must be a function, got {type(callback).__name__}"
+            raise ValueError(msg)
+        self._callback = callback
+        self._what = what
+        self._waiting: dict[Any, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, item: Any) -> None:
+        """
+        Deliver something after what waits. To be called in the loop.
+
+        :param item: What the function gets; hashable.
+        """
+        # The last change is told last: a tool that comes, goes and comes again is there.
+        self._waiting.pop(item, None)
+        self._waiting[item] = None
+        if self._task is None or self._task.done():
+            # Not in the context of a call: it may outlive the call.
+            self._task = asyncio.create_task(self._drain(), context=contextvars.Context())
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            item = next(iter(self._waiting))
+            del self._waiting[item]
+            try:
+                await call(self._callback, item)
+            except Exception as error:
+                logger.exception(
+                    "{what} failed: {kind}: {error}", what=self._what, kind=type(error).__name__, error=str(error)
+                )
+
+
+class Watching(UsesSessions):
+    """
+    What a connection or a toolset has for users who want to hear of changes at the server.
+    """
+
+    def on_list_change(
+        self,
+        callback: Callable[[str], Any],
+        lists: ChangedList | Iterable[ChangedList] = ("tools", "prompts", "resources"),
+    ) -> Unsubscribe:
+        """
+        Call a function whenever the server says that one of its lists changed.
+
+        It is called as well when listening begins, and after a lost session was opened again, because a change may have
+        been missed. A server tells of changes only while a session is open; this opens none.
+
+        A sync function runs in a thread of its own, and may use the same connection. An async one runs in the event
+        loop of all sessions, which it must not block. It is called again only after it returned. If it raises, that is
+        logged, and it is called for the next change all the same.
+
+        :param callback: Gets the name of the list: "tools", "prompts" or "resources".
+        :param lists: Which list, or which lists.
+        :returns: A function that ends this. It ends with `close` and garbage collection of the connection, too, but not
+            if the connection is used again after `close`.
+        :raises ValueError: If a parameter is invalid.
+        """
+        delivery = Delivery(callback, "The function of `on_list_change`")
+        wanted = {lists} if isinstance(lists, str) else set(lists)
+        names: frozenset[ChangedList] = frozenset(name for name in get_args(ChangedList) if name in wanted)
+        if not names or names != wanted:
+            msg = f"`lists` must be some of {', '.join(map(repr, get_args(ChangedList)))}, got {lists!r}"
+            raise ValueError(msg)
+        return self._sessions._watch(Watcher(WantedChanges(lists=names), lambda change: delivery.put(change.kind)))
+
+    async def _subscribe_resource(self, resource: Any, callback: Callable[[str], Any]) -> Unsubscribe:
+        """
+        Call a function whenever the server says that a resource changed.
+
+        Opens a session if none is open. After a lost session was opened again, the resource is subscribed to again, and
+        the function is called, because a change may have been missed.
+
+        :param resource: Its URI, or what `list_resources` says of it.
+        :param callback: Gets the URI that changed, which may be that of a part of the resource. Read it again to know
+            what it is now. It is called as that of `on_list_change`.
+        :returns: A function that ends the subscription.
+        :raises MCPConnectionError: If the server does not tell of changes of this resource.
+        :raises ValueError: If a parameter is invalid.
+        """
+        delivery = Delivery(callback, "The function of `subscribe_resource`")
+        uri = str(resource if isinstance(resource, str) else getattr(resource, "uri", None) or "")
+        if not uri:
+            msg = f"`resource` must be a URI or a Resource, got {type(resource).__name__}"
+            raise ValueError(msg)
+        watcher = Watcher(WantedChanges(uris=frozenset([uri])), lambda change: delivery.put(change.uri))
+        unsubscribe = self._sessions._watch(watcher)
+        try:
+            await self._sessions._subscribed(uri)
+        except BaseException:
+            unsubscribe()
+            raise
+        return unsubscribe
+
+    subscribe_resource: Final = blocking(_subscribe_resource)
+    subscribe_resource_async: Final = asynchronous(_subscribe_resource)
+
+
+class Listening:
+    """
+    The watchers of one server.
+    """
+
+    def __init__(self, server: str) -> None:
+        """
+        Initialize the Listening.
+
+        :param server: Describes the server.
+        """
+        self._server = server
+        self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
+        self._attendant: Attendant | None = None
+
+    def add(self, watcher: Watcher) -> None:
+        """
+        Notify a watcher from now on.
+
+        :param watcher: The watcher.
+        """
+        self._watchers.add(watcher)
+        self._wake()
+
+    def remove(self, watcher: Watcher) -> None:
+        """
+        Do not notify a watcher any more.
+
+        :param watcher: The watcher.
+        """
+        self._watchers.discard(watcher)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._attendant is not None:
+            self._attendant.wake()
+
+    def wanted(self) -> WantedChanges:
+        """
+        Return what anybody wants to hear of.
+
+        :returns: All of it.
+        """
+        all_wanted = [watcher.wanted for watcher in list(self._watchers)]
+        return WantedChanges(
+            frozenset[ChangedList]().union(*(wanted.lists for wanted in all_wanted)),
+            frozenset[str]().union(*(wanted.uris for wanted in all_wanted)),
+        )
+
+    def announce(self, *changes: ServerChange) -> None:
+        """
+        Notify all who want to hear of changes.
+
+        :param changes: What changed.
+        """
+        for change in changes:
+            for watcher in list(self._watchers):
+                if change.kind in watcher.wanted.lists or _is_part(change.uri, watcher.wanted):
+                    watcher.notify(change)
+
+    def attend(self, session: Session, *, is_first: bool, on_gap: Callable[[], None]) -> Attendant:
+        """
+        Make what listens as long as a session lasts.
+
+        :param session: The session.
+        :param is_first: Whether it is the first one; of another, everything may have changed.
+        :param on_gap: Called when changes may have been missed in the middle of the session.
+        :returns: What listens.
+        """
+        self._attendant = Attendant(self, session, self._server, is_first=is_first, on_gap=on_gap)
+        return self._attendant
+
+
+def _is_part(uri: str | None, wanted: WantedChanges) -> bool:
+    # A server may name a part of the resource that was subscribed to.
+    return uri is not None and any(uri == each or uri.startswith(each.rstrip("/") + "/") for each in wanted.uris)
+
+
+class _Stream:
+    """
+    One `subscriptions/listen`.
+    """
+
+    def __init__(self, session: Session, wanted: WantedChanges, on_end: Callable[[], None]) -> None:
+        self.wanted = wanted
+        self.honored = WantedChanges()
+        self._settled = asyncio.Event()
+        self._opened_at = asyncio.get_running_loop().time()
+        self.task = asyncio.create_task(session.listen(wanted, self._acknowledged))
+        self._on_end = on_end
+        self.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.exception()  # whoever looks for it has it; asyncio is not to log it
+        self._settled.set()
+        self._on_end()
+
+    def _acknowledged(self, honored: WantedChanges) -> None:
+        self.honored = honored
+        self._settled.set()
+
+    async def opened(self) -> bool:
+        await self._settled.wait()
+        return not self.task.done()
+
+    @property
+    def was_good(self) -> bool:
+        return asyncio.get_running_loop().time() - self._opened_at > _GOOD_AFTER
+
+    @property
+    def failure(self) -> BaseException | None:
+        return None if self.task.cancelled() else self.task.exception()
+
+    async def close(self) -> None:
+        await _cancelled({self.task})
+
+
+async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Attendant:
+    """
+    Listens to changes in one session.
+    """
+
+    def __init__(
+        self, listening: Listening, session: Session, server: str, *, is_first: bool, on_gap: Callable[[], None]
+    ) -> None:
+        """
+        Initialize the Attendant.
+
+        :param listening: Who is notified.
+        :param session: The session.
+        :param server: Describes the server.
+        :param is_first: Whether it is the first session.
+        :param on_gap: Called when changes may have been missed.
+        """
+        self._on_gap = on_gap
+        self._listening = listening
+        self._session = session
+        self._server = server
+        self._is_first = is_first
+        self._waking = asyncio.Event()
+        # What the server sends, and why it does not send the changes of a resource.
+        self._served = WantedChanges()
+        self._refused: dict[str, MCPConnectionError] = {}
+        # Why it sends no more of anything.
+        self._over: str | None = None
+        self._noted = asyncio.Event()
+
+    def wake(self) -> None:
+        """
+        Look again what is wanted.
+        """
+        self._waking.set()
+
+    def offered(self) -> WantedChanges:
+        """
+        Return which of the wanted changes the server says that it reports.
+
+        :returns: Those.
+        """
+        wanted, capabilities = self._listening.wanted(), self._session.details.capabilities or {}
+        lists: frozenset[ChangedList] = frozenset(
+            kind for kind in wanted.lists if (capabilities.get(kind) or {}).get("listChanged")
+        )
+        return WantedChanges(lists, wanted.uris if self.offers_resources else frozenset())
+
+    @property
+    def offers_resources(self) -> bool:
+        """
+        Whether the server says that it reports changes of single resources.
+        """
+        return bool(((self._session.details.capabilities or {}).get("resources") or {}).get("subscribe"))
+
+    async def served(self, uri: str) -> None:
+        """
+        Wait until the server reports the changes of a resource.
+
+        :param uri: Its URI, which somebody wants to hear of.
+        :raises MCPConnectionError: If it does not.
+        """
+        while uri not in self._served.uris:
+            if uri in self._refused:
+                raise self._refused.pop(uri)
+            if self._over is not None:
+                raise MCPConnectionError(self._over, operation="subscribe_resource")
+            await self._noted.wait()
+
+    def _note(self, served: WantedChanges, refused: dict[str, MCPConnectionError] | None = None) -> None:
+        self._served = served
+        self._refused.update(refused or {})
+        self._noted.set()
+        self._noted = asyncio.Event()
+
+    async def run(self) -> None:
+        """
+        Listen until it is cancelled, or the server does not report changes at all.
+        """
+        if not self._is_first:
+            # Who subscribed to a resource is notified once the server knows that again.
+            self._listening.announce(*WantedChanges(self._listening.wanted().lists).as_changes())
+        try:
+            await (self._listen() if self._session.listens else self._subscribe())
+        except Exception:
+            logger.exception("Listening to changes of {server} ended", server=self._server)
+        finally:
+            self._over = self._over or f"{failed_to('subscribe_resource', self._server)}: the session ended meanwhile"
+            self._note(WantedChanges())
+
+    async def _subscribe(self) -> None:
+        # By URI: what the server is asked for, and whether that is to subscribe. One that it never answers holds up no
+        # other, and is given up once the opposite is wanted.
+        asking: dict[str, tuple[bool, asyncio.Task[None]]] = {}
+        try:
+            while True:
+                self._waking.clear()
+                wanted = self.offered().uris
+                for uri, (is_to_subscribe, request) in list(asking.items()):
+                    if request.done():
+                        del asking[uri]
+                        request.result()
+                    elif is_to_subscribe != (uri in wanted):
+                        del asking[uri]
+                        request.cancel()
+                for uri in sorted(self._served.uris - wanted - asking.keys()):
+                    asking[uri] = False, self._ask(self._end_subscription(uri))
+                for uri in sorted(wanted - self._served.uris - self._refused.keys() - asking.keys()):
+                    asking[uri] = True, self._ask(self._begin_subscription(uri))
+                await self._waking.wait()
+        finally:
+            await _cancelled({request for _, request in asking.values()})
+
+    def _ask(self, request: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(request)
+        task.add_done_callback(lambda _: self.wake())
+        return task
+
+    async def _end_subscription(self, uri: str) -> None:
+        self._note(WantedChanges(uris=self._served.uris - {uri}))
+        try:
+            await self._session.unsubscribe_resource(uri)
+        except MCPConnectionError as error:
+            logger.debug("{error}", error=str(error))
+
+    async def _begin_subscription(self, uri: str) -> None:
+        try:
+            await self._session.subscribe_resource(uri)
+        except MCPConnectionError as error:
+            if not self._is_first:  # otherwise who subscribes gets it
+                logger.warning("No more changes of resource '{uri}' are told: {error}", uri=uri, error=str(error))
+            self._note(self._served, {uri: error})
+            return
+        self._note(WantedChanges(uris=self._served.uris | {uri}))
+        if not self._is_first:
+            self._listening.announce(ServerChange("resource", uri))
+
+    async def _listen(self) -> None:
+        stream: _Stream | None = None
+        failures, has_gap = 0, False
+        try:
+            while True:
+                self._waking.clear()
+                wanted = self.offered()
+                if stream is not None and stream.task.done():
+                    ended, stream, has_gap = stream, None, True
+                    self._on_gap()  # what is looked at from now on must not be what was known before …
+                    self._note(WantedChanges())
+                    failures = await self._pause(ended, 0 if ended.was_good else failures)
+                elif stream is not None and not wanted:
+                    await stream.close()
+                    stream = None
+                    self._note(WantedChanges())
+                elif wanted and (stream is None or stream.wanted != wanted):
+                    # The next one is open before the last one is closed, so that nothing is missed.
+                    following = _Stream(self._session, wanted, self.wake)
+                    try:
+                        is_open = await following.opened()
+                    except BaseException:
+                        await following.close()
+                        raise
+                    if is_open:
+                        if stream is not None:
+                            await stream.close()
+                        stream = following
+                        if has_gap:
+                            has_gap = False
+                            self._on_gap()  # … nor what was learned while nobody listened
+                        self._opened(stream, is_first=self._is_first and not failures)
+                    elif self._is_refused(wanted, following.failure):
+                        return
+                    else:
+                        failures = await self._pause(following, failures)
+                else:
+                    await self._waking.wait()
+        finally:
+            if stream is not None:
+                await stream.close()
+
+    def _opened(self, stream: _Stream, *, is_first: bool) -> None:
+        honored, before = stream.honored, self._served
+        unserved = stream.wanted.uris - honored.uris
+        msg = f"{self._server} does not tell of changes of resource '{{}}'"
+        self._note(honored, {uri: MCPConnectionError(msg.format(uri)) for uri in unserved})
+        # What the stream before did not send may have been missed. Who subscribes to a resource reads it only now.
+        uris = frozenset[str]() if is_first else honored.uris - before.uris
+        self._listening.announce(*WantedChanges(honored.lists - before.lists, uris).as_changes())
+
+    def _is_refused(self, wanted: WantedChanges, failure: BaseException | None) -> bool:
+        if not isinstance(failure, MCPConnectionError) or failure.code is None:
+            return False
+        if failure.code != _METHOD_NOT_FOUND:
+            self._note(self._served, dict.fromkeys(wanted.uris - self._served.uris, failure))
+            return False
+        logger.info(
+            "{server} says that it tells of changes, but does not: {error}", server=self._server, error=str(failure)
+        )
+        self._over = f"{self._server} does not tell of changes: {failure}"
+        return True
+
+    async def _pause(self, stream: _Stream, failures: int) -> int:
+        pause = back_off(min(failures, _MOST_DOUBLINGS), base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+        failure = stream.failure
+        logger.log(
+            20 if not failures else 10,  # info, then debug
+            "Listening to changes of {server} ended ({reason}); listening again in {seconds:.1f} s",
+            server=self._server,
+            reason="the server closed it" if failure is None else str(failure).rstrip("."),
+            seconds=pause,
+        )
+        await asyncio.sleep(pause)
+        return failures + 1
