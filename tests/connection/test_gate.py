@@ -35,7 +35,7 @@ from tests.support.waiting import LIMIT, wait_until_async
 
 
 def gate_of(*, max_in_flight: int | None = None, pause: float | None = 20.0) -> Gate:
-    return Gate("the server", max_in_flight=max_in_flight, pause=pause, longest_pause=60.0)
+    return Gate("the server", max_in_flight=max_in_flight, pause=pause)
 
 
 def fail(gate: Gate, times: int) -> None:

@@ -50,6 +50,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _REMEMBERED = 10
 _MOST_FAILURES = 5
 
+# In seconds, unless the user wants the first pause to be longer.
+_LONGEST_PAUSE = 60.0
+
 
 class _WaitedTooLongError(CallDidNotRunError, TimeoutError):
     pass
@@ -124,19 +127,17 @@ class Gate:
     Lets calls through to one server. To be used in the executor's loop; other threads only read its state.
     """
 
-    def __init__(self, server: str, *, max_in_flight: int | None, pause: float | None, longest_pause: float) -> None:
+    def __init__(self, server: str, *, max_in_flight: int | None, pause: float | None) -> None:
         """
         Initialize the Gate.
 
         :param server: Describes the server in messages.
         :param max_in_flight: How many calls may be in flight; None for any number.
         :param pause: For how many seconds a server that fails again and again is left alone first; None for never.
-        :param longest_pause: The longest such pause, in seconds.
         """
         self._server = server
         self._max_in_flight = max_in_flight
         self._first_pause = pause
-        self._longest_pause = longest_pause
         self._loop: asyncio.AbstractEventLoop | None = None
         self.reset()
 
@@ -289,7 +290,7 @@ class Gate:
         self._outcomes.append(True)
         self._reason = with_full_stop(reason)
         if self.is_probe:
-            self._pause = min(self._pause * 2, max(self._longest_pause, self._first_pause))
+            self._pause = min(self._pause * 2, max(_LONGEST_PAUSE, self._first_pause))
         elif self.state != "closed" or sum(self._outcomes) < _MOST_FAILURES:
             return
         self._open_until = monotonic() + self._pause
