@@ -89,29 +89,14 @@ def check_command(command: str, env: Mapping[str, object] | None, inherit_env: C
     return os.path.abspath(path)
 
 
-def check_host(url: str) -> None:
+def check_host(url: str, role: str = "") -> None:
     """
     Check that the host of a URL may be connected to.
 
-    :param url: The URL of a server.
+    :param url: The URL of a server, or of a proxy that a server info names.
+    :param role: What it is, for the message.
     :raises MCPConnectionError: If the host is not allowed.
     """
-    _check_host(url, "")
-
-
-def check_proxy_host(url: str) -> None:
-    """
-    Check that the host of a proxy that a server info names may be connected to.
-
-    A proxy connects to wherever it wants, and reads the requests to servers without TLS.
-
-    :param url: The URL of the proxy.
-    :raises MCPConnectionError: If the host is not allowed.
-    """
-    _check_host(url, "the `proxy` of the server info, ")
-
-
-def _check_host(url: str, role: str) -> None:
     allowed = _entries(ALLOWED_HOSTS_VARIABLE)
     if allowed is None:
         return
