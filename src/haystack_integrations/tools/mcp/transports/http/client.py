@@ -12,6 +12,7 @@ import httpx2
 from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from haystack_integrations.tools.mcp.auth.own_auth import OwnAuth, TokenSourceAuth, load_auth
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.life import SessionState
@@ -19,17 +20,16 @@ from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.login import connected
-from haystack_integrations.tools.mcp.transports.http.options import find_route, open_transport
-from haystack_integrations.tools.mcp.transports.http.posting import NO_CONNECTION, HttpSender
-from haystack_integrations.tools.mcp.transports.http.refusals import UNKNOWN_SESSION, says_unknown_session
-from haystack_integrations.tools.mcp.transports.http.server_info import (
+from haystack_integrations.tools.mcp.transports.http.http_server_info import (
     HttpServerInfo,
-    StreamableHttpServerInfo,
     phase_timeouts,
     resolve_headers,
     resolve_url,
 )
+from haystack_integrations.tools.mcp.transports.http.login import connected
+from haystack_integrations.tools.mcp.transports.http.options import find_route, open_transport
+from haystack_integrations.tools.mcp.transports.http.posting import NO_CONNECTION, HttpSender
+from haystack_integrations.tools.mcp.transports.http.refusals import UNKNOWN_SESSION, says_unknown_session
 from haystack_integrations.tools.mcp.transports.http.sse import SseTransport
 from haystack_integrations.tools.mcp.transports.http.streamable_http import StreamableHttpTransport
 
@@ -82,23 +82,6 @@ class _HttpClient(WireClient):
     def _describe(self) -> str:
         return self._info.describe()
 
-    def _prepare(self) -> None:
-        try:
-            self.url = resolve_url(self._info)
-            self._headers = resolve_headers(self._info)
-        except ValueError as error:  # a required secret without a value
-            msg = f"Failed to connect to {self._describe()}: {error}"
-            raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
-        check_host(self.url)
-        for name, value in self._headers.items():
-            # Checked here, because the errors of the HTTP libraries quote the value.
-            if not value.isascii() or not value.isprintable() or value != value.strip():
-                msg = (
-                    f"Failed to connect to {self._describe()}: the value of the header '{name}' has a line break, "
-                    "leading or trailing white space, or a character that is not ASCII"
-                )
-                raise MCPConnectionError(msg, server_info=self._info, operation="connect")
-
     def progress(self) -> str:
         """
         Say how far `connect` has come, for the message of a timeout.
@@ -109,21 +92,15 @@ class _HttpClient(WireClient):
 
     async def _advice(self) -> str | None:
         if self._info._has_auth and (self._failure or "").startswith((f"{_ANSWERED}401", f"{_ANSWERED}403")):
-            names = ("oauth_config", "auth", "token")
-            parameter = next(name for name in names if getattr(self._info, name) is not None)
+            parameter = next(name for name in ("oauth_config", "auth", "token") if getattr(self._info, name))
             return f"The credentials of `{parameter}` were not accepted."
-        timeout = min(5.0, phase_timeouts(self._info)["connect"] or 5.0)
-        route = await find_route(self._info)
         identity = current_identity.get()
-        own = dict(identity.headers) if identity is not None else {}
-        replaced = {name.lower() for name in own}
-        headers = {name: value for name, value in self._headers.items() if name.lower() not in replaced} | own
         return await diagnose(
             self.url,
-            headers,
-            transport=self._info._transport,
-            timeout=timeout,
-            route=route,
+            {**self._headers, **(identity.headers if identity is not None else {})},
+            transport=self._info._transport_name,
+            timeout=min(5.0, phase_timeouts(self._info)["connect"] or 5.0),
+            route=await find_route(self._info),
             has_auth=self._info._has_auth,
             redact=self._redacted,
         )
@@ -142,10 +119,12 @@ class _HttpClient(WireClient):
         return f"it answers {advice[answer.end() :]}" if answer else advice
 
     async def _open_sender(self, *, over_sse: bool) -> HttpSender:
-        self._prepare()
         try:
+            self.url = resolve_url(self._info)
+            check_host(self.url)
+            self._headers = resolve_headers(self._info)
             route = await find_route(self._info)
-        except (ValueError, ImportError) as error:
+        except (ValueError, ImportError) as error:  # such as a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
         timeout = phase_timeouts(self._info)
@@ -169,8 +148,6 @@ class _HttpClient(WireClient):
         info = self._info
         if not info._has_auth:
             return None
-        from haystack_integrations.tools.mcp.auth.own_auth import OwnAuth, TokenSourceAuth, load_auth  # noqa: PLC0415
-
         if info._token_source is not None:
             return TokenSourceAuth(info._token_source, self._learn)
         try:
@@ -214,7 +191,8 @@ class StreamableHttpClient(_HttpClient):
         try:
             return await super()._connect()
         except MCPConnectionError as error:
-            if not self._may_fall_back() or (self._connect_status or "")[:3] not in _MAY_BE_SSE:
+            has_fallback = getattr(self._info, "sse_fallback", False)
+            if not has_fallback or (self._connect_status or "")[:3] not in _MAY_BE_SSE:
                 raise
             refusal = error
         self._over_sse = self._handshake_first = True
@@ -226,9 +204,6 @@ class StreamableHttpClient(_HttpClient):
             raise refusal from error
         logger.info("{server} speaks SSE, not streamable HTTP", server=self._describe())
         return tools
-
-    def _may_fall_back(self) -> bool:
-        return isinstance(self._info, StreamableHttpServerInfo) and self._info.sse_fallback
 
     @property
     def _is_stateless(self) -> bool:

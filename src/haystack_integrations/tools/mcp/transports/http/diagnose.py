@@ -9,7 +9,6 @@ The SDK reports a failed connection as a timeout or a closed stream. `diagnose` 
 requests instead, through the same proxy and with the same TLS options as the connection.
 """
 
-import base64
 import json
 import os
 import re
@@ -18,16 +17,16 @@ import ssl
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
 import httpx2
 
-from haystack_integrations.tools.mcp.redaction import REDACTED, Redactor
+from haystack_integrations.tools.mcp.redaction import redact_text
 from haystack_integrations.tools.mcp.transports.http.events import EventDecoder
-from haystack_integrations.tools.mcp.transports.http.options import Route, open_transport
-from haystack_integrations.tools.mcp.transports.http.posting import HttpSender, redirect_target
+from haystack_integrations.tools.mcp.transports.http.options import Route, environment_proxy, open_client
+from haystack_integrations.tools.mcp.transports.http.refusals import redirect_target, status_of
 
 Transport = Literal["sse", "streamable-http"]
 
@@ -35,9 +34,6 @@ Transport = Literal["sse", "streamable-http"]
 _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 # An endpoint event and the answer to a ping take a few hundred bytes; the limit is for servers that send anything else.
 _BODY_LIMIT = 65_536
-# Shorter values are not secrets, and redacting them would make a sentence unreadable.
-_SHORTEST_SECRET = 4
-
 _OTHER: dict[Transport, Transport] = {"sse": "streamable-http", "streamable-http": "sse"}
 _ENDPOINT = {"sse": "an SSE endpoint", "streamable-http": "a streamable HTTP endpoint"}
 _SERVER_INFO = {"sse": "SSEServerInfo", "streamable-http": "StreamableHttpServerInfo"}
@@ -76,9 +72,8 @@ class _Answer:
         """
         Whether another method or path would tell no more.
         """
-        if self.response.is_server_error:
-            return self.status not in _WRONG_PATH
-        return self.response.has_redirect_location or self.status in {401, 403, 407, 421, 429}
+        is_refusal = self.response.is_server_error or self.status in {401, 403, 407, 421, 429}
+        return self.response.has_redirect_location or (is_refusal and self.status not in _WRONG_PATH)
 
     @property
     def is_web_page(self) -> bool:
@@ -96,13 +91,12 @@ async def diagnose(
     timeout: float = 5.0,
     route: Route | None = None,
     has_auth: bool = False,
-    redact: Callable[[str], str] | None = None,
+    redact: Callable[[str], str] = redact_text,
 ) -> str | None:
     """
     Say what is wrong with a URL that did not connect.
 
-    The headers go to the origin of `url` only: redirects are reported, not followed. The returned text contains no
-    header value, and neither the user info nor the query string of `url`.
+    The headers go to the origin of `url` only: redirects are reported, not followed.
 
     :param url: The URL that did not connect.
     :param headers: The headers to send along, credentials included.
@@ -111,21 +105,20 @@ async def diagnose(
     :param route: Certificates, proxy and transport, for this diagnosis alone.
     :param has_auth: Whether the connection authenticates in a way that this diagnosis does not. That the server refuses
         the diagnosis is then no finding.
-    :param redact: Removes secrets from what libraries log.
+    :param redact: Removes secrets from what the server says, which may echo credentials, and from what libraries log.
     :returns: One or two sentences with the finding and what to do about it, or None if nothing is wrong.
     """
     try:
         target = httpx2.URL(url)
-    except (httpx2.InvalidURL, TypeError):
+    except httpx2.InvalidURL:
         return "The URL is not valid."
-    if target.scheme not in {"http", "https"} or not target.host:
-        return "The URL must start with http:// or https://, followed by a host."
-    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route(), has_auth=has_auth, redact=redact)
+    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route(), has_auth, redact)
     with anyio.move_on_after(timeout):
         await diagnosis.run()
     return diagnosis.finding
 
 
+@dataclass
 class _Diagnosis:
     """
     The diagnosis of one URL.
@@ -133,135 +126,123 @@ class _Diagnosis:
     `finding` is true at every moment: it is refined as responses come in, so running out of time loses nothing.
     """
 
-    def __init__(
-        self,
-        url: httpx2.URL,
-        headers: Mapping[str, str],
-        transport: Transport,
-        timeout: float,
-        route: Route,
-        *,
-        has_auth: bool,
-        redact: Callable[[str], str] | None,
-    ) -> None:
-        self._url = url
-        self._redact_logs = redact
-        self._has_auth = has_auth
-        self._route = route
-        self._headers = headers
-        self._transport: Transport = transport
-        self._timeout = timeout
-        self._port = url.port or {"http": 80, "https": 443}[url.scheme]
-        self._address = f"[{url.host}]:{self._port}" if ":" in url.host else f"{url.host}:{self._port}"
-        silence = f"{self._address} does not answer within {timeout / 2:g} s"
-        self.finding: str | None = f"{silence}: the server hangs or is too slow."
+    url: httpx2.URL
+    headers: Mapping[str, str]
+    transport: Transport
+    timeout: float
+    route: Route
+    has_auth: bool
+    redact: Callable[[str], str]
+    finding: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.port = self.url.port or {"http": 80, "https": 443}[self.url.scheme]
+        self.address = f"[{self.url.host}]:{self.port}" if ":" in self.url.host else f"{self.url.host}:{self.port}"
+        self.finding = f"{self.address} does not answer within {self.timeout / 2:g} s: the server hangs or is too slow."
 
     async def run(self) -> None:
         try:
             # Less than the time for a request, to tell an unreachable host from a silent server.
-            phases = {"connect": self._timeout * 0.4, "write": None, "pool": None, "read": None}
-            transport = open_transport(self._route)
-            sender = HttpSender(transport, headers=self._headers, timeout=phases, redact=self._redact_logs)
-            async with sender.opened():
-                answer = await self._ask(sender, self._url, self._transport, self._timeout * 0.5)
+            phases = httpx2.Timeout(None, connect=self.timeout * 0.4)
+            async with open_client(self.route, phases, self.redact) as client:
+                answer = await self._ask(client, self.url, self.transport, self.timeout * 0.5)
                 if answer is None:
                     return
                 self.finding = self._explain(answer)
-                if not answer.is_final and answer.transport != self._transport:
+                if not answer.is_final and answer.transport != self.transport:
                     # The first response stays a valid finding if a later request fails.
                     with suppress(httpx2.TransportError):
-                        await self._refine(sender, answer)
+                        await self._refine(client, answer)
         except Exception as error:  # raised, it would hide the failure that is being diagnosed
             self.finding = await self._explain_failure(error)
 
-    async def _ask(self, sender: HttpSender, url: httpx2.URL, transport: Transport, timeout: float) -> _Answer | None:
+    async def _ask(
+        self, client: httpx2.AsyncClient, url: httpx2.URL, transport: Transport, timeout: float
+    ) -> _Answer | None:
         """
         Open an event stream ("sse") or post a ping; None if there is no response within `timeout` seconds.
         """
         # Not compressed, because bodies are read raw: decompressed, they could exceed _BODY_LIMIT.
-        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
-        content = None
+        headers = {**self.headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        method, content = "GET", None
         if transport == "streamable-http":
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-            content = _PING
+            method, content = "POST", _PING
         answer = None
         with anyio.move_on_after(timeout):
-            response = await sender.send_as_it_is("POST" if content else "GET", url, headers, content)
-            answer = _Answer(response)
-            try:
+            async with client.stream(method, url, headers=headers, content=content) as response:
+                answer = _Answer(response)
                 answer = _Answer(response, await _transport_of(response))
-            finally:
-                await response.aclose()
         return answer
 
-    async def _refine(self, sender: HttpSender, answer: _Answer) -> None:
-        other = _OTHER[self._transport]
-        second = None if answer.transport else await self._ask(sender, self._url, other, self._timeout * 0.2)
+    async def _refine(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
+        other = _OTHER[self.transport]
+        second = None if answer.transport else await self._ask(client, self.url, other, self.timeout * 0.2)
         if other in {answer.transport, second and second.transport}:
-            advice = f'use {_SERVER_INFO[other]}(url="{_display_url(self._url)}")'
-            self.finding = f"{_display_url(self._url)} is {_ENDPOINT[other]}: {advice}."
-        elif answer.status == httpx2.codes.BAD_REQUEST and self._url.scheme == "http" and await self._is_tls():
+            advice = f'use {_SERVER_INFO[other]}(url="{_display_url(self.url)}")'
+            self.finding = f"{_display_url(self.url)} is {_ENDPOINT[other]}: {advice}."
+        elif answer.status == httpx2.codes.BAD_REQUEST and self.url.scheme == "http" and await self._is_tls():
             self.finding = self._plain_http_to_tls()
         elif answer.status in _WRONG_PATH or answer.is_web_page:
-            await self._try_other_paths(sender, answer)
+            await self._try_other_paths(client, answer)
 
-    async def _try_other_paths(self, sender: HttpSender, answer: _Answer) -> None:
-        own = _path(self._url)
-        candidates: dict[str, Transport] = {own.rstrip("/") if own.endswith("/") else f"{own}/": self._transport}
+    async def _try_other_paths(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
+        own = _path(self.url)
+        candidates: dict[str, Transport] = {own.rstrip("/") if own.endswith("/") else f"{own}/": self.transport}
         candidates |= {"/mcp": "streamable-http", "/mcp/": "streamable-http", "/sse": "sse"}
         for path, transport in candidates.items():
             if path in {own, ""}:
                 continue
-            url = self._url.copy_with(path=path)
-            reply = await self._ask(sender, url, transport, self._timeout * 0.1)
+            url = self.url.copy_with(path=path)
+            reply = await self._ask(client, url, transport, self.timeout * 0.1)
             if reply is None or not (reply.transport or reply.status == httpx2.codes.UNAUTHORIZED):
                 continue
             found = "an MCP endpoint" if reply.transport else "an endpoint that asks for credentials"
             meant = _display_url(url)
-            if reply.transport not in {None, self._transport}:
+            if reply.transport not in {None, self.transport}:
                 found = _ENDPOINT[transport]
                 meant = f'{_SERVER_INFO[transport]}(url="{meant}")'
-            here = "A web page" if answer.is_web_page else _status(answer)
+            here = "A web page" if answer.is_web_page else status_of(answer.response)
             self.finding = f"{here} at {own}; there is {found} at {path}: did you mean {meant}?"
             return
 
     def _explain(self, answer: _Answer) -> str | None:
-        where = _display_url(self._url)
+        where = _display_url(self.url)
         status = answer.status
         response = answer.response
-        said = f"{where} answers {_status(answer)}"
+        said = f"{where} answers {status_of(response)}"
         if response.has_redirect_location:
             target = redirect_target(response)
             if target is None:
                 return f"{said}, a redirect to an invalid URL: check the URL and the configuration of the server."
-            out_of_tls = self._url.scheme == "https" and target.scheme == "http"
+            out_of_tls = self.url.scheme == "https" and target.scheme == "http"
             use = "use that URL with https://, as it leaves TLS" if out_of_tls else "use that URL"
-            return f"{said}, a redirect to {self._redact(_display_url(target))}: {use}, if it is the intended server."
+            return f"{said}, a redirect to {self._shown(_display_url(target))}: {use}, if it is the intended server."
         if status in {401, 403}:
-            is_expected = self._has_auth and "authorization" not in response.request.headers
+            is_expected = self.has_auth and "authorization" not in response.request.headers
             return None if is_expected else self._explain_refusal(said, response)
         if answer.is_final:
-            retry_after = self._redact(response.headers.get("retry-after", ""))
+            retry_after = self._shown(response.headers.get("retry-after", ""))
             wait = f" (Retry-After: {retry_after})" if retry_after else ""
             return f"{said}: {_ADVICE.get(status, _OVERLOADED)}{wait}."
-        if answer.transport == self._transport and status not in {406, 415}:
+        if answer.transport == self.transport and status not in {406, 415}:
             return None
         if answer.is_web_page:
             return f"{where} answers with a web page (text/html), not MCP: check the URL."
         if status in _ADVICE:
             return f"{said}: {_ADVICE[status]}."
-        media_type = self._redact(_media_type(response))
+        media_type = self._shown(_media_type(response))
         return f"{said}{f' with {media_type}' if media_type else ''}, not MCP."
 
     def _explain_refusal(self, said: str, response: httpx2.Response) -> str:
         challenge = ", ".join(response.headers.get_list("www-authenticate"))[:4096]
         unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)
         schemes = re.findall(r"(?:^|,)\s*([A-Za-z][\w-]*)(?=\s*(?:,|$)|\s+[^\s=])", unquoted)
-        details = [f"asking for {' or '.join(dict.fromkeys(map(self._redact, schemes)))}"] if schemes else []
+        details = [f"asking for {' or '.join(dict.fromkeys(map(self._shown, schemes)))}"] if schemes else []
         for name in ("realm", "resource_metadata"):
             if value := re.search(rf'\b{name}\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', challenge):
                 # A metadata URL names its document without the query, too.
-                details.append(f"{name} {self._redact((value[1] or value[2] or '').partition('?')[0])}")
+                details.append(f"{name} {self._shown((value[1] or value[2] or '').partition('?')[0])}")
         asks = f" ({', '.join(details)})" if details else ""
         if "authorization" in response.request.headers:
             check = "Check `token`, or the Authorization in `headers`."
@@ -272,11 +253,11 @@ class _Diagnosis:
     async def _explain_failure(self, error: Exception) -> str:
         # The text of these exceptions is never shown, because it quotes an illegal header.
         proxy = self._proxy()
-        place = f"{self._address} (or at {proxy})" if proxy else self._address
+        place = f"{self.address} (or at {proxy})" if proxy else self.address
         causes = list(_causes(error))
         tls_error = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
         if isinstance(error, httpx2.ConnectTimeout):
-            within = f"within {self._timeout * 0.4:g} s"
+            within = f"within {self.timeout * 0.4:g} s"
             return f"No connection to {place} {within}: the host is down or a firewall drops it."
         if isinstance(error, (httpx2.LocalProtocolError, UnicodeEncodeError)):
             return "The request cannot be sent: a header has a line break or another character that HTTP forbids."
@@ -284,9 +265,9 @@ class _Diagnosis:
             the_proxy = f"T{(proxy or 'the proxy')[1:]}"
             if str(error).startswith("407"):
                 return f"{the_proxy} refuses this client: {_ADVICE[407]}."
-            return f"{the_proxy} does not let the request through to {self._address}."
+            return f"{the_proxy} does not let the request through to {self.address}."
         if any(isinstance(cause, socket.gaierror) for cause in causes):
-            return f"The host name {self._url.host} does not resolve: check the URL and the DNS of this machine."
+            return f"The host name {self.url.host} does not resolve: check the URL and the DNS of this machine."
         if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
             return f"Connection refused: nothing listens at {place}. Is the server started, and on this port?"
         if tls_error is not None:
@@ -295,35 +276,32 @@ class _Diagnosis:
         if isinstance(error, httpx2.ConnectError) and number is not None:
             return f"Cannot connect to {place}: {os.strerror(number)}."
         if isinstance(error, (httpx2.NetworkError, httpx2.RemoteProtocolError)):
-            closes = f"{self._address} closes the connection without a valid HTTP answer"
-            if self._url.scheme == "https":
+            closes = f"{self.address} closes the connection without a valid HTTP answer"
+            if self.url.scheme == "https":
                 return f"{closes}: it is no HTTP server, or demands a client certificate (client_cert=)."
             return self._plain_http_to_tls() if await self._is_tls() else f"{closes}: is it an HTTP server?"
-        return f"{self._address} could not be examined ({type(error).__name__})."
+        return f"{self.address} could not be examined ({type(error).__name__})."
 
     def _proxy(self) -> str | None:
-        if self._route.proxy is not None:
-            return f"the proxy {self._route.proxy.url.host}"
-        if self._route.transport is not None:
-            return None
-        proxied = urllib.request.getproxies().keys() & {self._url.scheme, "all"}
-        named = "the proxy that the environment names"
-        return named if proxied and not urllib.request.proxy_bypass(self._url.host) else None
+        if self.route.proxy is not None:
+            return f"the proxy {self.route.proxy.url.host}"
+        is_proxied = self.route.transport is None and environment_proxy(self.url, urllib.request.getproxies())
+        return "the proxy that the environment names" if is_proxied else None
 
     def _explain_tls(self, error: ssl.SSLError) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
             advice = "Let verify= or SSL_CERT_FILE name the authority that signed it, or repair the certificate"
-            return f"The TLS certificate of {self._address} is not trusted: {error.verify_message}. {advice}."
+            return f"The TLS certificate of {self.address} is not trusted: {error.verify_message}. {advice}."
         reason = error.reason or "connection closed"
-        failed = f"The TLS handshake with {self._address} fails ({reason.replace('_', ' ').lower()})"
+        failed = f"The TLS handshake with {self.address} fails ({reason.replace('_', ' ').lower()})"
         # Only a server that speaks TLS sends an alert.
         if "ALERT" in reason:
             lack = "perhaps for the lack of a client certificate (client_cert=)"
             return f"{failed}: the server refuses this client, {lack}."
-        return f"{failed}: if the server speaks plain HTTP there, use http://{self._address}{_path(self._url)}."
+        return f"{failed}: if the server speaks plain HTTP there, use http://{self.address}{_path(self.url)}."
 
     def _plain_http_to_tls(self) -> str:
-        return f"{self._address} speaks TLS, not plain HTTP: use https://{self._address}{_path(self._url)}."
+        return f"{self.address} speaks TLS, not plain HTTP: use https://{self.address}{_path(self.url)}."
 
     async def _is_tls(self) -> bool:
         """
@@ -331,26 +309,16 @@ class _Diagnosis:
         """
         if self._proxy() is not None:  # this would go around it
             return False
-        with anyio.move_on_after(self._timeout * 0.2):
+        with anyio.move_on_after(self.timeout * 0.2):
             try:
-                async with await anyio.connect_tcp(self._url.host, self._port, tls=True, tls_standard_compatible=False):
+                async with await anyio.connect_tcp(self.url.host, self.port, tls=True, tls_standard_compatible=False):
                     return True
             except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
                 return isinstance(error, ssl.SSLCertVerificationError)
         return False
 
-    def _redact(self, text: str) -> str:
-        """
-        Redact a server's own text: some servers echo the credentials that they refuse.
-        """
-        userinfo = f"{self._url.username}:{self._url.password}"
-        secrets = {self._url.query.decode(), *self._url.params.values(), self._url.userinfo.decode()}
-        secrets |= {self._url.username, self._url.password, userinfo, base64.b64encode(userinfo.encode()).decode()}
-        secrets |= {word for value in self._headers.values() for word in (value, value.rpartition(" ")[2])}
-        text = "".join(character for character in text if character.isprintable())
-        for secret in sorted(secrets, key=len, reverse=True):
-            text = text.replace(secret, REDACTED) if len(secret) >= _SHORTEST_SECRET else text
-        return Redactor(secrets).text(text)[:200]
+    def _shown(self, text: str) -> str:
+        return self.redact("".join(filter(str.isprintable, text)))[:200]
 
 
 async def _transport_of(response: httpx2.Response) -> Transport | None:
@@ -376,9 +344,9 @@ def _transport_in(media_type: str, body: bytes) -> Transport | None:
     return None
 
 
-def _is_json_rpc(text: str | bytes) -> bool:
+def _is_json_rpc(body: bytes) -> bool:
     try:
-        message = json.loads(text)
+        message = json.loads(body)
     except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and message.get("jsonrpc") == "2.0"
@@ -403,7 +371,3 @@ def _display_url(url: httpx2.URL) -> str:
 
 def _media_type(response: httpx2.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
-def _status(answer: _Answer) -> str:
-    return f"{answer.status} {httpx2.codes.get_reason_phrase(answer.status)}".strip()
