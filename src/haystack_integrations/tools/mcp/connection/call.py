@@ -160,9 +160,7 @@ class ToolCall:
         self._began = asyncio.get_running_loop().time()
         self._pause = 0.0
         supervisor.call_begins()
-        secrets = self.request.secrets
-        if secrets:
-            supervisor.call_secrets.begin(secrets)
+        supervisor.call_secrets.remember(self.request.secrets)
         # Before what runs functions of the user, which may call the server, too.
         passage = None if supervisor.gate.is_free else Passage(supervisor.gate)
         progress = supervisor.handlers.progress
@@ -212,8 +210,6 @@ class ToolCall:
             finally:
                 del failure  # its traceback holds this frame
         finally:
-            if secrets:
-                supervisor.call_secrets.end(secrets)
             if self._reports is not None:
                 self._reports.end()
 

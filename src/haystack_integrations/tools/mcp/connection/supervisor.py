@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.call_secrets import CallSecrets
 from haystack_integrations.tools.mcp.connection.changes import Attendant, Listening
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
 from haystack_integrations.tools.mcp.connection.given_links import GivenLinks
@@ -63,6 +62,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 from haystack_integrations.tools.mcp.protocol.outcome_errors import ReadInterruptedError
 from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
+from haystack_integrations.tools.mcp.redaction import CallSecrets
 from haystack_integrations.tools.mcp.request_context import current_context, current_identity
 
 if TYPE_CHECKING:
@@ -420,7 +420,7 @@ class Supervisor:
                     "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
                     server=self.description,
                 )
-            client.redactor = client.redactor.knowing(self.server_info._secrets()).sharing(self.call_secrets.known)
+            client.redactor = client.redactor.knowing(self.server_info._secrets(), self.call_secrets)
             identity = current_identity.get()
             if identity is not None and identity.headers and not client._takes_headers:
                 raise self._connect_error(_NO_HEADERS)

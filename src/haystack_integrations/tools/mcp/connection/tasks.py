@@ -144,7 +144,7 @@ class TaskRun:
         self._began = self._now()
         if self._continuation is not None:
             supervisor.call_begins()
-        supervisor.call_secrets.begin(self.request.secrets)
+        supervisor.call_secrets.remember(self.request.secrets)
         progress = supervisor.handlers.progress
         self._reports = HandlerReports(progress) if progress is not None else None
         try:
@@ -162,7 +162,6 @@ class TaskRun:
             supervisor.call_failed(error)
             raise
         finally:
-            supervisor.call_secrets.end(self.request.secrets)
             if self._reports is not None:
                 self._reports.end()
 

@@ -207,7 +207,7 @@ class StdioServerInfo(MCPServerInfo):
 
     def _secrets(self) -> set[str]:
         # An error may quote what the server inherited, too, such as the password of a package index.
-        return super()._secrets() | secrets_in({"env": inherited_environment(self.inherit_env)})
+        return super()._secrets() | secrets_in({"inherited": inherited_environment(self.inherit_env)})
 
     def _redacted_fields(self) -> dict[str, Any]:
         fields = super()._redacted_fields()
