@@ -297,14 +297,14 @@ class MCPClient(ReadingClient):
         """
         return {}
 
-    def why_unusable(self, tool_name: str) -> str | None:  # noqa: ARG002 - for subclasses
+    def why_unusable(self, tool_name: str) -> str | None:
         """
         Say why a tool was left out of the listing, although the server has it.
 
         :param tool_name: Name of the tool.
         :returns: A clause, or None if it was not left out.
         """
-        return None
+        return self.unusable_tools().get(tool_name)
 
     async def find_reason(self) -> str:
         """

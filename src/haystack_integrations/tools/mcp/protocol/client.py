@@ -7,8 +7,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar, TypeVar
 
@@ -449,15 +448,6 @@ class WireClient(TaskClient):
         named = self._tools.unusable.items()
         return {tool if isinstance(tool, str) else f"number {tool}": reason for tool, reason in named}
 
-    def why_unusable(self, tool_name: str) -> str | None:
-        """
-        Say why a tool was left out of the listing, although the server has it.
-
-        :param tool_name: Name of the tool.
-        :returns: A clause, or None if it was not left out.
-        """
-        return self._tools.unusable.get(tool_name)
-
     async def list_tools(self) -> list[types.Tool] | None:
         """
         Ask the connected server for its tools again, all pages of them.
@@ -562,7 +552,10 @@ class WireClient(TaskClient):
         on_progress: Any,
         continuation: Continuation | None,
     ) -> types.CallToolResult:
-        reports = _Reports(on_progress, self._channel) if on_progress is not None and self._channel else None
+        def report(params: dict[str, Any]) -> None:
+            progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
+            if self._channel is not None and isinstance(progress, int | float):
+                self._channel.spawn(on_progress(progress, total, message))
 
         async def send_once(more: dict[str, Any]) -> dict[str, Any]:
             return await self._request(
@@ -571,7 +564,7 @@ class WireClient(TaskClient):
                 name=tool_name,
                 meta=meta,
                 headers=self._tools.headers(tool_name, tool_args) if self._is_modern else None,
-                on_progress=reports.put if reports is not None else None,
+                on_progress=report if on_progress is not None else None,
             )
 
         async def send(more: dict[str, Any]) -> dict[str, Any]:
@@ -586,8 +579,6 @@ class WireClient(TaskClient):
                 return await send_once(more)
 
         result = await self._finished(tool_name, send, continuation)
-        if reports is not None:
-            await reports.delivered()
         return types.CallToolResult.model_validate(result, by_name=False)
 
     async def _session_ended(self) -> str:
@@ -714,34 +705,6 @@ class WireClient(TaskClient):
         if self._opening is not None and self._opening.server is not None:
             attributes["mcp.server.name"] = self._opening.server.name
         return attributes
-
-
-class _Reports:
-    """
-    Delivers the reports of a call's progress one after the other, and all of them before the call returns.
-    """
-
-    def __init__(self, on_progress: Callable[..., Coroutine[Any, Any, None]], channel: Channel) -> None:
-        self._on_progress = on_progress
-        self._channel = channel
-        self._waiting: deque[dict[str, Any]] = deque()
-        self._delivering: asyncio.Task[None] | None = None
-
-    def put(self, params: dict[str, Any]) -> None:
-        if not isinstance(params.get("progress"), int | float):
-            return
-        self._waiting.append(params)
-        if self._delivering is None or self._delivering.done():
-            self._delivering = self._channel.spawn(self._deliver())
-
-    async def _deliver(self) -> None:
-        while self._waiting:
-            params = self._waiting.popleft()
-            await self._on_progress(params["progress"], params.get("total"), params.get("message"))
-
-    async def delivered(self) -> None:
-        if self._delivering is not None:
-            await asyncio.wait({self._delivering})
 
 
 def _is_being_cancelled() -> bool:

@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.protocol.base import MCPClient
 from haystack_integrations.tools.mcp.protocol.error_texts import redacted_result
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-from haystack_integrations.tools.mcp.protocol.extensions import ClaimSession
+from haystack_integrations.tools.mcp.protocol.extensions import ClaimSession, resolve
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation, Responses, answered
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import read_requests
@@ -108,11 +108,12 @@ class TaskClient(MCPClient):
         kind = result.get("resultType", "complete")
         if kind == "complete":
             return result
-        if requests.extensions.has_claim(kind, self._revision):
+        claim = requests.extensions.claim(kind, self._revision)
+        if claim is not None:
             session = ClaimSession(
                 lambda method, params, name: self._request(method, params, name=name), self._revision
             )
-            return await requests.extensions.resolve(tool_name, result, session)
+            return await resolve(claim, tool_name, result, session)
         if kind == "task":
             TaskState.model_validate(result, by_name=False)
             raise CallLeftOpenError(result)
