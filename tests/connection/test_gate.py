@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.connection.gate import Gate, Passage, answering
-from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+from haystack_integrations.tools.mcp.connection.identities import Identities
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError
 from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
 from tests.support.background import text
@@ -216,7 +216,7 @@ def next_is_the_probe(connection: MCPConnection) -> None:
     """
     Have the server left alone, and the pause over.
     """
-    gate = cast("Supervisor", connection._supervisor).gate
+    gate = cast("Identities", connection._identities).base.gate
 
     async def fail_and_come_back() -> None:
         fail(gate, 5)
@@ -290,7 +290,7 @@ def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
         assert text(connection.call_tool("ask_order")) == "3 red"
         # The place was taken once and given back once.
         assert text(connection.call_tool("ask_order")) == "3 red"
-        assert cast("Supervisor", connection._supervisor).gate._in_flight == 0
+        assert cast("Identities", connection._identities).base.gate._in_flight == 0
         assert inner == ["3", "3"]
 
 

@@ -479,7 +479,7 @@ def test_a_server_that_begins_to_keep_sessions_is_noticed(server: IdentityServer
         with mcp_request_context(token="alice-token"):
             assert_own(who(connection, "alice"), "alice")
         assert connection.status().sessions == 1
-        connection._supervisor.session.is_stateless = False
+        connection._identities.base.session.is_stateless = False
         with mcp_request_context(token="bob-token"):
             assert_own(who(connection, "bob"), "bob")
         assert connection.status().sessions == 2

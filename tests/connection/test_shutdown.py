@@ -72,7 +72,7 @@ def test_shutting_the_executor_down_opens_no_session_that_nobody_would_close(std
         # As a call does that was in the loop already, and whose session was lost.
         while not executor._closing:
             await asyncio.sleep(0.01)
-        await connection._acquire().ready_session(LONG)
+        await connection._acquire().base.ready_session(LONG)
 
     with MCPConnection(reach(hung)):
         hung.freeze()

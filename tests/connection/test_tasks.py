@@ -42,8 +42,8 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     answer_later,
 )
+from haystack_integrations.tools.mcp.connection.identities import Identities
 from haystack_integrations.tools.mcp.connection.session import Session
-from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient, TaskState
 from haystack_integrations.tools.mcp.transports.http import posting
 from tests.support.background import in_thread, text
@@ -392,7 +392,7 @@ def test_who_is_asked_for_a_task_is_not_asked_again_because_the_server_is_restar
     with MCPConnection(stdio(server), handlers=MCPHandlers(elicitation=ask)) as connection:
         calling = in_thread(connection.call_tool, "bake_asking", {"seconds": 0.1})
         assert asked.wait(LIMIT)
-        session = cast("Supervisor", connection._supervisor).session
+        session = cast("Identities", connection._identities).base.session
         server.kill()
         wait_until(lambda: session not in Session.live, "the end of the session, and of what was under way in it")
         answered.set()

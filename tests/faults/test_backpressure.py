@@ -170,7 +170,7 @@ def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_by_one_ca
             connection.call_tool(tool, arguments)
         assert not isinstance(refused.value, MCPOutcomeUnknownError)
         assert attempts() == 5
-        connection._supervisor.gate._open_until = 0.0  # the end of the pause
+        connection._identities.base.gate._open_until = 0.0  # the end of the pause
         # One of them is the probe, which fails; the others have waited for it.
         many = errors_of(together([lambda: connection.call_tool(tool, arguments)] * 5))
         assert attempts() == 6
@@ -179,7 +179,7 @@ def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_by_one_ca
         assert 20 < (connection.status().retry_in or 0) <= 40
         if kind.is_http:  # the tenth is answered
             while attempts() < 10:
-                connection._supervisor.gate._open_until = 0.0
+                connection._identities.base.gate._open_until = 0.0
                 errors_of(together([lambda: connection.call_tool(tool, arguments)]))
             assert connection.status().circuit == "closed"
     assert "is left alone for 20.0 s, since 5 of the last 5 calls failed" in caplog.text

@@ -48,7 +48,7 @@ from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.connection.session import ToolListing
+    from haystack_integrations.tools.mcp.connection.requests import ToolListing
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

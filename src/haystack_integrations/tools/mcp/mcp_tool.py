@@ -78,7 +78,7 @@ from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioSe
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.session import ToolListing
+    from haystack_integrations.tools.mcp.connection.requests import ToolListing
 
 # Stored pipelines and existing code import these names from this module.
 __all__ = [

@@ -62,7 +62,7 @@ from haystack_integrations.tools.mcp.transports.shorthand import server_info_fro
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.session import ToolListing
+    from haystack_integrations.tools.mcp.connection.requests import ToolListing
     from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.

@@ -12,7 +12,6 @@ from haystack import logging
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
@@ -176,13 +175,7 @@ class ReaderBase(ContextManaged):
         :returns: Its result.
         :raises MCPConnectionError: If the server cannot be reached.
         """
-        with self._connection._start_errors():
-            executor = AsyncExecutor.get_instance()
-        try:
-            return executor.run(read())
-        except MCPConnectionError as error:
-            # The frames of the executor's tasks help nobody.
-            raise error.with_traceback(None)  # noqa: B904
+        return self._connection._run(read(), None)
 
     def _stored_connection(self, method: str = "to_dict") -> dict[str, Any]:
         """

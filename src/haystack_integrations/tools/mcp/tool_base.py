@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.tool_failures import OnToolError, check_max_tool_failures, check_on_tool_error
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.connection.session import ToolListing
+    from haystack_integrations.tools.mcp.connection.requests import ToolListing
 
 # Takes the name of a parameter and its configuration for one tool, and returns the (de)serialized configuration.
 HandlerConverter: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]

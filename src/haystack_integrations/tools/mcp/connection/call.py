@@ -25,10 +25,11 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.gate import Passage
 from haystack_integrations.tools.mcp.connection.given_up import holding_task
-from haystack_integrations.tools.mcp.connection.identities import NotForCallerError
 from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
 from haystack_integrations.tools.mcp.connection.replay import may_be_sent_again
+from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.connection.tasks import (
+    Read,
     cancel_in_background,
     cancel_task,
     keep,
@@ -53,9 +54,8 @@ from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRu
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.calling import Admission, CallRequest
+    from haystack_integrations.tools.mcp.connection.requests import Admission, CallRequest
     from haystack_integrations.tools.mcp.connection.session import Session
-    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
     from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 
@@ -128,14 +128,15 @@ class ToolCall:
         # The server's name of the task that it became, if that is now for the caller to wait for.
         self._unclaimed: str | None = None
 
-    def leave_behind(self, supervisor: Supervisor) -> None:
+    def leave_behind(self, supervisor: Supervisor, read: Read) -> None:
         """
         Take note that the caller has given up, and waits neither for the call nor for a task that it has become.
 
-        :param supervisor: Has the sessions of all identities.
+        :param supervisor: Has the session of the server info.
+        :param read: Reads of the server on behalf of the caller.
         """
         if self._unclaimed is not None:
-            cancel_in_background(self._unclaimed, supervisor)
+            cancel_in_background(self._unclaimed, supervisor, read)
 
     def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
         """
@@ -324,7 +325,13 @@ class ToolCall:
         is_asked = self._reports is not None or self._on_progress is not None or self.limits.reset_timeout_on_progress
         self._is_under_way = True
         try:
-            result = await session.call(self, self._progressed if is_asked else None)
+            result = await session.call(
+                self.request,
+                self.limits,
+                meta=self.meta,
+                continuation=self.continuation,
+                on_progress=self._progressed if is_asked else None,
+            )
             left = deadlines.left(task)
         except asyncio.CancelledError:
             if deadlines.end(task) and task.uncancel() <= cancelling:

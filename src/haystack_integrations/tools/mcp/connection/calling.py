@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from haystack.tracing.tracer import is_tracing_enabled
 
@@ -22,6 +21,7 @@ from haystack_integrations.tools.mcp.connection.executor_errors import executor_
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors
 from haystack_integrations.tools.mcp.connection.limits import CallLimits
 from haystack_integrations.tools.mcp.connection.preload import preloaded
+from haystack_integrations.tools.mcp.connection.requests import Admission, CallRequest, check_call
 from haystack_integrations.tools.mcp.connection.tracing import traced_call
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.call import ToolCall
+    from haystack_integrations.tools.mcp.connection.identities import Identities
     from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
-    from haystack_integrations.tools.mcp.connection.session import ToolListing
-    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.connection.tasks import TaskRun
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
     from haystack_integrations.tools.mcp.protocol.base import ServerDetails
@@ -53,50 +52,6 @@ if TYPE_CHECKING:
 # The timeouts of a call run in the executor's loop. The caller's own, longer by this, is for a loop that is blocked,
 # e.g. by an in-process server that never gives way.
 BLOCKED_LOOP_GRACE = 10.0
-
-
-@dataclass(slots=True, kw_only=True)
-class CallRequest:
-    """
-    What the caller of a tool wants. `Calling.call_tool` documents it.
-    """
-
-    tool_name: str
-    tool_args: dict[str, Any]
-    display_name: str
-    may_repeat: bool = False
-    invocation_timeout: float | None = None
-    secrets: Collection[str] = ()
-    meta: dict[str, Any] | None = None
-    on_progress: ProgressCallback | None = None
-    # The tool and the arguments as the caller gave them, if interceptors may have changed them.
-    original: tuple[str, dict[str, Any]] | None = None
-    # The call to continue, and the answers to its questions.
-    continues: tuple[MCPPendingCall, Mapping[str, Any] | None] | None = None
-    # Whether a call that becomes a task is left open.
-    leaves_tasks: bool = False
-
-    @property
-    def continues_task(self) -> bool:
-        """
-        Whether the call to continue is a task.
-        """
-        return self.continues is not None and self.continues[0].task_id is not None
-
-
-class Admission(Protocol):
-    """
-    Looks at what the server says of its tools before a call is sent.
-    """
-
-    async def refusal(self, tool_name: str, listing: ToolListing) -> str | None:
-        """
-        Say why a call must not be sent. Awaited in the executor's loop, before each attempt.
-
-        :param tool_name: The server's name of the tool.
-        :param listing: The tools of the session in which it would be sent.
-        :returns: A sentence; None if it may be sent.
-        """
 
 
 class Calling:
@@ -109,7 +64,7 @@ class Calling:
     handlers: MCPHandlers
     _limits: CallLimits
     _interceptors: Interceptors
-    _supervisor: Supervisor | None
+    _identities: Identities | None
     _users: Holds
     _admission: Admission | None = None
 
@@ -118,7 +73,7 @@ class Calling:
         """Have what has the sessions closed in the background, unless other connections share it."""
 
     @abstractmethod
-    def _acquire(self) -> Supervisor:
+    def _acquire(self) -> Identities:
         """Give what has the sessions."""
 
     def call_tool(
@@ -263,7 +218,7 @@ class Calling:
         part: ToolCall | TaskRun | None = None
         try:
             executor = AsyncExecutor.get_instance()
-            if self._supervisor is None:
+            if self._identities is None:
                 await executor.run_async(preloaded())
             limits = self._limits_of(request)
             task: MCPPendingCall | None = None
@@ -289,20 +244,20 @@ class Calling:
             raise
 
     def _run_part(self, part: ToolCall | TaskRun) -> Coroutine[Any, Any, types.CallToolResult]:
-        return (self._supervisor or self._acquire()).identities.call(part)
+        return (self._identities or self._acquire()).call(part)
 
     def _give_up(self, part: ToolCall | TaskRun, executor: AsyncExecutor) -> None:
         """
         Have the task cancelled that a call has become, if the caller gives up between its two parts.
         """
-        supervisor = self._supervisor
-        if supervisor is not None:
+        identities = self._identities
+        if identities is not None:
             # The loop takes one after the other: whatever of this part can be cancelled is so by then.
-            executor.post(lambda: part.leave_behind(supervisor))
+            executor.post(lambda: part.leave_behind(identities.base, identities.read))
 
     async def _send_intercepted(self, request: CallRequest) -> types.CallToolResult:
         try:
-            if self._supervisor is None:
+            if self._identities is None:
                 await AsyncExecutor.get_instance().run_async(preloaded())
         except (OSError, RuntimeError) as error:
             raise executor_failed(error, request.display_name, request.tool_args) from error
@@ -399,29 +354,3 @@ def _to_be_finished(error: MCPCallPendingError, request: CallRequest) -> MCPPend
     if request.leaves_tasks or error.pending_call.task_id is None:
         raise error
     return error.pending_call
-
-
-def check_call(
-    tool_name: object, tool_args: object, meta: dict[str, Any] | None, on_progress: ProgressCallback | None
-) -> None:
-    """
-    Check what a caller passed.
-
-    :param tool_name: Name of the tool.
-    :param tool_args: Its arguments.
-    :param meta: The `_meta` of the request.
-    :param on_progress: The function for progress.
-    :raises ValueError: If one of them is of the wrong type.
-    """
-    if not isinstance(tool_name, str):
-        msg = f"`tool_name` must be the name of a tool, got {type(tool_name).__name__}"
-        raise ValueError(msg)
-    if tool_args is not None and not isinstance(tool_args, Mapping):
-        msg = f"`tool_args` must be a dict of the tool's arguments, or None, got {type(tool_args).__name__}"
-        raise ValueError(msg)
-    if meta is not None and not (isinstance(meta, dict) and all(isinstance(key, str) for key in meta)):
-        msg = f"`meta` must be a dict with strings as keys, or None, got {type(meta).__name__}"
-        raise ValueError(msg)
-    if on_progress is not None and not callable(on_progress):
-        msg = f"`on_progress` must be a function that takes an MCPProgress, or None, got {type(on_progress).__name__}"
-        raise ValueError(msg)

@@ -7,8 +7,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from haystack import logging
@@ -24,9 +23,8 @@ from haystack_integrations.tools.mcp.connection.limits import (
     CallLimits,
     check_timeout,
 )
-from haystack_integrations.tools.mcp.connection.pool import pool
+from haystack_integrations.tools.mcp.connection.pool import pool, release_collected
 from haystack_integrations.tools.mcp.connection.preload import preloaded
-from haystack_integrations.tools.mcp.connection.release import close_in_background, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
@@ -43,7 +41,8 @@ from haystack_integrations.tools.mcp.request_context import current_caller
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.session import ToolListing
+    from haystack_integrations.tools.mcp.connection.identities import Identities
+    from haystack_integrations.tools.mcp.connection.requests import ToolListing
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.protocol.base import ServerDetails
 
@@ -150,7 +149,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         self.handlers: MCPHandlers = check_handlers(handlers)
         self._interceptors: Interceptors = check_interceptors(interceptors)
         self._users = Holds()
-        self._supervisor: Supervisor | None = None
+        self._identities: Identities | None = None
         self._watchers: set[Watcher] = set()
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
@@ -181,51 +180,51 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         """
         return [each.given for each in self._interceptors]
 
-    def _acquire(self) -> Supervisor:
-        supervisor = self._supervisor
-        if supervisor is not None:
-            return supervisor
+    def _acquire(self) -> Identities:
+        identities = self._identities
+        if identities is not None:
+            return identities
         acquired = pool.acquire(self.server_info, self.handlers, share=self.share)
         with pool.lock:
-            if self._supervisor is None:
-                self._supervisor = acquired
+            if self._identities is None:
+                self._identities = acquired
                 self._was_used = True
                 self._finalizer = weakref.finalize(self, release_collected, acquired)
                 self._finalizer.atexit = False  # everything that is still open then is closed together
                 for watcher in self._watchers:
-                    _post(acquired.listening.add, watcher)
+                    _post(acquired.base.listening.add, watcher)
                 return acquired
-            supervisor = self._supervisor
+            identities = self._identities
         pool.release(acquired)  # another thread was first, so this is never the last user
-        return supervisor
+        return identities
 
     def _note_links(self, uris: Sequence[str]) -> None:
         """
         Remember URIs that the caller got from the server, as long as the connection is used by somebody.
         """
         if uris:
-            self._acquire().given_links.note(current_caller(), uris)
+            self._acquire().base.given_links.note(current_caller(), uris)
 
     def _was_given(self, uri: str) -> bool:
-        return self._acquire().given_links.has(current_caller(), uri)
+        return self._acquire().base.given_links.has(current_caller(), uri)
 
     def _describe_server(self) -> str:
-        supervisor = self._supervisor  # it need not describe the server each time
-        return self.server_info.describe() if supervisor is None else supervisor.description
+        identities = self._identities  # it need not describe the server each time
+        return self.server_info.describe() if identities is None else identities.base.description
 
-    def _release(self) -> Supervisor | None:
+    def _release(self) -> Identities | None:
         """
-        Stop using the supervisor; give it if it is to be closed.
+        Stop using the sessions; return them if they are to be closed.
         """
         with pool.lock:
-            supervisor, self._supervisor = self._supervisor, None
+            identities, self._identities = self._identities, None
             finalizer, self._finalizer = self._finalizer, None
-            if supervisor is not None:
+            if identities is not None:
                 for watcher in self._watchers:
-                    _post(supervisor.listening.remove, watcher)
-        if supervisor is None or finalizer is None or finalizer.detach() is None:
+                    _post(identities.base.listening.remove, watcher)
+        if identities is None or finalizer is None or finalizer.detach() is None:
             return None
-        return supervisor if pool.release(supervisor) else None
+        return identities if pool.release(identities) else None
 
     @property
     def is_ready(self) -> bool:
@@ -240,9 +239,10 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         """
         The session of the server info, or that of the identity that made a call last if that is newer.
         """
-        supervisor = self._supervisor
-        newest = supervisor.identities.newest if supervisor is not None else None
-        return newest if newest is not None and supervisor is not None and not supervisor.is_ready() else supervisor
+        identities = self._identities
+        if identities is None:
+            return None
+        return identities.base if identities.newest is None or identities.base.is_ready() else identities.newest
 
     @property
     def generation(self) -> int:
@@ -252,59 +252,87 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         supervisor = self._newest
         return supervisor.generation if supervisor is not None else 0
 
-    def _start(self) -> tuple[AsyncExecutor, Supervisor]:
-        with self._start_errors():
-            return AsyncExecutor.get_instance(), self._acquire()
-
-    async def _start_async(self) -> tuple[AsyncExecutor, Supervisor]:
-        if self._supervisor is None:
-            with self._start_errors():
-                executor = AsyncExecutor.get_instance()
-            await executor.run_async(preloaded())  # making the first of a process imports the SDK
-        return self._start()
-
-    @contextmanager
-    def _start_errors(self, unstarted: Coroutine[Any, Any, Any] | None = None) -> Iterator[None]:
+    def _run(self, body: Coroutine[Any, Any, T], timeout: float | None) -> T:
+        self._users.enter()
         try:
-            yield
+            return self._executor(body).run(body, None if timeout is None else timeout + self._grace)
+        finally:
+            self._end_use()
+
+    async def _run_async(self, body: Coroutine[Any, Any, T], timeout: float | None) -> T:
+        self._users.enter()
+        try:
+            return await self._executor(body).run_async(body, None if timeout is None else timeout + self._grace)
+        finally:
+            self._end_use()
+
+    def _executor(self, body: Coroutine[Any, Any, Any]) -> AsyncExecutor:
+        try:
+            return AsyncExecutor.get_instance()
         except (ExecutorStartError, OSError) as error:
-            if unstarted is not None:
-                unstarted.close()
-            if not (isinstance(error, ExecutorStartError) or lacks_descriptors(error)):
-                raise
-            reason = NO_DESCRIPTORS if lacks_descriptors(error) else error
-            msg = f"Failed to connect to {self.server_info.describe()}: {reason}."
-            raise MCPConnectionError(msg, self.server_info, "connect") from error
+            body.close()
+            raise self._not_started(error) from error
 
-    def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        self._users.enter()
+    def _not_started(self, error: Exception) -> Exception:
+        if not (isinstance(error, ExecutorStartError) or lacks_descriptors(error)):
+            return error
+        reason = NO_DESCRIPTORS if lacks_descriptors(error) else error
+        msg = f"Failed to connect to {self.server_info.describe()}: {reason}."
+        return MCPConnectionError(msg, self.server_info, "connect")
+
+    async def _acquired(self) -> Identities:
+        """
+        Return the sessions with the server. To be awaited in the executor's loop.
+        """
+        if self._identities is None:
+            await preloaded()  # making the first of a process imports the types of the protocol
         try:
-            executor, supervisor = self._start()
-            return executor.run(operation(supervisor), timeout + self._grace)
-        except MCPConnectionError as error:
-            # The frames of the executor's tasks help nobody.
-            raise error.with_traceback(None)  # noqa: B904
-        finally:
-            self._end_use()
+            return self._acquire()
+        except OSError as error:
+            raise self._not_started(error) from error
 
-    async def _run_async(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        self._users.enter()
-        try:
-            executor, supervisor = await self._start_async()
-            return await executor.run_async(operation(supervisor), timeout + self._grace)
-        except MCPConnectionError as error:
-            raise error.with_traceback(None)  # noqa: B904
-        finally:
-            self._end_use()
+    async def _start_async(self) -> None:
+        """
+        Get hold of the sessions with the server, without opening one and without blocking the event loop.
+        """
+        await self._run_async(self._acquired(), self.connection_timeout)
 
-    def _opened_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
-        return supervisor.identities.open(self.connection_timeout)
+    async def _opened(self) -> ToolListing:
+        return await (await self._acquired()).open(self.connection_timeout)
 
     def _open(self) -> ToolListing:
-        return self._run(self._opened_tools, self.connection_timeout)
+        return self._run(self._opened(), self.connection_timeout)
 
     async def _open_async(self) -> ToolListing:
-        return await self._run_async(self._opened_tools, self.connection_timeout)
+        return await self._run_async(self._opened(), self.connection_timeout)
+
+    async def _listed(self) -> ToolListing:
+        return await (await self._acquired()).list_tools(self.connection_timeout)
+
+    def _list(self) -> ToolListing:
+        return self._run(self._listed(), self._listing_timeout())
+
+    async def _list_async(self) -> ToolListing:
+        return await self._run_async(self._listed(), self._listing_timeout())
+
+    async def _list_if_open_async(self) -> ToolListing:
+        """
+        List the tools in the session of the server info, without opening it.
+        """
+        identities = self._identities
+        if identities is None:
+            msg = f"{self.server_info.describe()} is not connected"
+            raise MCPConnectionError(msg, self.server_info, "list_tools")
+        timeout = self.connection_timeout
+        return await self._run_async(identities.base.list_tools_if_open(timeout), timeout)
+
+    def _listing_timeout(self) -> float:
+        # A listing that loses its session is begun again.
+        return 2 * self.connection_timeout * self._attempts
+
+    @property
+    def _attempts(self) -> int:
+        return 1 + int(getattr(self.server_info, "max_retries", 3))
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
@@ -338,32 +366,11 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         """
         return _copies(await self._list_async())
 
-    def _list(self) -> ToolListing:
-        return self._run(self._listed_tools, self._listing_timeout())
-
-    async def _list_async(self) -> ToolListing:
-        return await self._run_async(self._listed_tools, self._listing_timeout())
-
-    async def _list_if_open_async(self) -> ToolListing:
-        """
-        List the tools in the session of the server info, without opening it.
-        """
-        supervisor = self._supervisor
-        if supervisor is None:
-            msg = f"{self.server_info.describe()} is not connected"
-            raise MCPConnectionError(msg, self.server_info, "list_tools")
-        timeout = self.connection_timeout
-        executor = AsyncExecutor.get_instance()
-        return await executor.run_async(supervisor.list_tools_if_open(timeout), timeout + self._grace)
-
-    def _listed_tools(self, supervisor: Supervisor) -> Coroutine[Any, Any, ToolListing]:
-        return supervisor.identities.list_tools(self.connection_timeout)
-
     def _watch(self, watcher: Watcher) -> Unsubscribe:
         with pool.lock:
             self._watchers.add(watcher)
-            if self._supervisor is not None:
-                _post(self._supervisor.listening.add, watcher)
+            if self._identities is not None:
+                _post(self._identities.base.listening.add, watcher)
         connection = weakref.ref(self)
 
         def unwatch() -> None:
@@ -376,57 +383,31 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
     def _unwatch(self, watcher: Watcher) -> None:
         with pool.lock:
             self._watchers.discard(watcher)
-            if self._supervisor is not None:
-                _post(self._supervisor.listening.remove, watcher)
+            if self._identities is not None:
+                _post(self._identities.base.listening.remove, watcher)
 
     async def _subscribed(self, uri: str) -> None:
-        await (await self._acquired()).subscribe(uri, self.connection_timeout)
+        await (await self._acquired()).base.subscribe(uri, self.connection_timeout)
 
     def _has_own_session(self) -> bool:
         """
         Tell whether the session of the server info is open. From any thread.
         """
-        supervisor = self._supervisor
-        return supervisor is not None and supervisor.is_ready()
-
-    def _listing_timeout(self) -> float:
-        # A listing that loses its session is begun again.
-        return 2 * self.connection_timeout * (1 + int(getattr(self.server_info, "max_retries", 3)))
+        identities = self._identities
+        return identities is not None and identities.base.is_ready()
 
     @property
     def _sessions(self) -> MCPConnection:
         return self
 
     def _submit(self, body: Coroutine[Any, Any, T]) -> T:
-        self._users.enter()
-        try:
-            with self._start_errors(body):
-                executor = AsyncExecutor.get_instance()
-            return executor.run(body, self._reading_timeout() + self._grace)
-        except MCPConnectionError as error:
-            raise error.with_traceback(None)  # noqa: B904
-        finally:
-            self._end_use()
+        return self._run(body, self._reading_timeout())
 
     async def _submit_async(self, body: Coroutine[Any, Any, T]) -> T:
-        self._users.enter()
-        try:
-            with self._start_errors(body):
-                executor = AsyncExecutor.get_instance()
-            return await executor.run_async(body, self._reading_timeout() + self._grace)
-        except MCPConnectionError as error:
-            raise error.with_traceback(None)  # noqa: B904
-        finally:
-            self._end_use()
-
-    async def _acquired(self) -> Supervisor:
-        if self._supervisor is None:
-            await preloaded()  # making the first of a process imports the SDK
-        with self._start_errors():
-            return self._acquire()
+        return await self._run_async(body, self._reading_timeout())
 
     async def _ask(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        return await (await self._acquired()).identities.read(
+        return await (await self._acquired()).read(
             operation,
             read,
             connection_timeout=self.connection_timeout,
@@ -440,8 +421,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return DEFAULT_READ_TIMEOUT if self.invocation_timeout is None else self.invocation_timeout
 
     def _reading_timeout(self) -> float:
-        attempts = 1 + int(getattr(self.server_info, "max_retries", 3))
-        return (2 * self.connection_timeout + self._read_limit) * attempts
+        return (2 * self.connection_timeout + self._read_limit) * self._attempts
 
     def _details(self) -> ServerDetails | None:
         supervisor = self._newest
@@ -502,12 +482,12 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
 
         :returns: A snapshot.
         """
-        supervisor = self._supervisor
-        if supervisor is None:
+        identities = self._identities
+        if identities is None:
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
-        newest = self._newest or supervisor
+        supervisor, newest = identities.base, self._newest or identities.base
         details = self._details()
-        users = (supervisor, *supervisor.identities.all())
+        users = (supervisor, *identities.all())
         sessions = [user.session for user in users if user.session is not None]
         retry_in = max([supervisor.gate.retry_in or 0.0, *(user.rest.seconds for user in users)])
         return MCPConnectionStatus(
@@ -517,7 +497,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
             server_version=details.version if details else None,
             capabilities=details.capabilities if details else None,
             extensions=details.extensions if details else None,
-            users=pool.users(supervisor),
+            users=pool.users(identities),
             sessions=supervisor.sessions,
             calls=supervisor.calls,
             failed_calls=supervisor.failed_calls,
@@ -538,45 +518,45 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         close and returns. A later use opens a session again.
         """
         self._note_close()
-        supervisor = self._leave()
-        if supervisor is None:
+        identities = self._leave()
+        if identities is None:
             return
         executor = AsyncExecutor.get_instance()
         if executor.in_loop_thread():
             return
         try:
-            executor.run(_closed(supervisor), _CLOSE_TIMEOUT)
+            executor.run(_closed(identities), _CLOSE_TIMEOUT)
         except (TimeoutError, RuntimeError) as error:
-            _warn_of_close(supervisor, error)
+            _warn_of_close(identities, error)
 
     def _note_close(self) -> None:
-        if self._users.is_held and self._supervisor is not None:
+        if self._users.is_held and self._identities is not None:
             logger.info(
                 "The connection to {server} is closed for all who use it, open `with` blocks and calls included",
                 server=self._describe_server(),
             )
 
-    def _leave(self) -> Supervisor | None:
+    def _leave(self) -> Identities | None:
         """
-        Stop using the supervisor, and have it closed in the background if nobody else does; give it then.
+        Stop using the sessions, and have them closed in the background if nobody else uses them; return them then.
         """
-        supervisor = self._release()
-        if supervisor is not None:
-            AsyncExecutor.get_instance().post(lambda: close_in_background(supervisor))
-        return supervisor
+        identities = self._release()
+        if identities is not None:
+            AsyncExecutor.get_instance().post(identities.close_in_background)
+        return identities
 
     async def close_async(self) -> None:
         """
         Do the same as `close` without blocking the event loop.
         """
         self._note_close()
-        supervisor = self._leave()  # it is closed even if the caller is cancelled
-        if supervisor is None:
+        identities = self._leave()  # it is closed even if the caller is cancelled
+        if identities is None:
             return
         try:
-            await AsyncExecutor.get_instance().run_async(_closed(supervisor), _CLOSE_TIMEOUT)
+            await AsyncExecutor.get_instance().run_async(_closed(identities), _CLOSE_TIMEOUT)
         except (TimeoutError, RuntimeError) as error:
-            _warn_of_close(supervisor, error)
+            _warn_of_close(identities, error)
 
     def _enter(self) -> None:
         self.open()
@@ -604,13 +584,13 @@ def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
     AsyncExecutor.get_instance().post(lambda: tell(watcher))
 
 
-async def _closed(supervisor: Supervisor) -> None:
-    await asyncio.shield(close_in_background(supervisor))
+async def _closed(identities: Identities) -> None:
+    await asyncio.shield(identities.close_in_background())
 
 
-def _warn_of_close(supervisor: Supervisor, error: Exception) -> None:
+def _warn_of_close(identities: Identities, error: Exception) -> None:
     logger.warning(
-        "Closing the session with {server} did not end: {error}", server=supervisor.description, error=str(error)
+        "Closing the session with {server} did not end: {error}", server=identities.base.description, error=str(error)
     )
 
 

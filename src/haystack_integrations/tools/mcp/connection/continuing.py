@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from haystack_integrations.tools.mcp.connection.calling import Calling, CallRequest, check_call
+from haystack_integrations.tools.mcp.connection.calling import Calling
 from haystack_integrations.tools.mcp.connection.in_loop import asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.reading import Reading
+from haystack_integrations.tools.mcp.connection.requests import CallRequest, check_call
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, strings_in

@@ -17,15 +17,16 @@ Whether a server has sessions is known once one was opened: the protocol has non
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import dataclasses
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.connection.patience import limited
-from haystack_integrations.tools.mcp.connection.release import close_in_background
+from haystack_integrations.tools.mcp.connection.session import caller_key
+from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
 from haystack_integrations.tools.mcp.request_context import (
     Identity,
@@ -39,10 +40,11 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.call import ToolCall
-    from haystack_integrations.tools.mcp.connection.session import ToolListing
-    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+    from haystack_integrations.tools.mcp.connection.requests import ToolListing
     from haystack_integrations.tools.mcp.connection.tasks import TaskRun
+    from haystack_integrations.tools.mcp.handlers import MCPHandlers
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 T = TypeVar("T")
 
@@ -53,24 +55,21 @@ IDLE_LIMIT = 300.0
 MOST_IDLE = 100
 
 
-class NotForCallerError(Exception):
-    """
-    Raised when a session turns out to be somebody else's. Nothing was sent.
-    """
-
-
 class Identities:
     """
     The sessions of all who use one server info. All state is touched in the executor's loop only.
     """
 
-    def __init__(self, base: Supervisor) -> None:
+    def __init__(self, server_info: MCPServerInfo, handlers: MCPHandlers) -> None:
         """
         Initialize the Identities.
 
-        :param base: The session of the server info itself.
+        :param server_info: How to reach the server.
+        :param handlers: What is done for the server.
         """
-        self._base = base
+        # That of the server info itself.
+        self.base: Supervisor = Supervisor(server_info, handlers)
+        self._closing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reset()
 
@@ -107,7 +106,7 @@ class Identities:
         async def opened(supervisor: Supervisor) -> ToolListing:
             session = await supervisor.ready_session(timeout)
             # Another identity may have other tools.
-            if session.listed_by == _key(current_identity.get()) and supervisor.knows_tools_of(session):
+            if session.listed_by == caller_key() and supervisor.knows_tools_of(session):
                 return dataclasses.replace(session.tool_listing(), generation=supervisor.generation)
             return await supervisor.list_tools(timeout)
 
@@ -159,7 +158,7 @@ class Identities:
         :returns: A coroutine of the result. It raises MCPInvocationError if there is none.
         """
         if self._all_are_alike() and current_identity.get() is None:
-            return call.run(self._base)
+            return call.run(self.base)
         return self._call(call)
 
     async def _call(self, call: ToolCall | TaskRun) -> types.CallToolResult:
@@ -167,7 +166,7 @@ class Identities:
             return await self._run(call.run, call.connection_timeout)
         except MCPConnectionError as error:
             failure = call.failed_before(error)
-            self._base.last_error = str(failure)
+            self.base.last_error = str(failure)
             raise failure from failure.__cause__
 
     async def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
@@ -178,7 +177,7 @@ class Identities:
             current_identity.set(identity)  # the task is the operation's own
             return await self._run_as(identity, operation, timeout + started)
         except MCPConnectionError as error:
-            self._base.last_error = str(error)
+            self.base.last_error = str(error)
             raise
 
     async def _run_as(
@@ -198,19 +197,19 @@ class Identities:
                 self._is_stateless = False
                 shared, self._shared = self._shared, None
                 if shared is not None:
-                    close_in_background(shared)
+                    _in_background(shared.close())
                 if is_last:
-                    msg = f"Nothing was sent to {self._base.description}: {error}"
-                    raise MCPConnectionError(msg, self._base.server_info) from None
+                    msg = f"Nothing was sent to {self.base.description}: {error}"
+                    raise MCPConnectionError(msg, self.base.server_info) from None
         raise AssertionError  # the loop returns or raises
 
     def _all_are_alike(self) -> bool:
-        return current_context.get() is None and not self._base.server_info._has_providers
+        return current_context.get() is None and not self.base.server_info._has_providers
 
     async def _identify(self, timeout: float) -> Identity | None:
         if self._all_are_alike():
             return None
-        info, context = self._base.server_info, current_context.get()
+        info, context = self.base.server_info, current_context.get()
         try:
             headers: dict[str, str] = {}
             if info._has_providers:
@@ -236,28 +235,28 @@ class Identities:
 
     def _known(self, identity: Identity | None) -> Supervisor | None:
         # None: whether the server has sessions has to be found out.
-        if identity is None or identity.key is None or self._base.is_closed:
-            return self._base
+        if identity is None or identity.key is None or self.base.is_closed:
+            return self.base
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # after a fork, or a shutdown of the executor
             self._loop = loop
             self._reset()
         if self._is_stateless is None:
             return None
-        return self._shared or self._base if self._is_stateless else self._own_of(identity.key)
+        return self._shared or self.base if self._is_stateless else self._own_of(identity.key)
 
     async def _found(self, identity: Identity | None, timeout: float) -> Supervisor:
         try:
-            async with limited(asyncio.timeout(timeout), self._base.server_info):
+            async with limited(asyncio.timeout(timeout), self.base.server_info):
                 return await self._find(_key(identity), timeout)
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):
                 raise
-            msg = f"Failed to connect to {self._base.description}: timed out after {timeout:g} seconds"
-            raise MCPConnectionTimeoutError(msg, self._base.server_info, "connect") from None
+            msg = f"Failed to connect to {self.base.description}: timed out after {timeout:g} seconds"
+            raise MCPConnectionTimeoutError(msg, self.base.server_info, "connect") from None
 
     def _enter(self, identity: Identity | None, supervisor: Supervisor) -> Any:
-        if supervisor is not self._base:
+        if supervisor is not self.base:
             self.newest = supervisor
         key = _key(identity)
         if self._own.get(key) is supervisor:
@@ -267,7 +266,7 @@ class Identities:
         return key
 
     async def _find(self, key: Any, timeout: float) -> Supervisor:
-        session = self._base.session
+        session = self.base.session
         if self._is_stateless is None and session is not None and session.is_open:
             self._is_stateless = session.is_stateless
         if self._is_stateless is None:
@@ -284,11 +283,11 @@ class Identities:
                         return supervisor
                     self._shared = self._own.pop(key)
                     self._shared.serves = None
-        return self._shared or self._base if self._is_stateless else self._own_of(key)
+        return self._shared or self.base if self._is_stateless else self._own_of(key)
 
     def _own_of(self, key: Any) -> Supervisor:
         if key not in self._own:
-            self._own[key] = self._base.for_identity(key)
+            self._own[key] = self.base.for_identity(key)
         return self._own[key]
 
     def _left(self, key: Any, supervisor: Supervisor) -> None:
@@ -322,45 +321,39 @@ class Identities:
         if supervisor is not None:
             if self.newest is supervisor:
                 self.newest = None
-            close_in_background(supervisor)
+            _in_background(supervisor.close())
 
-    async def close(self) -> None:
+    def close_in_background(self) -> asyncio.Task[None]:
         """
-        Close the sessions of all identities.
+        Start closing all sessions, for good, without waiting. In the executor's thread only.
+
+        :returns: The task that closes them; the same one however often it is asked for.
         """
+        if self._closing is None:
+            self._closing = _in_background(self._close_all())
+        return self._closing
+
+    async def _close_all(self) -> None:
         if self._sweep is not None:
             self._sweep.cancel()
         supervisors = self.all()
         self._reset()
-        await asyncio.gather(*(close_in_background(supervisor) for supervisor in supervisors))
+        await asyncio.gather(*(supervisor.close() for supervisor in (self.base, *supervisors)))
+
+
+# An event loop holds its tasks by weak references only.
+_background: set[asyncio.Task[None]] = set()
+
+
+def _in_background(closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(closing)
+    task.add_done_callback(_background.discard)
+    _background.add(task)
+    return task
 
 
 def _key(identity: Identity | None) -> Any:
     return identity.key if identity is not None else None
-
-
-def may_use(serves: Any, *, is_stateless: bool) -> bool:
-    """
-    Tell whether the running operation may use a session.
-
-    :param serves: The key of the identity that the session belongs to.
-    :param is_stateless: Whether the server keeps nothing for a session.
-    :returns: True if it may.
-    """
-    return is_stateless or serves == _key(current_identity.get())
-
-
-def in_own_context(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """
-    Start a task that is nobody's, although somebody waits for it first.
-
-    :param coro: What to run.
-    :returns: The task.
-    """
-    context = contextvars.copy_context()
-    context.run(current_identity.set, None)
-    context.run(current_context.set, None)
-    return asyncio.create_task(coro, context=context)
 
 
 def _with(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:
@@ -391,3 +384,7 @@ def _check_headers(headers: dict[str, str]) -> None:
                 "that is not ASCII"
             )
             raise IdentityRefusedError(msg)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_background.clear)  # they are tasks of the parent's loop

@@ -50,7 +50,7 @@ from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context, meta_of_call
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.connection.calling import CallRequest
+    from haystack_integrations.tools.mcp.connection.requests import CallRequest
 
 
 _GIVEN_UP = "the call was given up by its caller."

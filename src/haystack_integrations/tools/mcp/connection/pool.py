@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Who shares which supervisor in this process.
+Who shares which identities in this process.
 """
 
 from __future__ import annotations
@@ -21,71 +21,72 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 from haystack_integrations.tools.mcp.connection.preload import whole_imports
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
+    from haystack_integrations.tools.mcp.connection.identities import Identities
     from haystack_integrations.tools.mcp.handlers import MCPHandlers
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 
 class Pool:
     """
-    Who shares which supervisor. Decides under a lock and returns what is to be closed; it does no I/O.
+    Who shares which sessions. Decides under a lock and returns what is to be closed; it does no I/O.
     """
 
     def __init__(self) -> None:
         self.lock: threading.Lock = threading.Lock()
-        self._shared: dict[Any, Supervisor] = {}
+        self._shared: dict[Any, Identities] = {}
         self._users: dict[int, int] = {}
         # What users that were garbage-collected after the executor's shutdown had used: its sessions ended with the
         # executor. Finalisers append to it without the lock.
-        self.collected: deque[Supervisor] = deque()
+        self.collected: deque[Identities] = deque()
 
-    def acquire(self, server_info: MCPServerInfo, handlers: MCPHandlers, *, share: bool) -> Supervisor:
+    def acquire(self, server_info: MCPServerInfo, handlers: MCPHandlers, *, share: bool) -> Identities:
         """
-        Find or make the supervisor of a server, and count one more user.
+        Find or make the sessions with a server, and count one more user.
 
         :param server_info: How to reach the server.
         :param handlers: What is done for the server.
         :param share: Whether equal server infos with equal handlers get the same one.
-        :returns: The supervisor.
+        :returns: The sessions.
         """
         key = (_identity(server_info), _identity(handlers)) if share else None
         # These import the MCP SDK, which takes 0.6 s, so they wait until a connection is used. What only calls use is
         # among them, so that a fork during calls finds no module that is imported by half.
         with whole_imports:
             from haystack_integrations.tools.mcp.connection import call, interception, tasks  # noqa: F401, PLC0415
-            from haystack_integrations.tools.mcp.connection.supervisor import Supervisor  # noqa: PLC0415
+            from haystack_integrations.tools.mcp.connection.identities import Identities  # noqa: PLC0415
 
         with self.lock:
             self._forget_collected()
-            supervisor = self._shared.get(key) if share else None
-            if supervisor is None:
-                supervisor = Supervisor(server_info, handlers)
+            identities = self._shared.get(key) if share else None
+            if identities is None:
+                identities = Identities(server_info, handlers)
                 if share:
-                    self._shared[key] = supervisor
-            self._users[id(supervisor)] = self._users.get(id(supervisor), 0) + 1
-            return supervisor
+                    self._shared[key] = identities
+            self._users[id(identities)] = self._users.get(id(identities), 0) + 1
+            return identities
 
-    def release(self, supervisor: Supervisor) -> bool:
+    def release(self, identities: Identities) -> bool:
         """
         Drop one user.
 
-        :param supervisor: What it used.
-        :returns: Whether it was the last, so that the supervisor is to be closed.
+        :param identities: What it used.
+        :returns: Whether it was the last, so that they are to be closed.
         """
         with self.lock:
             self._forget_collected()
-            return self._drop(supervisor)
+            return self._drop(identities)
 
-    def _drop(self, supervisor: Supervisor) -> bool:
-        left = self._users.get(id(supervisor), 1) - 1
+    def _drop(self, identities: Identities) -> bool:
+        left = self._users.get(id(identities), 1) - 1
         if left:
-            self._users[id(supervisor)] = left
+            self._users[id(identities)] = left
             return False
-        self._users.pop(id(supervisor), None)
+        self._users.pop(id(identities), None)
         for key, shared in self._shared.items():
-            if shared is supervisor:
+            if shared is identities:
                 del self._shared[key]
                 break
         return True
@@ -94,17 +95,36 @@ class Pool:
         while self.collected:
             self._drop(self.collected.popleft())
 
-    def users(self, supervisor: Supervisor) -> int:
+    def users(self, identities: Identities) -> int:
         """
-        Count the users of a supervisor.
+        Count the users of the sessions with a server.
 
-        :param supervisor: The supervisor.
+        :param identities: The sessions.
         :returns: How many there are.
         """
-        return self._users.get(id(supervisor), 0)
+        return self._users.get(id(identities), 0)
 
 
 pool: Pool = Pool()
+
+
+def release_collected(identities: Identities) -> None:
+    """
+    Drop a user that was garbage-collected.
+
+    Garbage collection may strike in any thread, with any lock held, so this takes no lock: it posts the release to the
+    executor, or leaves it to the next user of the pool.
+
+    :param identities: What it used.
+    """
+
+    def release() -> None:
+        if pool.release(identities):
+            identities.close_in_background()
+
+    executor = AsyncExecutor._singleton
+    if executor is None or not executor.post(release):
+        pool.collected.append(identities)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ import contextvars
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import update_wrapper
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -18,6 +17,7 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
+from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
 from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
@@ -33,7 +33,9 @@ from haystack_integrations.tools.mcp.request_context import Identity, current_id
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.call import ToolCall
+    from haystack_integrations.tools.mcp.connection.limits import CallLimits
+    from haystack_integrations.tools.mcp.connection.requests import CallRequest
+    from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -46,25 +48,6 @@ _CALLS_END_TIMEOUT = 0.5
 
 # How long a transport may take to notice that its process was killed.
 _KILLED_TIMEOUT = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ToolListing:
-    """
-    What a server answered when it was asked for its tools.
-
-    :param number: When it was asked, among all listings of the process.
-    :param tools: The tools.
-    :param expires_at: Until when the server allows them to be kept, in the seconds of `time.monotonic`, if it says so.
-    :param generation: The number of the session; 0 if that is not known here.
-    :param instructions: What the server said of its use when the session was opened.
-    """
-
-    number: int
-    tools: list[types.Tool]
-    expires_at: float | None = None
-    generation: int = 0
-    instructions: str | None = None
 
 
 class SessionOwner(Protocol):
@@ -232,7 +215,7 @@ class Session:
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             self._life.opening()
-            self.listed_by = _caller()
+            self.listed_by = caller_key()
             self.listing, self.listed_at = next_moment(), monotonic()
             self.tools = await self._client.connect()
             self.only_as_tasks = _only_as_tasks(self.tools)
@@ -399,7 +382,7 @@ class Session:
         if tools is None:
             return self.tool_listing()
         if number > self.listing:  # a later one may have been answered earlier
-            self.listing, self.tools, self.listed_by = number, tools, _caller()
+            self.listing, self.tools, self.listed_by = number, tools, caller_key()
             self.listed_at = asked_at
             self.tools_expire_at = self._expiry()
             self.only_as_tasks = _only_as_tasks(tools)
@@ -430,11 +413,22 @@ class Session:
         """
         return self._client.why_unusable(tool_name)
 
-    async def call(self, call: ToolCall, on_progress: Any = None) -> types.CallToolResult:
+    async def call(
+        self,
+        request: CallRequest,
+        limits: CallLimits,
+        *,
+        meta: dict[str, Any] | None = None,
+        continuation: Continuation | None = None,
+        on_progress: Any = None,
+    ) -> types.CallToolResult:
         """
         Send the request of a call. To be awaited in a task of the session's loop.
 
-        :param call: The call.
+        :param request: What the caller wants.
+        :param limits: How long the server may be silent.
+        :param meta: The `_meta` of the request.
+        :param continuation: What to continue a call with that was left open.
         :param on_progress: Awaited with each report of progress; None not to ask for any.
         :returns: The result, a tool's own error included.
         :raises CallDidNotRunError: If the tool provably did not run.
@@ -442,22 +436,21 @@ class Session:
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         """
         # As `read`, without the objects that a decorator and a context manager make of each call.
-        request, limits = call.request, call.limits
         task = self._begin(limits.longest_silence, limits.ping_interval)
         try:
-            if call.continuation is not None:
+            if continuation is not None:
                 result = await self._client.request_tool(
                     request.tool_name,
                     request.tool_args,
-                    meta=call.meta,
+                    meta=meta,
                     on_progress=on_progress,
-                    continuation=call.continuation,
+                    continuation=continuation,
                 )
-            elif call.meta is None and on_progress is None:  # a custom client may not know more
+            elif meta is None and on_progress is None:  # a custom client may not know more
                 result = await self._client.request_tool(request.tool_name, request.tool_args)
             else:
                 result = await self._client.request_tool(
-                    request.tool_name, request.tool_args, meta=call.meta, on_progress=on_progress
+                    request.tool_name, request.tool_args, meta=meta, on_progress=on_progress
                 )
             self._life.heard()  # there are no streams in process, and a custom client may have none
             return result
@@ -666,7 +659,10 @@ def _only_as_tasks(tools: list[types.Tool]) -> frozenset[str]:
     return frozenset(tool.name for tool in tools if needs_tasks(tool))
 
 
-def _caller() -> Any:
+def caller_key() -> Any:
+    """
+    Return the key of the identity on whose behalf the running operation is; None for that of the server info.
+    """
     identity = current_identity.get()
     return identity.key if identity is not None else None
 

@@ -19,6 +19,7 @@ single attributes.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import dataclasses
 import itertools
 import os
@@ -33,16 +34,11 @@ from haystack_integrations.tools.mcp.connection.changes import Attendant, Listen
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
 from haystack_integrations.tools.mcp.connection.given_links import GivenLinks
 from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
-from haystack_integrations.tools.mcp.connection.identities import (
-    Identities,
-    NotForCallerError,
-    in_own_context,
-    may_use,
-)
 from haystack_integrations.tools.mcp.connection.patience import limited
 from haystack_integrations.tools.mcp.connection.preload import whole_imports
 from haystack_integrations.tools.mcp.connection.replay import back_off
-from haystack_integrations.tools.mcp.connection.session import Session, ToolListing
+from haystack_integrations.tools.mcp.connection.requests import ToolListing
+from haystack_integrations.tools.mcp.connection.session import Session, caller_key
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.connection.tracing import traced_connect
 from haystack_integrations.tools.mcp.errors import (
@@ -86,6 +82,12 @@ _LISTED_AGAIN_AFTER = 5.0
 
 # One counter for the whole process, so that the generations of a connection grow even after it was closed.
 _generations = itertools.count(1)
+
+
+class NotForCallerError(Exception):
+    """
+    Raised when a session turns out to be somebody else's. Nothing was sent.
+    """
 
 
 class _SharedTask(Generic[T]):
@@ -149,7 +151,6 @@ class Supervisor:
         self.serves: Any = None
         # Who counts for all identities.
         self._base: Supervisor = self
-        self.identities: Identities = Identities(self)
         self.handlers: MCPHandlers = handlers
         self.description: str = server_info.describe()
         # What models may follow.
@@ -324,7 +325,7 @@ class Supervisor:
             raise self._connect_error(with_full_stop(self.rest.describe()))
         if self._opening is None or not self._opening.joinable:
             # The session of the server info is nobody else's, whoever needs it first.
-            start = in_own_context if self._base is self else asyncio.create_task
+            start = _in_own_context if self._base is self else asyncio.create_task
             self._opening = _SharedTask(self._open(), forget=self._forget, start=start)
         try:
             return self._checked(await self._opening.result(timeout, self.server_info))
@@ -341,7 +342,7 @@ class Supervisor:
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None
 
     def _checked(self, session: Session) -> Session:
-        if not may_use(self.serves, is_stateless=session.is_stateless):
+        if not _may_use(self.serves, is_stateless=session.is_stateless):
             raise NotForCallerError(_SOMEBODY_ELSES)
         return session
 
@@ -453,7 +454,7 @@ class Supervisor:
         is_first, self.generation = not self.generation, next(_generations)
         if self._base is self:
             self.attendant = self.listening.attend(session, is_first=is_first, on_gap=self._note_tools_changed)
-            session.attend(in_own_context(self.attendant.run()))
+            session.attend(_in_own_context(self.attendant.run()))
         return session
 
     async def list_tools(self, timeout: float) -> ToolListing:
@@ -483,8 +484,7 @@ class Supervisor:
         return await self._listed(session, timeout)
 
     async def _listed(self, session: Session, timeout: float) -> ToolListing:
-        identity = current_identity.get()
-        key = identity.key if identity is not None else None
+        key = caller_key()
         listing = self._listings.get(key)
         if listing is None or not listing.joinable:
             listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
@@ -696,7 +696,31 @@ class Supervisor:
         if self._opening is not None:
             self._opening.cancel()
         own = (session.close() for session in Session.of_running_loop() if session.belongs_to(self))
-        await asyncio.gather(self.identities.close(), *own)
+        await asyncio.gather(*own)
+
+
+def _may_use(serves: Any, *, is_stateless: bool) -> bool:
+    """
+    Tell whether the running operation may use a session.
+
+    :param serves: The key of the identity that the session belongs to.
+    :param is_stateless: Whether the server keeps nothing for a session.
+    :returns: True if it may.
+    """
+    return is_stateless or serves == caller_key()
+
+
+def _in_own_context(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """
+    Start a task that is nobody's, although somebody waits for it first.
+
+    :param coro: What to run.
+    :returns: The task.
+    """
+    context = contextvars.copy_context()
+    context.run(current_identity.set, None)
+    context.run(current_context.set, None)
+    return asyncio.create_task(coro, context=context)
 
 
 _CLOSED = "the connection was closed"

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from haystack import logging
 from pydantic import ValidationError
@@ -52,13 +52,16 @@ from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.calling import CallRequest
+    from haystack_integrations.tools.mcp.connection.requests import CallRequest
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# `Supervisor.read`, on behalf of whoever calls it.
+Read: TypeAlias = Callable[..., Awaitable[Any]]
 
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
@@ -107,14 +110,15 @@ class TaskRun:
         self._said: str | None = None
         self._has_begun = False
 
-    def leave_behind(self, supervisor: Supervisor) -> None:
+    def leave_behind(self, supervisor: Supervisor, read: Read) -> None:
         """
         Take note that the caller has given up, perhaps before this has begun.
 
-        :param supervisor: Has the sessions of all identities.
+        :param supervisor: Has the session of the server info.
+        :param read: Reads of the server on behalf of the caller.
         """
         if not self._has_begun:
-            cancel_in_background(self._task_id, supervisor)
+            cancel_in_background(self._task_id, supervisor, read)
 
     def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
         """
@@ -464,7 +468,7 @@ async def cancel_task(task_id: str, supervisor: Supervisor) -> None:
         _warn(supervisor, error)
 
 
-def cancel_in_background(task_id: str, supervisor: Supervisor) -> None:
+def cancel_in_background(task_id: str, supervisor: Supervisor, read: Read) -> None:
     """
     Do the same on behalf of a caller that does not wait for it. To be called in the executor's loop and its context.
 
@@ -475,7 +479,7 @@ def cancel_in_background(task_id: str, supervisor: Supervisor) -> None:
     async def cancel() -> None:
         with holding_task(supervisor.base, is_given_up=True):
             try:
-                await supervisor.identities.read(
+                await read(
                     "tasks/cancel",
                     lambda client: client.cancel_task(task_id),
                     connection_timeout=CANCEL_TIMEOUT,

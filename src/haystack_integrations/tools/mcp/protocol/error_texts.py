@@ -92,6 +92,10 @@ _READS = {
     "list_skills": "list the skills of",
     "get_skill": "get a skill of",
     "complete": "get completions of",
+    "cancel_task": "cancel a task of",
+    "subscribe_resource": "subscribe to a resource of",
+    "unsubscribe_resource": "unsubscribe from a resource of",
+    "listen": "listen to the changes of",
     "request": "send a request to",
 }
 

@@ -38,7 +38,7 @@ from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.session import ToolListing
+    from haystack_integrations.tools.mcp.connection.requests import ToolListing
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

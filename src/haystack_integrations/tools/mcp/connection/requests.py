@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What the callers of a connection want, and what a server answers to the question for its tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+    from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
+    from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+
+
+@dataclass(slots=True, kw_only=True)
+class CallRequest:
+    """
+    What the caller of a tool wants. `MCPConnection.call_tool` documents it.
+    """
+
+    tool_name: str
+    tool_args: dict[str, Any]
+    display_name: str
+    may_repeat: bool = False
+    invocation_timeout: float | None = None
+    secrets: Collection[str] = ()
+    meta: dict[str, Any] | None = None
+    on_progress: ProgressCallback | None = None
+    # The tool and the arguments as the caller gave them, if interceptors may have changed them.
+    original: tuple[str, dict[str, Any]] | None = None
+    # The call to continue, and the answers to its questions.
+    continues: tuple[MCPPendingCall, Mapping[str, Any] | None] | None = None
+    # Whether a call that becomes a task is left open.
+    leaves_tasks: bool = False
+
+    @property
+    def continues_task(self) -> bool:
+        """
+        Whether the call to continue is a task.
+        """
+        return self.continues is not None and self.continues[0].task_id is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolListing:
+    """
+    What a server answered when it was asked for its tools.
+
+    :param number: When it was asked, among all listings of the process.
+    :param tools: The tools.
+    :param expires_at: Until when the server allows them to be kept, in the seconds of `time.monotonic`, if it says so.
+    :param generation: The number of the session; 0 if that is not known here.
+    :param instructions: What the server said of its use when the session was opened.
+    """
+
+    number: int
+    tools: list[types.Tool]
+    expires_at: float | None = None
+    generation: int = 0
+    instructions: str | None = None
+
+
+class Admission(Protocol):
+    """
+    Looks at what the server says of its tools before a call is sent.
+    """
+
+    async def refusal(self, tool_name: str, listing: ToolListing) -> str | None:
+        """
+        Say why a call must not be sent. Awaited in the executor's loop, before each attempt.
+
+        :param tool_name: The server's name of the tool.
+        :param listing: The tools of the session in which it would be sent.
+        :returns: A sentence; None if it may be sent.
+        """
+
+
+def check_call(
+    tool_name: object, tool_args: object, meta: dict[str, Any] | None, on_progress: ProgressCallback | None
+) -> None:
+    """
+    Check what a caller passed.
+
+    :param tool_name: Name of the tool.
+    :param tool_args: Its arguments.
+    :param meta: The `_meta` of the request.
+    :param on_progress: The function for progress.
+    :raises ValueError: If one of them is of the wrong type.
+    """
+    if not isinstance(tool_name, str):
+        msg = f"`tool_name` must be the name of a tool, got {type(tool_name).__name__}"
+        raise ValueError(msg)
+    if tool_args is not None and not isinstance(tool_args, Mapping):
+        msg = f"`tool_args` must be a dict of the tool's arguments, or None, got {type(tool_args).__name__}"
+        raise ValueError(msg)
+    if meta is not None and not (isinstance(meta, dict) and all(isinstance(key, str) for key in meta)):
+        msg = f"`meta` must be a dict with strings as keys, or None, got {type(meta).__name__}"
+        raise ValueError(msg)
+    if on_progress is not None and not callable(on_progress):
+        msg = f"`on_progress` must be a function that takes an MCPProgress, or None, got {type(on_progress).__name__}"
+        raise ValueError(msg)
