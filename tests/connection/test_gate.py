@@ -35,7 +35,7 @@ from tests.support.waiting import LIMIT, wait_until_async
 
 
 def gate_of(*, max_in_flight: int | None = None, pause: float | None = 20.0) -> Gate:
-    return Gate("the server", max_in_flight=max_in_flight, pause=pause, longest_pause=60.0)
+    return Gate("the server", max_in_flight=max_in_flight, pause=pause)
 
 
 def fail(gate: Gate, times: int) -> None:
@@ -179,7 +179,7 @@ async def test_nobody_waits_for_a_place_at_a_server_that_is_left_alone():
     gate.leave()
     with pytest.raises(CallDidNotRunError, match="is left alone for another"):
         await waiting
-    assert (gate._in_flight, gate.waiting) == (0, 0)
+    assert (gate._places._value, gate.waiting) == (1, 0)
 
 
 async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up():
@@ -290,7 +290,7 @@ def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
         assert text(connection.call_tool("ask_order")) == "3 red"
         # The place was taken once and given back once.
         assert text(connection.call_tool("ask_order")) == "3 red"
-        assert cast("Identities", connection._identities).base.gate._in_flight == 0
+        assert cast("Identities", connection._identities).base.gate._places._value == 1
         assert inner == ["3", "3"]
 
 
@@ -302,7 +302,7 @@ async def test_what_a_handler_leaves_behind_waits_for_a_place_like_all_others():
         inner = Passage(gate)
         await inner.enter(0.01)
         inner.leave()
-    assert gate._in_flight == 1
+    assert gate._places.locked()
 
     async def call_again() -> None:
         with pytest.raises(CallDidNotRunError, match="no place became free among the 1 calls"):

@@ -400,5 +400,5 @@ class TestRestlessServer:
             server.wait_for("@resources/unsubscribe")
             connection.subscribe_resource("memo://other", print)
             connection.close()
-            with pytest.raises(MCPConnectionError, match="the session ended meanwhile"):
+            with pytest.raises(MCPConnectionError, match="the connection was closed"):
                 silent.result(timeout=LIMIT)

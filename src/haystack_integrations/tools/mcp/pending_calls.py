@@ -10,34 +10,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from types import NoneType
-from typing import Any, Final, Self
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
 
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
+from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET
 from haystack_integrations.tools.mcp.reprs import short_repr
-
-_NOT_FROM_TO_DICT = "`MCPPendingCall.from_dict` takes what `to_dict` of an MCPPendingCall of this version gave"
 
 _ELICITATION = "elicitation/create"
 
-# The form of what `to_dict` gives.
+# The form of what `to_dict` returns.
 _VERSION = 1
-
-# What JSON has for each field of a call.
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "tool_name": (str,),
-    "arguments": (dict,),
-    "server": (str,),
-    "withheld": (list,),
-    "requests": (dict,),
-    "request_state": (str, NoneType),
-    "task_id": (str, NoneType),
-    "poll_interval": (int, float, NoneType),
-    "expires_at": (int, float, NoneType),
-    "created_at": (int, float),
-}
 
 
 @short_repr
@@ -128,8 +113,7 @@ class MCPPendingCall:
 
         :returns: A dictionary.
         """
-        fields: dict[str, Any] = to_jsonable_python(asdict(self))
-        return {"version": _VERSION, **fields}
+        return {"version": _VERSION, **to_jsonable_python(asdict(self))}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -141,17 +125,15 @@ class MCPPendingCall:
         :raises ValueError: If it is something else.
         """
         # All of it: the server needs what it gave.
-        if (
-            not isinstance(data, Mapping)
-            or data.get("version") != _VERSION
-            or set(data) != {"version", *_TYPES}
-            or not all(isinstance(data[name], kinds) for name, kinds in _TYPES.items())
-        ):
-            raise ValueError(_NOT_FROM_TO_DICT)
-        call = cls(**{**{name: data[name] for name in _TYPES}, "withheld": tuple(data["withheld"])})
-        if not call.can_be_continued:
-            raise ValueError(_NOT_FROM_TO_DICT)
-        return call
+        if isinstance(data, Mapping) and set(data) == {"version", *(field.name for field in fields(cls))}:
+            try:
+                call = TypeAdapter(cls).validate_python(dict(data))
+            except ValidationError:
+                call = None
+            if call is not None and call.can_be_continued and data["version"] == _VERSION:
+                return call
+        msg = "`MCPPendingCall.from_dict` takes what `to_dict` of an MCPPendingCall of this version gave"
+        raise ValueError(msg)
 
     def __repr__(self) -> str:
         """
@@ -163,7 +145,7 @@ class MCPPendingCall:
 
 def is_question(request: Any) -> bool:
     """
-    Tell whether a server's request wants something of the user.
+    Return whether a server's request wants something of the user.
 
     :param request: The request, as in the protocol.
     :returns: True for an elicitation.
@@ -171,32 +153,23 @@ def is_question(request: Any) -> bool:
     return isinstance(request, Mapping) and request.get("method") == _ELICITATION
 
 
-def without_secrets(
-    arguments: Mapping[str, Any], secrets: tuple[str, ...], shortest: int
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+def arguments_with_secrets(arguments: Mapping[str, Any], secrets: Collection[str]) -> tuple[str, ...]:
     """
-    Take the arguments apart that contain a secret.
+    Find the arguments that contain a secret.
 
     A short secret, which other texts may well contain, counts only as a whole value.
 
     :param arguments: The arguments of a call.
     :param secrets: The secrets among them.
-    :param shortest: How many characters a secret has that is looked for within texts, too.
-    :returns: The others, and the names of those that do.
+    :returns: The names of those arguments.
     """
-    withheld = tuple(name for name, value in arguments.items() if _contains(value, secrets, shortest))
-    return without(arguments, withheld), withheld
 
+    def is_secret(text: str) -> bool:
+        return any(
+            secret == text or (len(secret) >= SHORTEST_SECRET and secret in text) for secret in secrets if secret
+        )
 
-def without(arguments: Mapping[str, Any], withheld: Collection[str]) -> dict[str, Any]:
-    """
-    Leave arguments out.
-
-    :param arguments: The arguments of a call.
-    :param withheld: The names of those to leave out.
-    :returns: The others.
-    """
-    return {name: value for name, value in arguments.items() if name not in withheld}
+    return tuple(name for name, value in arguments.items() if any(map(is_secret, strings_in(value))))
 
 
 def strings_in(value: Any) -> Iterator[str]:
@@ -215,14 +188,3 @@ def strings_in(value: Any) -> Iterator[str]:
         case list() | tuple():
             for each in value:
                 yield from strings_in(each)
-
-
-def _contains(value: Any, secrets: tuple[str, ...], shortest: int) -> bool:
-    match value:
-        case str():
-            return any(secret == value or (len(secret) >= shortest and secret in value) for secret in secrets if secret)
-        case Mapping():
-            return any(_contains(each, secrets, shortest) for pair in value.items() for each in pair)
-        case list() | tuple():
-            return any(_contains(each, secrets, shortest) for each in value)
-    return False

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from haystack import logging
@@ -175,7 +175,7 @@ class Listening:
 
         :param server: Describes the server.
         """
-        self._server = server
+        self.server: str = server
         self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
         self._attendant: Attendant | None = None
 
@@ -199,7 +199,7 @@ class Listening:
 
     def _wake(self) -> None:
         if self._attendant is not None:
-            self._attendant.wake()
+            self._attendant.waking.set()
 
     def wanted(self) -> WantedChanges:
         """
@@ -233,7 +233,7 @@ class Listening:
         :param on_gap: Called when changes may have been missed in the middle of the session.
         :returns: What listens.
         """
-        self._attendant = Attendant(self, session, self._server, is_first=is_first, on_gap=on_gap)
+        self._attendant = Attendant(self, session, is_first=is_first, on_gap=on_gap)
         return self._attendant
 
 
@@ -242,100 +242,32 @@ def _is_part(uri: str | None, wanted: WantedChanges) -> bool:
     return uri is not None and any(uri == each or uri.startswith(each.rstrip("/") + "/") for each in wanted.uris)
 
 
-class _Stream:
-    """
-    One `subscriptions/listen`.
-    """
-
-    def __init__(self, session: Session, wanted: WantedChanges, on_end: Callable[[], None]) -> None:
-        self.wanted = wanted
-        self.honored = WantedChanges()
-        self._settled = asyncio.Event()
-        self._opened_at = asyncio.get_running_loop().time()
-        self.task = asyncio.create_task(session.listen(wanted, self._acknowledged))
-        self._on_end = on_end
-        self.task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            task.exception()  # whoever looks for it has it; asyncio is not to log it
-        self._settled.set()
-        self._on_end()
-
-    def _acknowledged(self, honored: WantedChanges) -> None:
-        self.honored = honored
-        self._settled.set()
-
-    async def opened(self) -> bool:
-        await self._settled.wait()
-        return not self.task.done()
-
-    @property
-    def was_good(self) -> bool:
-        return asyncio.get_running_loop().time() - self._opened_at > _GOOD_AFTER
-
-    @property
-    def failure(self) -> BaseException | None:
-        return None if self.task.cancelled() else self.task.exception()
-
-    async def close(self) -> None:
-        await _cancelled({self.task})
-
-
-async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 class Attendant:
     """
     Listens to changes in one session.
     """
 
-    def __init__(
-        self, listening: Listening, session: Session, server: str, *, is_first: bool, on_gap: Callable[[], None]
-    ) -> None:
+    def __init__(self, listening: Listening, session: Session, *, is_first: bool, on_gap: Callable[[], None]) -> None:
         """
         Initialize the Attendant.
 
         :param listening: Who is notified.
         :param session: The session.
-        :param server: Describes the server.
         :param is_first: Whether it is the first session.
         :param on_gap: Called when changes may have been missed.
         """
-        self._on_gap = on_gap
         self._listening = listening
         self._session = session
-        self._server = server
         self._is_first = is_first
-        self._waking = asyncio.Event()
-        # What the server sends, and why it does not send the changes of a resource.
+        self._on_gap = on_gap
+        # Set when something else is wanted, or a stream has ended.
+        self.waking: asyncio.Event = asyncio.Event()
+        # What the server reports, and why it does not report the changes of a resource.
         self._served = WantedChanges()
         self._refused: dict[str, MCPConnectionError] = {}
-        # Why it sends no more of anything.
+        # Why it reports nothing any more.
         self._over: str | None = None
         self._noted = asyncio.Event()
-
-    def wake(self) -> None:
-        """
-        Look again what is wanted.
-        """
-        self._waking.set()
-
-    def offered(self) -> WantedChanges:
-        """
-        Return which of the wanted changes the server says that it reports.
-
-        :returns: Those.
-        """
-        wanted, capabilities = self._listening.wanted(), self._session.details.capabilities or {}
-        lists: frozenset[ChangedList] = frozenset(
-            kind for kind in wanted.lists if (capabilities.get(kind) or {}).get("listChanged")
-        )
-        return WantedChanges(lists, wanted.uris if self.offers_resources else frozenset())
 
     @property
     def offers_resources(self) -> bool:
@@ -343,6 +275,16 @@ class Attendant:
         Whether the server says that it reports changes of single resources.
         """
         return bool(((self._session.details.capabilities or {}).get("resources") or {}).get("subscribe"))
+
+    def _wanted(self) -> WantedChanges:
+        """
+        Return what is wanted of what the server says that it reports.
+        """
+        wanted, capabilities = self._listening.wanted(), self._session.details.capabilities or {}
+        lists: frozenset[ChangedList] = frozenset(
+            kind for kind in wanted.lists if (capabilities.get(kind) or {}).get("listChanged")
+        )
+        return WantedChanges(lists, wanted.uris if self.offers_resources else frozenset())
 
     async def served(self, uri: str) -> None:
         """
@@ -356,13 +298,16 @@ class Attendant:
                 raise self._refused.pop(uri)
             if self._over is not None:
                 raise MCPConnectionError(self._over, operation="subscribe_resource")
-            await self._noted.wait()
+            if self._session.listens:
+                await self._noted.wait()
+            else:
+                await self._session.subscribe_resource(uri)
+                self._note(WantedChanges(uris=self._served.uris | {uri}))
 
-    def _note(self, served: WantedChanges, refused: dict[str, MCPConnectionError] | None = None) -> None:
+    def _note(self, served: WantedChanges) -> None:
         self._served = served
-        self._refused.update(refused or {})
         self._noted.set()
-        self._noted = asyncio.Event()
+        self._noted.clear()
 
     async def run(self) -> None:
         """
@@ -372,130 +317,117 @@ class Attendant:
             # Who subscribed to a resource is notified once the server knows that again.
             self._listening.announce(*WantedChanges(self._listening.wanted().lists).as_changes())
         try:
-            await (self._listen() if self._session.listens else self._subscribe())
+            async with asyncio.TaskGroup() as group:
+                await (self._listen(group) if self._session.listens else self._keep_subscribed(group))
         except Exception:
-            logger.exception("Listening to changes of {server} ended", server=self._server)
+            logger.exception("Listening to changes of {server} ended", server=self._listening.server)
         finally:
-            self._over = self._over or f"{failed_to('subscribe_resource', self._server)}: the session ended meanwhile"
+            where = failed_to("subscribe_resource", self._listening.server)
+            self._over = self._over or f"{where}: the session ended meanwhile"
             self._note(WantedChanges())
 
-    async def _subscribe(self) -> None:
-        # By URI: what the server is asked for, and whether that is to subscribe. One that it never answers holds up no
-        # other, and is given up once the opposite is wanted.
-        asking: dict[str, tuple[bool, asyncio.Task[None]]] = {}
+    async def _keep_subscribed(self, group: asyncio.TaskGroup) -> None:
+        for uri in frozenset() if self._is_first else self._wanted().uris:
+            group.create_task(self._subscribe_again(uri))
+        while True:
+            await self.waking.wait()
+            self.waking.clear()
+            for uri in self._served.uris - self._wanted().uris:
+                self._note(WantedChanges(uris=self._served.uris - {uri}))
+                group.create_task(self._unsubscribe(uri))
+
+    async def _subscribe_again(self, uri: str) -> None:
         try:
-            while True:
-                self._waking.clear()
-                wanted = self.offered().uris
-                for uri, (is_to_subscribe, request) in list(asking.items()):
-                    if request.done():
-                        del asking[uri]
-                        request.result()
-                    elif is_to_subscribe != (uri in wanted):
-                        del asking[uri]
-                        request.cancel()
-                for uri in sorted(self._served.uris - wanted - asking.keys()):
-                    asking[uri] = False, self._ask(self._end_subscription(uri))
-                for uri in sorted(wanted - self._served.uris - self._refused.keys() - asking.keys()):
-                    asking[uri] = True, self._ask(self._begin_subscription(uri))
-                await self._waking.wait()
-        finally:
-            await _cancelled({request for _, request in asking.values()})
+            await self.served(uri)
+        except MCPConnectionError as error:
+            logger.warning("No more changes of resource '{uri}' are reported: {error}", uri=uri, error=str(error))
+        else:
+            self._listening.announce(ServerChange("resource", uri))
 
-    def _ask(self, request: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(request)
-        task.add_done_callback(lambda _: self.wake())
-        return task
-
-    async def _end_subscription(self, uri: str) -> None:
-        self._note(WantedChanges(uris=self._served.uris - {uri}))
+    async def _unsubscribe(self, uri: str) -> None:
         try:
             await self._session.unsubscribe_resource(uri)
         except MCPConnectionError as error:
             logger.debug("{error}", error=str(error))
 
-    async def _begin_subscription(self, uri: str) -> None:
-        try:
-            await self._session.subscribe_resource(uri)
-        except MCPConnectionError as error:
-            if not self._is_first:  # otherwise who subscribes gets it
-                logger.warning("No more changes of resource '{uri}' are told: {error}", uri=uri, error=str(error))
-            self._note(self._served, {uri: error})
-            return
-        self._note(WantedChanges(uris=self._served.uris | {uri}))
-        if not self._is_first:
-            self._listening.announce(ServerChange("resource", uri))
-
-    async def _listen(self) -> None:
-        stream: _Stream | None = None
-        failures, has_gap = 0, False
-        try:
-            while True:
-                self._waking.clear()
-                wanted = self.offered()
-                if stream is not None and stream.task.done():
-                    ended, stream, has_gap = stream, None, True
-                    self._on_gap()  # what is looked at from now on must not be what was known before …
+    async def _listen(self, group: asyncio.TaskGroup) -> None:
+        now = asyncio.get_running_loop().time
+        stream: asyncio.Task[Exception | None] | None = None
+        streamed, opened_at, failures, has_gap = WantedChanges(), 0.0, 0, False
+        while True:
+            self.waking.clear()
+            wanted = self._wanted()
+            if stream is not None and stream.done():
+                self._on_gap()  # what is looked at from now on must not be what was known before …
+                self._note(WantedChanges())
+                failures = await self._pause(stream.result(), 0 if now() - opened_at > _GOOD_AFTER else failures)
+                stream, streamed, has_gap = None, WantedChanges(), True
+            elif wanted == streamed:
+                await self.waking.wait()
+            else:
+                # The next one is open before the last one is closed, so that nothing is missed.
+                honored: asyncio.Future[WantedChanges] = asyncio.get_running_loop().create_future()
+                following = group.create_task(self._stream(wanted, honored)) if wanted else None
+                if following is None:
                     self._note(WantedChanges())
-                    failures = await self._pause(ended, 0 if ended.was_good else failures)
-                elif stream is not None and not wanted:
-                    await stream.close()
-                    stream = None
-                    self._note(WantedChanges())
-                elif wanted and (stream is None or stream.wanted != wanted):
-                    # The next one is open before the last one is closed, so that nothing is missed.
-                    following = _Stream(self._session, wanted, self.wake)
-                    try:
-                        is_open = await following.opened()
-                    except BaseException:
-                        await following.close()
-                        raise
-                    if is_open:
-                        if stream is not None:
-                            await stream.close()
-                        stream = following
-                        if has_gap:
-                            has_gap = False
-                            self._on_gap()  # … nor what was learned while nobody listened
-                        self._opened(stream, is_first=self._is_first and not failures)
-                    elif self._is_refused(wanted, following.failure):
-                        return
-                    else:
-                        failures = await self._pause(following, failures)
                 else:
-                    await self._waking.wait()
-        finally:
-            if stream is not None:
-                await stream.close()
+                    opening: set[asyncio.Future[Any]] = {following, honored}
+                    await asyncio.wait(opening, return_when=asyncio.FIRST_COMPLETED)
+                    if following.done():
+                        if self._is_refused(wanted, following.result()):
+                            break
+                        failures = await self._pause(following.result(), failures)
+                        continue
+                    if has_gap:
+                        has_gap = False
+                        self._on_gap()  # … nor what was learned while nobody listened
+                    self._opened(wanted, honored.result(), is_first=self._is_first and not failures)
+                if stream is not None:
+                    stream.cancel()
+                stream, streamed, opened_at = following, wanted, now()
+        if stream is not None:
+            stream.cancel()
 
-    def _opened(self, stream: _Stream, *, is_first: bool) -> None:
-        honored, before = stream.honored, self._served
-        unserved = stream.wanted.uris - honored.uris
-        msg = f"{self._server} does not tell of changes of resource '{{}}'"
-        self._note(honored, {uri: MCPConnectionError(msg.format(uri)) for uri in unserved})
+    async def _stream(self, wanted: WantedChanges, honored: asyncio.Future[WantedChanges]) -> Exception | None:
+        """
+        Listen to one stream until it ends, and return its error.
+        """
+        try:
+            await self._session.listen(wanted, honored.set_result)
+        except Exception as error:
+            return error
+        finally:
+            self.waking.set()
+        return None
+
+    def _opened(self, wanted: WantedChanges, honored: WantedChanges, *, is_first: bool) -> None:
+        before = self._served
+        for uri in wanted.uris - honored.uris:
+            msg = f"{self._listening.server} does not report changes of resource '{uri}'"
+            self._refused[uri] = MCPConnectionError(msg)
+        self._note(honored)
         # What the stream before did not send may have been missed. Who subscribes to a resource reads it only now.
         uris = frozenset[str]() if is_first else honored.uris - before.uris
         self._listening.announce(*WantedChanges(honored.lists - before.lists, uris).as_changes())
 
-    def _is_refused(self, wanted: WantedChanges, failure: BaseException | None) -> bool:
+    def _is_refused(self, wanted: WantedChanges, failure: Exception | None) -> bool:
         if not isinstance(failure, MCPConnectionError) or failure.code is None:
             return False
         if failure.code != _METHOD_NOT_FOUND:
-            self._note(self._served, dict.fromkeys(wanted.uris - self._served.uris, failure))
+            self._refused |= dict.fromkeys(wanted.uris - self._served.uris, failure)
+            self._note(self._served)
             return False
-        logger.info(
-            "{server} says that it tells of changes, but does not: {error}", server=self._server, error=str(failure)
-        )
-        self._over = f"{self._server} does not tell of changes: {failure}"
+        server = self._listening.server
+        logger.info("{server} says that it reports changes, but does not: {error}", server=server, error=str(failure))
+        self._over = f"{server} does not report changes: {failure}"
         return True
 
-    async def _pause(self, stream: _Stream, failures: int) -> int:
+    async def _pause(self, failure: Exception | None, failures: int) -> int:
         pause = back_off(min(failures, _MOST_DOUBLINGS), base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
-        failure = stream.failure
         logger.log(
             20 if not failures else 10,  # info, then debug
             "Listening to changes of {server} ended ({reason}); listening again in {seconds:.1f} s",
-            server=self._server,
+            server=self._listening.server,
             reason="the server closed it" if failure is None else str(failure).rstrip("."),
             seconds=pause,
         )

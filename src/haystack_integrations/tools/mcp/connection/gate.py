@@ -50,6 +50,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _REMEMBERED = 10
 _MOST_FAILURES = 5
 
+# In seconds, unless the user wants the first pause to be longer.
+_LONGEST_PAUSE = 60.0
+
 
 class _WaitedTooLongError(CallDidNotRunError, TimeoutError):
     pass
@@ -62,7 +65,7 @@ class Passage:
     What is called in its context, such as a function of the user, is known to be part of it.
     """
 
-    __slots__ = ("_gate", "_is_in", "_is_inner", "_outer")
+    __slots__ = ("_around", "_gate", "_is_in", "_is_inner")
 
     def __init__(self, gate: Gate) -> None:
         """
@@ -71,9 +74,9 @@ class Passage:
         :param gate: The gate.
         """
         self._gate = gate
-        self._outer = _passage.get()
+        self._around = _passages.get()
         self._is_in = self._is_inner = False
-        _passage.set(self)
+        _passages.set((*self._around, self))
 
     async def enter(self, patience: float | None) -> None:
         """
@@ -82,25 +85,22 @@ class Passage:
         :param patience: As for the gate.
         :raises CallDidNotRunError: If it may not pass.
         """
-        around = self._outer
-        while around is not None and not (around._gate is self._gate and around._is_in):
-            around = around._outer
-        self._is_inner = around is not None
+        self._is_inner = any(each._gate is self._gate and each._is_in for each in self._around)
         if not self._is_inner:
             await self._gate.enter(patience)
         self._is_in = True
 
     def leave(self) -> None:
         """
-        Take note that the attempt is over, if there is one.
+        Note that the attempt is over, if there is one.
         """
-        if self._is_in:
-            self._is_in = False
-            if not self._is_inner:
-                self._gate.leave()
+        if self._is_in and not self._is_inner:
+            self._gate.leave()
+        self._is_in = False
 
 
-_passage: ContextVar[Passage | None] = ContextVar("haystack_mcp_passage", default=None)
+# The calls around the running one, outermost first.
+_passages: ContextVar[tuple[Passage, ...]] = ContextVar("haystack_mcp_passages", default=())
 
 
 @contextmanager
@@ -113,14 +113,13 @@ def answering(gate: Gate) -> Iterator[None]:
     :param gate: The gate.
     :returns: A context manager.
     """
-    outer = _passage.get()
     passage = Passage(gate)
     passage._is_in = passage._is_inner = True
     try:
         yield
     finally:
         passage.leave()
-        _passage.set(outer)
+        _passages.set(passage._around)
 
 
 class Gate:
@@ -128,19 +127,17 @@ class Gate:
     Lets calls through to one server. To be used in the executor's loop; other threads only read its state.
     """
 
-    def __init__(self, server: str, *, max_in_flight: int | None, pause: float | None, longest_pause: float) -> None:
+    def __init__(self, server: str, *, max_in_flight: int | None, pause: float | None) -> None:
         """
         Initialize the Gate.
 
         :param server: Describes the server in messages.
         :param max_in_flight: How many calls may be in flight; None for any number.
         :param pause: For how many seconds a server that fails again and again is left alone first; None for never.
-        :param longest_pause: The longest such pause, in seconds.
         """
         self._server = server
         self._max_in_flight = max_in_flight
         self._first_pause = pause
-        self._longest_pause = longest_pause
         self._loop: asyncio.AbstractEventLoop | None = None
         self.reset()
 
@@ -149,24 +146,25 @@ class Gate:
         Forget everything, as in a process or a loop that is new.
         """
         self.state: CircuitState = "closed"
+        # How many calls wait until there are fewer in flight.
+        self.waiting: int = 0
+        self._places = None if self._max_in_flight is None else asyncio.Semaphore(self._max_in_flight)
+        # Whether each of the last calls failed; empty as long as none did.
         self._outcomes: deque[bool] = deque(maxlen=_REMEMBERED)
         self._reason = ""
-        self._failed_at = 0.0
+        self._failed_at = self._open_until = 0.0
         self._pause = self._first_pause or 0.0
-        self._open_until = 0.0
         # By the call because of which it is left alone.
         self._was_reached = True
         self._probe: asyncio.Task[object] | None = None
-        self._probed: asyncio.Future[None] | None = None
-        self._in_flight = 0
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._is_probed = asyncio.Event()
 
     @property
     def is_free(self) -> bool:
         """
-        Whether a call may pass at once. If so, it calls `enter_at_once`, otherwise `enter`.
+        Whether a call may pass at once, without entering and leaving.
         """
-        return self._max_in_flight is None and self.state == "closed"
+        return self._places is None and self.state == "closed"
 
     @property
     def is_probe(self) -> bool:
@@ -174,13 +172,6 @@ class Gate:
         Whether the running task makes the call that finds out whether the server answers again.
         """
         return self._probe is not None and self._probe is asyncio.current_task()
-
-    @property
-    def waiting(self) -> int:
-        """
-        How many calls wait until there are fewer in flight.
-        """
-        return len(self._queue)
 
     @property
     def retry_in(self) -> float | None:
@@ -201,42 +192,32 @@ class Gate:
             if self._loop is not None:  # what was in flight was so in a loop that is gone, or before a fork
                 self.reset()
             self._loop = loop
-        deadline = None if patience is None else monotonic() + patience
+        deadline = None if patience is None else loop.time() + patience
         self._check_left_alone()  # before the wait for a place, too, which may be long
-        await self._take_place(deadline)
+        if self._places is not None:
+            await self._take_place(self._places, deadline)
         try:
             await self._pass_circuit(deadline)
         except BaseException:
             self.leave()
             raise
 
-    async def _take_place(self, deadline: float | None) -> None:
-        if self._max_in_flight is None:
-            return
-        if self._in_flight < self._max_in_flight and not self._queue:
-            self._in_flight += 1
-            return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(place)
+    async def _take_place(self, places: asyncio.Semaphore, deadline: float | None) -> None:
+        self.waiting += 1
         try:
-            async with asyncio.timeout(None if deadline is None else max(deadline - monotonic(), 0.0)):
-                await place
-        except BaseException as error:
-            if place.done() and not place.cancelled():
-                self.leave()  # it was given the place in this very moment
-            elif place in self._queue:
-                self._queue.remove(place)
-            if isinstance(error, TimeoutError):
-                msg = (
-                    f"no place became free among the {self._max_in_flight} calls that may be in flight at "
-                    f"{self._server} (`max_in_flight`)"
-                )
-                raise _WaitedTooLongError(msg, denied=True) from None
-            raise
+            async with asyncio.timeout_at(deadline):
+                await places.acquire()
+        except TimeoutError:
+            msg = (
+                f"no place became free among the {self._max_in_flight} calls that may be in flight at "
+                f"{self._server} (`max_in_flight`)"
+            )
+            raise _WaitedTooLongError(msg, denied=True) from None
+        finally:
+            self.waiting -= 1
 
     def _check_left_alone(self) -> None:
-        seconds = self._open_until - monotonic()
-        if self.state == "open" and seconds > 0:
+        if seconds := self.retry_in:
             how_long = f"for another {seconds:.1f} s"
             raise self._left_alone(how_long)
 
@@ -244,14 +225,12 @@ class Gate:
         while self.state != "closed":
             self._check_left_alone()
             if self.state == "open":
-                self.state = "half-open"
-                self._probe, self._probed = asyncio.current_task(), asyncio.get_running_loop().create_future()
+                self.state, self._probe = "half-open", asyncio.current_task()
+                self._is_probed.clear()
                 return
-            if self._probed is None:
-                raise AssertionError  # half-open is the state in which there is a probe
             try:
-                async with asyncio.timeout(None if deadline is None else max(deadline - monotonic(), 0.0)):
-                    await asyncio.shield(self._probed)
+                async with asyncio.timeout_at(deadline):
+                    await self._is_probed.wait()
             except TimeoutError:
                 how_long = "until another call shows that it is back"
                 raise self._left_alone(how_long) from None
@@ -264,32 +243,23 @@ class Gate:
 
     def leave(self) -> None:
         """
-        Take note that a call which entered is over.
+        Note that a call which entered is over.
         """
         if self.is_probe:
             self._end_probe("open")  # it says nothing of the server, so the next one is the probe
-        if self._max_in_flight is None:
-            return
-        while self._queue:
-            place = self._queue.popleft()
-            if not place.done():
-                place.set_result(None)  # the place is handed on
-                return
-        self._in_flight -= 1
+        if self._places is not None:
+            self._places.release()
 
     def answered(self) -> None:
         """
-        Take note that the server answered a call.
+        Note that the server answered a call.
         """
-        if self.state == "closed":
-            if self._outcomes:
-                self._outcomes.append(False)
-                if not any(self._outcomes):
-                    self._outcomes.clear()
-            return
-        if not self.is_probe:
-            return  # it was sent before the others failed
-        self._is_back()
+        if self.is_probe:
+            self._is_back()
+        elif self.state == "closed" and self._outcomes:  # otherwise it was sent before the others failed
+            self._outcomes.append(False)
+            if not any(self._outcomes):
+                self._outcomes.clear()
 
     def _is_back(self) -> None:
         logger.info("{server} answers again", server=self._server)
@@ -299,7 +269,7 @@ class Gate:
 
     def heard(self, prober: asyncio.Task[object] | None = None) -> None:
         """
-        Take note that the server wants something of a handler, or tells of the progress of a call.
+        Note that the server wants something of a handler, or reports the progress of a call.
 
         :param prober: The task that makes the call; None if that is not known.
         """
@@ -308,7 +278,7 @@ class Gate:
 
     def failed(self, reason: str, entered_at: float, *, was_reached: bool = True) -> None:
         """
-        Take note that a call failed because of the server.
+        Note that a call failed because of the server.
 
         :param reason: Why, without secrets.
         :param entered_at: Since when it was under way, in the seconds of `time.monotonic`.
@@ -320,7 +290,7 @@ class Gate:
         self._outcomes.append(True)
         self._reason = with_full_stop(reason)
         if self.is_probe:
-            self._pause = min(self._pause * 2, max(self._longest_pause, self._first_pause))
+            self._pause = min(self._pause * 2, max(_LONGEST_PAUSE, self._first_pause))
         elif self.state != "closed" or sum(self._outcomes) < _MOST_FAILURES:
             return
         self._open_until = monotonic() + self._pause
@@ -337,7 +307,7 @@ class Gate:
 
     def session_opened(self) -> None:
         """
-        Take note that the server was reached, without a call.
+        Note that the server was reached, without a call.
 
         If it is left alone because it could not be reached, the next call finds out whether it answers again, without
         waiting for the end of the pause.
@@ -346,7 +316,5 @@ class Gate:
             self._open_until = monotonic()
 
     def _end_probe(self, state: CircuitState) -> None:
-        self.state = state
-        probed, self._probe, self._probed = self._probed, None, None
-        if probed is not None and not probed.done():
-            probed.set_result(None)
+        self.state, self._probe = state, None
+        self._is_probed.set()

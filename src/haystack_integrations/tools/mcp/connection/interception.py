@@ -53,17 +53,16 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import CallRequest
 
 
-_GIVEN_UP = "the call was given up by its caller."
-
 # Takes the reports of progress, in the executor's loop.
-_Note: TypeAlias = Callable[[MCPProgress], None] | None
-
-_CallNext: TypeAlias = Callable[[MCPToolCall], Awaitable[types.CallToolResult]]
+_Report: TypeAlias = Callable[[MCPProgress], None] | None
 
 
 class InterceptedCall:
     """
     One call of a tool on its way through the interceptors of a connection.
+
+    What was sent and not answered is not sent again, unless the tool may run twice. Threads of interceptors may send at
+    the same time.
     """
 
     def __init__(
@@ -87,23 +86,25 @@ class InterceptedCall:
         self._send, self._send_async = send, send_async
         self._interceptors = interceptors
         self._request = request
-        self._secrets = list(request.secrets)
-        context = current_context.get()
-        self._first = MCPToolCall._unchecked(
+        context = current_context.get() or MCPRequestContext()
+        self._first = MCPToolCall(
             name=request.tool_name,
             arguments=request.tool_args,
             meta=meta_of_call(request.meta) or {},
-            headers=(context.headers if context is not None else None) or {},
-            user=context.user if context is not None else None,
+            headers=context.headers or {},
+            user=context.user,
             server=server,
             may_repeat=request.may_repeat,
         )
-        self._replays = _Replays(request.display_name, request.tool_args)
+        self._executor: AsyncExecutor
         # The last exception, and the interceptor that raised it; None if that was ourselves.
         self._raised: tuple[Exception, Interceptor | None] | None = None
-        # Whether the last sending was answered with a result.
+        # Whether the last call that was sent was answered with a result.
         self._is_answered = False
-        self._executor: AsyncExecutor
+        self._lock = threading.Lock()
+        self._under_way: list[MCPToolCall] = []
+        # The tools whose last call was not answered.
+        self._unanswered: set[str] = set()
 
     def run(self) -> types.CallToolResult:
         """
@@ -123,10 +124,7 @@ class InterceptedCall:
             return self._step(self._first, 0)
         except Exception as error:
             failure = self._failure(error)
-        try:
-            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
-        finally:
-            del failure  # its traceback holds this frame
+        raise failure  # not in the clause: its context would quote what was redacted
 
     async def run_async(self) -> types.CallToolResult:
         """
@@ -137,16 +135,13 @@ class InterceptedCall:
         """
         try:
             self._executor = AsyncExecutor.get_instance()
-            reports = None if self._request.on_progress is None else AwaitedReports(self._request.on_progress)
-            note = reports.add if reports is not None else None
-            operation = self._executor.run_async(self._step_async(self._first, 0, note))
-            return await (operation if reports is None else reports.wait(operation))
+            if self._request.on_progress is None:
+                return await self._executor.run_async(self._step_async(self._first, 0, None))
+            reports = AwaitedReports(self._request.on_progress)
+            return await reports.wait(self._executor.run_async(self._step_async(self._first, 0, reports.add)))
         except Exception as error:
             failure = self._failure(error)
-        try:
-            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
-        finally:
-            del failure  # its traceback holds this frame
+        raise failure  # not in the clause: its context would quote what was redacted
 
     def _step(self, call: MCPToolCall, index: int) -> types.CallToolResult:
         """
@@ -157,32 +152,27 @@ class InterceptedCall:
                 return self._send(request)
         interceptor = self._interceptors[index]
         if interceptor.is_async:
-            return self._enter_loop(call, index)
-
-        def call_next(following: MCPToolCall) -> types.CallToolResult:
-            return self._step(_checked(following), index + 1)
-
+            # What is sent has its own time limit; an interceptor may wait for as long as it likes.
+            with self._naming(None):
+                if self._request.on_progress is None:
+                    return self._executor.run(self._step_async(call, index, None))
+                reports = WaitingReports(self._request.on_progress)
+                return self._executor.run(self._step_async(call, index, reports.add), wait=reports.wait)
         with self._naming(interceptor):
-            return self._result(interceptor, interceptor.function(call, call_next))
+            answer = interceptor.function(call, lambda following: self._step(_checked(following), index + 1))
+            return self._result(interceptor, answer)
 
-    def _enter_loop(self, call: MCPToolCall, index: int) -> types.CallToolResult:
-        reports = None if self._request.on_progress is None else WaitingReports(self._request.on_progress)
-        note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
-        # What is sent has its own time limit; an interceptor may wait for as long as it likes.
-        with self._naming(None):
-            return self._executor.run(self._step_async(call, index, note), wait=wait)
-
-    async def _step_async(self, call: MCPToolCall, index: int, note: _Note) -> types.CallToolResult:
+    async def _step_async(self, call: MCPToolCall, index: int, report: _Report) -> types.CallToolResult:
         """
         Go on in the executor's loop.
         """
         if index == len(self._interceptors):
-            with self._sending(call, note) as request:
+            with self._sending(call, report) as request:
                 return await self._send_async(request)
         interceptor = self._interceptors[index]
 
         async def call_next(following: MCPToolCall) -> types.CallToolResult:
-            return await self._step_async(_checked(following), index + 1, note)
+            return await self._step_async(_checked(following), index + 1, report)
 
         with self._naming(interceptor):
             if interceptor.is_async:
@@ -191,77 +181,95 @@ class InterceptedCall:
                 answer = await self._in_thread(interceptor, call, call_next)
             return self._result(interceptor, answer)
 
-    async def _in_thread(self, interceptor: Interceptor, call: MCPToolCall, call_next: _CallNext) -> Any:
-        executor, is_given_up = self._executor, False
-        awaited: set[asyncio.Task[Any]] = set()
+    async def _in_thread(
+        self,
+        interceptor: Interceptor,
+        call: MCPToolCall,
+        call_next: Callable[[MCPToolCall], Awaitable[types.CallToolResult]],
+    ) -> Any:
+        is_given_up = False
+        tasks: list[asyncio.Task[Any] | None] = []
 
         async def go_on(following: MCPToolCall) -> types.CallToolResult:
             if is_given_up:
-                raise self._error(MCPInvocationError, _GIVEN_UP)
-            task = cast("asyncio.Task[Any]", asyncio.current_task())
-            awaited.add(task)
-            try:
-                return await call_next(following)
-            finally:
-                awaited.discard(task)
-                del task  # it holds an error whose traceback holds this frame
+                raise asyncio.CancelledError
+            tasks.append(asyncio.current_task())
+            return await call_next(following)
 
         def wait_for_next(following: MCPToolCall) -> types.CallToolResult:
             _checked(following)  # here, where it is the interceptor's mistake
             try:
                 with self._naming(None):
-                    return executor.run(go_on(following))
+                    return self._executor.run(go_on(following))
             except OperationCancelledError:
-                raise self._error(MCPInvocationError, _GIVEN_UP) from None
+                msg = "the call was given up by its caller."
+                raise self._error(msg) from None
 
         try:
             return await in_thread(interceptor.function, call, wait_for_next, name="mcp-haystack-interceptor")
         except asyncio.CancelledError:
             # The thread cannot be cancelled, but what it waits for; and it sends nothing from now on.
             is_given_up = True
-            for task in awaited:
-                task.cancel()
+            for task in filter(None, tasks):
+                task.cancel()  # does nothing if it is done
             raise
 
     @contextmanager
     def _sending(self, call: MCPToolCall, on_progress: ProgressCallback | None) -> Iterator[CallRequest]:
         """
-        Give the request with which a call is sent, and take note of what becomes of it.
+        Make the request with which a call is sent, and note what becomes of it.
         """
-        is_same_tool = call.name == self._first.name
+        first, request, context = self._first, self._request, current_context.get()
+        is_same_tool = call.name == first.name
         request = dataclasses.replace(
-            self._request,
+            request,
             tool_name=call.name,
             tool_args=dict(call.arguments),
-            display_name=self._request.display_name if is_same_tool else call.name,
-            may_repeat=self._first.may_repeat and is_same_tool,  # of another tool, nothing is known
-            secrets=self._secrets,
+            display_name=request.display_name if is_same_tool else call.name,
+            may_repeat=first.may_repeat and is_same_tool,  # of another tool, nothing is known
             on_progress=on_progress,
-            original=(self._request.tool_name, self._request.tool_args),
+            original=(request.tool_name, request.tool_args),
         )
         # What no interceptor has changed is as the innermost block of mcp_request_context says.
-        changes: dict[str, Any] = {}
-        if call is not self._first:
-            changes = {
-                name: getattr(call, name)
-                for name in ("headers", "user")
-                if getattr(call, name) != getattr(self._first, name)
-            }
-            if call.meta != self._first.meta:
-                changes["meta"], request.meta = None, dict(call.meta)
-        with self._naming(None), self._replays.sending(call, may_repeat=request.may_repeat):
-            self._is_answered = False
-            if not changes:
-                yield request
-                self._is_answered = True
-                return
-            context = current_context.get() or MCPRequestContext()
-            reset = current_context.set(dataclasses.replace(context, **changes))
+        changes: dict[str, Any] = {
+            name: getattr(call, name) for name in ("headers", "user") if getattr(call, name) != getattr(first, name)
+        }
+        if call.meta != first.meta:
+            changes["meta"], request.meta = None, dict(call.meta)
+        if changes:
+            context = dataclasses.replace(context or MCPRequestContext(), **changes)
+        with self._naming(None):
+            self._begin(call, may_repeat=request.may_repeat)
+            reset = current_context.set(context)
+            is_known = self._is_answered = False
             try:
                 yield request
-                self._is_answered = True
+                is_known = self._is_answered = True
+            except MCPInvocationError as error:
+                is_known = not isinstance(error, MCPOutcomeUnknownError)
+                raise
             finally:
                 current_context.reset(reset)
+                with self._lock:
+                    self._under_way = [each for each in self._under_way if each is not call]
+                    self._unanswered -= {call.name}
+                    self._unanswered |= set() if is_known else {call.name}
+
+    def _begin(self, call: MCPToolCall, *, may_repeat: bool) -> None:
+        with self._lock:
+            reason = None
+            if call.name in self._unanswered:
+                reason = "it was sent before and not answered"
+            elif any(each.name == call.name and each.arguments == call.arguments for each in self._under_way):
+                reason = "it is under way already"
+            if may_repeat or reason is None:
+                self._under_way.append(call)
+                return
+        msg = (
+            f"an interceptor would have sent the call again, but {reason}. Interceptors may repeat calls of tools that "
+            "the server annotates as read-only or idempotent, if `retry_idempotent` is set."
+        )
+        raise self._error(msg)
 
     @contextmanager
     def _naming(self, interceptor: Interceptor | None) -> Iterator[None]:
@@ -273,143 +281,71 @@ class InterceptedCall:
             raise
 
     def _result(self, interceptor: Interceptor, answer: Any) -> types.CallToolResult:
+        what = type(answer).__name__ if answer is not None else "None"
+        advice = "return what `call_next` gave, a CallToolResult, an MCPToolResult, a string or a dict of JSON values"
+        result: Any = None
         match answer:
             case types.CallToolResult():
                 result = answer
-            case MCPToolResult(raw=types.CallToolResult()):
+            case MCPToolResult():
                 result = answer.raw
             case str():
                 result = types.CallToolResult(content=[types.TextContent(type="text", text=answer)])
-            case dict() if (text := _as_json(answer)) is not None:
-                result = types.CallToolResult(
-                    content=[types.TextContent(type="text", text=text)], structured_content=answer
-                )
-            case _:
-                raise self._bad_result(interceptor, answer)
+            case dict():
+                try:
+                    text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
+                except (TypeError, ValueError, RecursionError):
+                    what = "a dict that JSON cannot say"
+                else:
+                    content: list[Any] = [types.TextContent(type="text", text=text)]
+                    result = types.CallToolResult(content=content, structured_content=answer)
+            case Awaitable():
+                advice = "`await call_next(call)`" if interceptor.is_async else "define it with `async def`"
+                if asyncio.iscoroutine(answer):
+                    answer.close()
+        if result is None:
+            msg = f"the interceptor '{interceptor.name}' returned {what}; {advice}."
+            raise self._error(msg)
         raise_tool_error(result, self._request.display_name, self._request.tool_args)
-        return result
-
-    def _bad_result(self, interceptor: Interceptor, answer: Any) -> MCPInvocationError:
-        if asyncio.iscoroutine(answer):
-            answer.close()
-        what = type(answer).__name__ if answer is not None else "None"
-        advice = "return what `call_next` gave, a CallToolResult, an MCPToolResult, a string or a dict of JSON values"
-        if isinstance(answer, Awaitable):
-            advice = "`await call_next(call)`" if interceptor.is_async else "define it with `async def`"
-        elif isinstance(answer, dict):
-            what = "a dict that JSON cannot say"
-        text = f"the interceptor '{interceptor.name}' returned {what}; {advice}."
-        return self._error(MCPInvocationError, text)
+        return cast("types.CallToolResult", result)
 
     def _failure(self, error: Exception) -> Exception:
-        raised, interceptor = self._raised or (None, None)
-        self._raised = None  # it refers to this frame
         if isinstance(error, MCPInvocationError):
             error.tool_args = self._request.tool_args  # an interceptor may have added what is not for the caller
             return error
+        raised, interceptor = self._raised or (None, None)
         if raised is not error or interceptor is None:
             if not isinstance(error, (OSError, RuntimeError)):
                 return error
             failure = executor_failed(error, self._request.display_name, self._request.tool_args)
-            if self._replays.is_unknown and not isinstance(failure, MCPOutcomeUnknownError):
-                failure = self._unknown(str(error))  # this is about the last sending, not about one before
+            if self._may_have_run and not isinstance(failure, MCPOutcomeUnknownError):
+                failure = self._error(str(error))  # this is about the last sending, not about one before
             failure.__cause__ = error
             return failure
         text = str(error)
         what = f"the interceptor '{interceptor.name}' raised {type(error).__name__}{f': {text}' if text else ''}"
-        kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
-        redactor = Redactor(self._secrets)
+        redactor = Redactor(self._request.secrets)
         redacted = redactor.text(what)
-        failure = self._error(kind, with_full_stop(redacted))
+        failure = self._error(
+            with_full_stop(redacted), MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
+        )
         failure.code, failure.data = getattr(error, "code", None), redactor.value(getattr(error, "data", None))
         # If the text had to be redacted, its cause quotes the same values.
         failure.__cause__ = error if redacted == what else None
         return failure
 
-    def _error(self, kind: type[MCPInvocationError], text: str) -> MCPInvocationError:
-        name, arguments = self._request.display_name, self._request.tool_args
-        if not self._replays.is_unknown:
-            error = kind(f"Failed to invoke Tool `{name}`: {text}", name, arguments)
-            error._outcome = "answered" if self._is_answered else None
-            return error
-        return self._unknown(text, MCPCallTimeoutError if kind is MCPTimeoutError else MCPOutcomeUnknownError)
-
-    def _unknown(
-        self, text: str, kind: type[MCPOutcomeUnknownError] = MCPOutcomeUnknownError
-    ) -> MCPOutcomeUnknownError:
-        msg = f"Failed to invoke Tool `{self._request.display_name}`: {with_full_stop(text)} The tool may have run."
-        return kind(msg, self._request.display_name, self._request.tool_args)
-
-
-class _Replays:
-    """
-    Which calls were sent on behalf of one call, so that interceptors send none twice that may have run.
-
-    Threads of interceptors may send at the same time.
-    """
-
-    def __init__(self, display_name: str, tool_args: dict[str, Any]) -> None:
-        """
-        Initialize the Replays.
-
-        :param display_name: Name of the tool in messages.
-        :param tool_args: The arguments that the caller gave.
-        """
-        self._display_name = display_name
-        self._tool_args = tool_args
-        self._lock = threading.Lock()
-        self._under_way: list[MCPToolCall] = []
-        # The tools whose last call was not answered.
-        self._unknown: set[str] = set()
-
     @property
-    def is_unknown(self) -> bool:
-        """
-        Whether a call was sent and not answered, or not yet.
-        """
-        return bool(self._unknown or self._under_way)
+    def _may_have_run(self) -> bool:
+        return bool(self._unanswered or self._under_way)
 
-    @contextmanager
-    def sending(self, call: MCPToolCall, *, may_repeat: bool) -> Iterator[None]:
-        """
-        Take note of what becomes of a call.
-
-        :param call: The call.
-        :param may_repeat: Whether it does no harm if the tool runs twice.
-        :raises MCPOutcomeUnknownError: If it must not be sent.
-        """
-        with self._lock:
-            if not may_repeat:
-                self._check(call)
-            self._under_way.append(call)
-        is_known = False
-        try:
-            yield
-            is_known = True
-        except MCPInvocationError as error:
-            is_known = not isinstance(error, MCPOutcomeUnknownError)
-            raise
-        finally:
-            with self._lock:
-                self._under_way = [each for each in self._under_way if each is not call]
-                if is_known:
-                    self._unknown.discard(call.name)
-                else:
-                    self._unknown.add(call.name)
-
-    def _check(self, call: MCPToolCall) -> None:
-        if call.name in self._unknown:
-            reason = "it was sent before and not answered. The tool may have run"
-        elif any(each.name == call.name and each.arguments == call.arguments for each in self._under_way):
-            reason = "it is under way already. The tool may have run"
-        else:
-            return
-        msg = (
-            f"Failed to invoke Tool `{self._display_name}`: an interceptor would have sent the call again, but "
-            f"{reason}. Interceptors may repeat calls of tools that the server annotates as read-only or idempotent, "
-            "if `retry_idempotent` is set."
-        )
-        raise MCPOutcomeUnknownError(msg, self._display_name, self._tool_args)
+    def _error(self, text: str, kind: type[MCPInvocationError] = MCPInvocationError) -> MCPInvocationError:
+        if self._may_have_run:
+            kind = MCPCallTimeoutError if kind is MCPTimeoutError else MCPOutcomeUnknownError
+            text = f"{with_full_stop(text)} The tool may have run."
+        name = self._request.display_name
+        error = kind(f"Failed to invoke Tool `{name}`: {text}", name, self._request.tool_args)
+        error._outcome = "answered" if self._is_answered else None
+        return error
 
 
 def _checked(call: Any) -> MCPToolCall:
@@ -417,10 +353,3 @@ def _checked(call: Any) -> MCPToolCall:
         msg = f"it passed {type(call).__name__} to `call_next`; pass it an MCPToolCall, the given one or an `override`"
         raise TypeError(msg)
     return call
-
-
-def _as_json(value: dict[Any, Any]) -> str | None:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return None

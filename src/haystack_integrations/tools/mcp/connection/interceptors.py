@@ -9,10 +9,10 @@ What wraps the calls of tools: the request that interceptors get, and how they a
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +21,7 @@ from haystack.utils import Secret, deserialize_callable
 
 from haystack_integrations.tools.mcp.handlers.progress import is_asynchronous
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
-from haystack_integrations.tools.mcp.import_paths import store_callable
+from haystack_integrations.tools.mcp.import_paths import import_object, store_callable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,20 +101,6 @@ class MCPToolCall:
         changes = {"name": name, "arguments": arguments, "meta": meta, "headers": headers, "user": user}
         return dataclasses.replace(self, **{key: value for key, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
-    @classmethod
-    def _unchecked(
-        cls, *, arguments: Mapping[str, Any], meta: Mapping[str, Any], headers: Mapping[str, Any], **fields: Any
-    ) -> MCPToolCall:
-        # Each call that has interceptors comes through here, with what was checked before.
-        call = object.__new__(cls)
-        call.__dict__.update(
-            fields,
-            arguments=MappingProxyType(dict(arguments)),
-            meta=MappingProxyType(dict(meta)),
-            headers=MappingProxyType(dict(headers)),
-        )
-        return call
-
     def __repr__(self) -> str:
         """
         Describe the call without the values of arguments and headers.
@@ -136,18 +122,21 @@ class Interceptor:
 
     function: Callable[[MCPToolCall, Any], Any] = field(compare=False)
     given: Any
-    name: str = field(init=False, compare=False)
-    is_async: bool = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def name(self) -> str:
         """
-        Look at the function.
+        The name of the function, for errors.
         """
-        given = self.given
-        known = given if hasattr(given, "__qualname__") else type(given)
-        name = given if isinstance(given, str) else f"{known.__module__}.{known.__qualname__}"
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "is_async", is_asynchronous(self.function))
+        known = self.given if hasattr(self.given, "__qualname__") else type(self.given)
+        return self.given if isinstance(self.given, str) else f"{known.__module__}.{known.__qualname__}"
+
+    @cached_property
+    def is_async(self) -> bool:
+        """
+        Whether the function has to be awaited.
+        """
+        return is_asynchronous(self.function)
 
     def stored(self) -> Any:
         """
@@ -227,7 +216,14 @@ def _checked(given: Any, find: Callable[[str], Any]) -> Interceptor:
     if isinstance(given, Interceptor):
         return given
     found = find(given) if isinstance(given, str) else given
-    function = _made(found) if isinstance(found, type) else found
+    try:
+        function = found() if isinstance(found, type) else found
+    except TypeError as error:
+        msg = (
+            f"`interceptors`: the class '{found.__qualname__}' cannot be called without arguments ({error}); give an "
+            "object of it"
+        )
+        raise ValueError(msg) from error
     if not callable(function):
         what = f"'{given}', which is {type(function).__name__}" if isinstance(given, str) else type(function).__name__
         msg = (
@@ -249,28 +245,13 @@ def _checked(given: Any, find: Callable[[str], Any]) -> Interceptor:
     return interceptor
 
 
-def _made(found: type[Any]) -> Any:
-    try:
-        return found()
-    except TypeError as error:
-        msg = (
-            f"`interceptors`: the class '{found.__qualname__}' cannot be called without arguments ({error}); give an "
-            "object of it"
-        )
-        raise ValueError(msg) from error
-
-
 def _deserialized(path: str) -> Any:
     return deserialize_callable(path.replace(":", "."))
 
 
 def _imported(path: str) -> Any:
-    module, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
     try:
-        found: Any = importlib.import_module(module)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError, ValueError) as error:
+        return import_object(path if ":" in path else ":".join(path.rsplit(".", 1)))
+    except (ImportError, ValueError) as error:
         msg = f"`interceptors`: '{path}' cannot be imported ({error}). Give a function, or \"package.module:name\""
         raise ValueError(msg) from error
-    return found

@@ -41,13 +41,13 @@ class SilenceWatch:
         """
         self._life = life
         self._send_ping = ping
+        # The limits of each call: of silence, and of silence without a ping.
         self._calls: dict[object, tuple[float | None, float | None]] = {}
+        # From when silence counts, if the server was not heard since: pauses between calls are left out.
+        self._since = 0.0
+        # How long the server had been silent at the end of the last call, and when it was last heard then.
+        self._earlier = self._earlier_heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0
-        # Silence during earlier calls, if the server was last heard then.
-        self._earlier = 0.0
-        self._earlier_since = 0.0
-        self._resumed_at = 0.0
         self._is_second_look = False
         self._ping: asyncio.Task[bool] | None = None
         self._pinged_at = 0.0
@@ -55,7 +55,7 @@ class SilenceWatch:
 
     def begin(self, call: object, longest_silence: float | None, ping_interval: float | None) -> None:
         """
-        Take note of a call.
+        Note a call.
 
         :param call: Identifies it.
         :param longest_silence: After how many seconds of silence the session may be given up; None for never.
@@ -63,26 +63,24 @@ class SilenceWatch:
         """
         now = monotonic()
         if not self._calls:
-            self._resumed_at = now
+            self._since = now - self._earlier if self._life.heard_at == self._earlier_heard_at else now
         self._calls[call] = longest_silence, ping_interval
-        wait = ping_interval
+        waits = [] if ping_interval is None else [ping_interval]
         if longest_silence is not None:
-            left = max(longest_silence - self._silence(now), 0.0)
-            wait = left if wait is None else min(wait, left)
-        if wait is not None and (self._timer is None or now + wait < self._due):
-            self._arm(wait)
+            waits.append(max(longest_silence - self._silence(now), 0.0))
+        if waits:
+            self._look_in(min(waits))
 
     def end(self, call: object) -> None:
         """
-        Take note of the end of a call.
+        Note the end of a call.
 
         :param call: As given to `begin`.
         """
-        limits = self._calls.pop(call, None)
-        if limits is None or self._calls:
+        limit, _ = self._calls.pop(call, (None, None))
+        if self._calls:
             return
-        self._earlier, self._earlier_since = self._silence(monotonic()), self._life.heard_at
-        limit, _ = limits
+        self._earlier, self._earlier_heard_at = self._silence(monotonic()), self._life.heard_at
         if limit is not None and self._earlier >= limit:
             self._give_up(limit)  # it timed out at the same time; the next call must not pay for it
 
@@ -93,22 +91,19 @@ class SilenceWatch:
         self._calls.clear()
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         if self._ping is not None:
             self._ping.cancel()
 
     def _silence(self, now: float) -> float:
-        heard_at = self._life.heard_at
-        if heard_at >= self._resumed_at:
-            return now - heard_at
-        earlier = self._earlier if heard_at == self._earlier_since else 0.0
-        return earlier + now - self._resumed_at
+        return now - max(self._since, self._life.heard_at)
 
-    def _arm(self, wait: float) -> None:
+    def _look_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
         if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
             self._timer.cancel()
-        self._due = monotonic() + wait
-        self._timer = asyncio.get_running_loop().call_later(wait, self._look, context=_no_context)
+        self._timer = loop.call_later(seconds, self._look, context=_no_context)
 
     def _look(self) -> None:
         self._timer = None
@@ -116,27 +111,25 @@ class SilenceWatch:
             return
         now = monotonic()
         silence = self._silence(now)
-        limits = [limit for limit, _ in self._calls.values()]
-        finite = [limit for limit in limits if limit is not None]
+        limits = [limit for limit, _ in self._calls.values() if limit is not None]
         waits = []
-        if finite and len(finite) == len(limits):
-            limit = max(finite)
-            if silence >= limit:
-                if self._is_second_look:
-                    self._give_up(limit)
-                    return
-                self._is_second_look = True
-                self._arm(_SECOND_LOOK)
-                return
-            waits.append(limit - silence)
-        elif finite:
-            waits.append(min(finite))  # the most patient call may have ended by then
+        if limits and len(limits) < len(self._calls):
+            waits.append(min(limits))  # the most patient call may have ended by then
+        elif limits and silence < max(limits):
+            waits.append(max(limits) - silence)
+        elif limits and self._is_second_look:
+            self._give_up(max(limits))
+            return
+        elif limits:
+            self._is_second_look = True
+            self._look_in(_SECOND_LOOK)
+            return
         self._is_second_look = False
         intervals = [interval for _, interval in self._calls.values() if interval is not None]
         if intervals and self._may_ping:
             waits.append(self._ping_if_due(min(intervals), silence, now))
         if waits:
-            self._arm(max(min(waits), 0.001))
+            self._look_in(max(min(waits), 0.001))
 
     def _ping_if_due(self, interval: float, silence: float, now: float) -> float:
         quiet = min(silence, now - self._pinged_at)

@@ -69,9 +69,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# For how long a server that fails again and again is left alone, at most, in seconds.
-_LONGEST_FAILURE_PAUSE = 60.0
-
 
 # How often the tools are listed before a call, if the server says meanwhile that they changed again. One that says so
 # all the time must not hold up the call for ever.
@@ -186,7 +183,6 @@ class Supervisor:
             self.description,
             max_in_flight=getattr(server_info, "max_in_flight", None),
             pause=getattr(server_info, "failure_pause", DEFAULT_FAILURE_PAUSE),
-            longest_pause=_LONGEST_FAILURE_PAUSE,
         )
         # For how long the server wants to get no requests, of this identity.
         self.rest: ServerRest = ServerRest()

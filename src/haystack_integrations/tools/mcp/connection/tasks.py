@@ -39,7 +39,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.handlers.calling import call as call_function
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question, without, without_secrets
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, arguments_with_secrets, is_question
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     raise_tool_error,
@@ -47,7 +47,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 )
 from haystack_integrations.tools.mcp.protocol.inputs import Continuation, Responses
 from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError, TaskClient, TaskState
-from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor
+from haystack_integrations.tools.mcp.redaction import Redactor
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -390,11 +390,9 @@ def pending_call(result: dict[str, Any], request: CallRequest, server: str) -> M
     :returns: The call.
     """
     name, given = request.original or (request.tool_name, request.tool_args)
-    if request.continues is None:
-        arguments, withheld = without_secrets(given, tuple(request.secrets), SHORTEST_SECRET)
-    else:  # its arguments are those of the call before
-        withheld = request.continues[0].withheld
-        arguments = without(given, withheld)
+    # The arguments of a call that is continued are those of the call before.
+    withheld = request.continues[0].withheld if request.continues else arguments_with_secrets(given, request.secrets)
+    arguments = {name: value for name, value in given.items() if name not in withheld}
     shared: dict[str, Any] = {"tool_name": name, "arguments": arguments, "withheld": withheld, "server": server}
     if result.get("resultType") != "task":
         state = result.get("requestState")

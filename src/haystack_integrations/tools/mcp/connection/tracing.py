@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What Haystack's tracing is told: a span for each call of a tool, and one for each session that is opened.
+What Haystack's tracing records: a span for each call of a tool, and one for each session that is opened.
 
 The tags have the names of OpenTelemetry's conventions for MCP and generative AI, which are still in development:
 https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp. None of them has an argument or a part of a result.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from haystack.tracing.tracer import Span, tracer
@@ -36,18 +36,18 @@ CONNECT_SPAN = "haystack.mcp.connect"
 # How the bytes travel, by the kind of server; nothing travels in process.
 _TRANSPORTS = {"stdio": "pipe", "streamable-http": "tcp", "sse": "tcp"}
 
-Details: TypeAlias = "Callable[[], ServerDetails | None]"
-
 
 @contextmanager
-def traced_call(tool_name: str, info: MCPServerInfo, server: str, details: Details) -> Iterator[None]:
+def traced_call(
+    tool_name: str, info: MCPServerInfo, server: str, details: Callable[[], ServerDetails | None]
+) -> Iterator[None]:
     """
     Trace a call of a tool, from its caller's point of view.
 
     :param tool_name: Name of the tool at the server.
     :param info: How the server is reached.
     :param server: Describes the server, without secrets.
-    :param details: Gives what the server said of itself, once the call is over.
+    :param details: Returns what the server said of itself, once the call is over.
     :returns: A context manager.
     """
     tags = {
@@ -61,7 +61,7 @@ def traced_call(tool_name: str, info: MCPServerInfo, server: str, details: Detai
         try:
             yield
         except MCPCallPendingError as pending:
-            _tag_error(span, pending)
+            span.set_tag("mcp.outcome", "left_open")
             left_open = pending
         except BaseException as error:
             _tag_error(span, error)
@@ -71,10 +71,7 @@ def traced_call(tool_name: str, info: MCPServerInfo, server: str, details: Detai
         finally:
             _tag_details(span, details())
     if left_open is not None:
-        try:
-            raise left_open  # not within the span, which OpenTelemetry would take for failed
-        finally:
-            del left_open  # its traceback holds this frame
+        raise left_open  # not within the span, which OpenTelemetry would take for failed
 
 
 @contextmanager
@@ -123,9 +120,6 @@ def _tag_error(span: Span, error: BaseException) -> None:
     code = error.code if isinstance(error, (MCPInvocationError, MCPConnectionError)) else None
     kind = type(error).__name__
     match error:
-        case MCPCallPendingError():
-            span.set_tag("mcp.outcome", "left_open")
-            return
         case asyncio.CancelledError() | KeyboardInterrupt():
             outcome = "cancelled"
         case MCPOutcomeUnknownError():
