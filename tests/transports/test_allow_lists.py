@@ -18,7 +18,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.transports.allow_lists import check_command, check_host, check_proxy_host
+from haystack_integrations.tools.mcp.transports.allow_lists import check_command, check_host
 
 COMMANDS = "HAYSTACK_MCP_ALLOWED_COMMANDS"
 HOSTS = "HAYSTACK_MCP_ALLOWED_HOSTS"
@@ -237,7 +237,7 @@ class TestHosts:
     )
     def test_a_listed_proxy_is_allowed(self, monkeypatch, allowed, proxy):
         monkeypatch.setenv(HOSTS, allowed)
-        check_proxy_host(proxy)
+        check_host(proxy)
 
     @pytest.mark.parametrize("http_info", [SSEServerInfo, StreamableHttpServerInfo])
     def test_a_proxy_that_is_not_listed_is_not_asked_anything(self, monkeypatch, http_info, http_server):

@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.http import options
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.options import find_route, mark_for_redaction, open_transport
+from haystack_integrations.tools.mcp.transports.http.options import Route, find_route, open_client, open_transport
 from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
 
 SECRET = "query-5ecret"
@@ -66,7 +66,8 @@ async def get(url: str) -> int:
     """
     phases = dict.fromkeys(("connect", "write", "pool", "read"), 5.0)
     sender = HttpSender(open_transport(), headers={}, timeout=phases)
-    async with sender.opened():
+    await sender.open()
+    async with aclosing(sender):
         response = await sender.send("GET", httpx2.URL(url), {})
         await sender.read(response)
     return response.status_code
@@ -249,8 +250,7 @@ class TestLogs:
             url = f"http://alice:{SECRET}@127.0.0.1:{port}/mcp?api_key={SECRET}"
             await get(url)
             await diagnose(url, {}, transport="streamable-http")
-            hooks = {"request": [mark_for_redaction]}
-            async with httpx2.AsyncClient(transport=open_transport(), event_hooks=hooks) as http:  # as for tokens
+            async with open_client(Route(), 5.0) as http:  # as for tokens
                 await http.get(url)
         assert f"GET http://127.0.0.1:{port}/mcp?api_key=***" in caplog.text
         assert SECRET not in caplog.text

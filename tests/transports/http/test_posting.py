@@ -9,6 +9,7 @@ One HTTP request: what it carries, where it goes, and what its end proves.
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
 import httpx2
@@ -305,7 +306,8 @@ async def test_connections_are_kept_for_the_next_request_and_closed_at_the_end()
 
     async with ScriptedPeer(answer) as peer:
         sender = HttpSender(open_transport(), headers={}, timeout=PHASES)
-        async with sender.opened():
+        await sender.open()
+        async with aclosing(sender):
             for _ in range(5):
                 assert await sender.read(await post(sender, url=httpx2.URL(peer.url))) == b'{"n": 46}'
             assert peer.connections == 1
@@ -316,7 +318,8 @@ async def test_connections_are_kept_for_the_next_request_and_closed_at_the_end()
 
 async def test_nothing_listens_there() -> None:
     sender, exchange = HttpSender(open_transport(), headers={}, timeout=PHASES), Exchange(1, "x")
-    async with sender.opened():
+    await sender.open()
+    async with aclosing(sender):
         with pytest.raises(httpx2.ConnectError) as raised:
             await post(sender, exchange, httpx2.URL("http://127.0.0.1:9/mcp"))
     sender.settle(exchange, raised.value)

@@ -18,7 +18,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPServerInfo, SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.transports.http.server_info import phase_timeouts
+from haystack_integrations.tools.mcp.transports.http.http_server_info import phase_timeouts
 from tests.support.certificates import Authority
 from tests.support.forward_proxy import ForwardProxy
 from tests.support.rows import rows

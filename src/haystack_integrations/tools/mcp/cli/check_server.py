@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.secret_template import resolved
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
-from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo
+from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -19,9 +19,9 @@ from haystack_integrations.tools.mcp.cli.options import Json, Reach, Target, Ver
 from haystack_integrations.tools.mcp.cli.output import Output
 from haystack_integrations.tools.mcp.cli.targets import Server, servers_of
 from haystack_integrations.tools.mcp.errors import MCPError
+from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo
 from haystack_integrations.tools.mcp.transports.http.login import login as log_in
 from haystack_integrations.tools.mcp.transports.http.login import logout as log_out
-from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo
 
 _CLIENT = Group("The client, if it is registered already", sort_key=1)
 
@@ -162,7 +162,7 @@ def _can_log_in(server: Server, *, is_alone: bool) -> bool:
 
 def _with_client(info: HttpServerInfo, client: Client) -> HttpServerInfo:
     try:
-        changed: Any = dataclasses.replace(info, auth=None, oauth_config=client.oauth_config())  # type: ignore[type-var]
+        changed: Any = dataclasses.replace(info, auth=None, oauth_config=client.oauth_config())
     except ValueError as error:
         raise CommandError(str(error)) from error
     return changed  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.auth.requests import MCPLoginRequest
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import shown
-from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo
+from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo
 
 
 def settings_folder() -> Path:
@@ -64,7 +64,7 @@ def with_login(info: MCPServerInfo, *, wants_oauth: bool = False) -> MCPServerIn
         config = OAuthConfig(token_storage=FileTokenStorage(str(token_folder())))
     else:
         return info
-    return asked_in_terminal(dataclasses.replace(info, auth=None, oauth_config=config))  # type: ignore[type-var]
+    return asked_in_terminal(dataclasses.replace(info, auth=None, oauth_config=config))
 
 
 def _has_credentials(info: HttpServerInfo) -> bool:
@@ -87,7 +87,7 @@ def asked_in_terminal(info: HttpServerInfo) -> HttpServerInfo:
     if config is None or config.grant_type != "authorization_code" or config.redirect_handler is not None or can_open():
         return info
     changed = dataclasses.replace(config, redirect_handler=_print_page)
-    changed_info: Any = dataclasses.replace(info, oauth_config=changed)  # type: ignore[type-var]
+    changed_info: Any = dataclasses.replace(info, oauth_config=changed)
     return changed_info  # type: ignore[no-any-return]
 
 

@@ -29,6 +29,7 @@ import fnmatch
 import os
 import shutil
 from collections.abc import Collection, Mapping
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
@@ -60,27 +61,20 @@ def check_command(command: str, env: Mapping[str, object] | None, inherit_env: C
     if allowed is None:
         return command
     if command not in allowed:
-        msg = (
-            f"Did not start the command '{command}': {ALLOWED_COMMANDS_VARIABLE} allows "
-            f"{', '.join(allowed) or 'no command'}. Ask the operator of this process to add it."
-        )
-        raise MCPConnectionError(msg, operation="connect")
-    allowed_names = _entries(ALLOWED_ENV_VARIABLE) or []
-    rule = (
-        f"and where {ALLOWED_COMMANDS_VARIABLE} is set, {ALLOWED_ENV_VARIABLE} must name each variable that {{}} "
-        f"(it allows {', '.join(allowed_names) or 'none'}). Ask the operator of this process to add it."
-    )
-    refused = sorted(name for name in env or () if name not in allowed_names)
-    if refused:
-        rule = rule.format("`env` may set")
-        msg = f"Did not start the command '{command}': its `env` sets {', '.join(refused)}, {rule}"
-        raise MCPConnectionError(msg, operation="connect")
-    wanted = [] if isinstance(inherit_env, bool) else inherit_env
-    refused = ["all variables"] if inherit_env is True else sorted(name for name in wanted if name not in allowed_names)
-    if refused:
-        rule = rule.format("`inherit_env` may name")
-        msg = f"Did not start the command '{command}': its `inherit_env` asks for {', '.join(refused)}, {rule}"
-        raise MCPConnectionError(msg, operation="connect")
+        _refuse(command, f"{ALLOWED_COMMANDS_VARIABLE} allows {', '.join(allowed) or 'no command'}")
+    names = _entries(ALLOWED_ENV_VARIABLE) or []
+    inherited = [] if inherit_env is False else ["all variables"] if inherit_env is True else [*inherit_env]
+    for field, asks, may, wanted in (
+        ("env", "sets", "may set", [*(env or ())]),
+        ("inherit_env", "asks for", "may name", inherited),
+    ):
+        if refused := sorted(name for name in wanted if name not in names):
+            _refuse(
+                command,
+                f"its `{field}` {asks} {', '.join(refused)}, and where {ALLOWED_COMMANDS_VARIABLE} is set, "
+                f"{ALLOWED_ENV_VARIABLE} must name each variable that `{field}` {may} (it allows "
+                f"{', '.join(names) or 'none'})",
+            )
     # Absolute, so that neither the server's working directory nor a relative entry of `PATH` decides what is run.
     path = command if os.path.dirname(command) else shutil.which(command)
     if path is None:
@@ -89,29 +83,19 @@ def check_command(command: str, env: Mapping[str, object] | None, inherit_env: C
     return os.path.abspath(path)
 
 
-def check_host(url: str) -> None:
+def _refuse(command: str, reason: str) -> NoReturn:
+    msg = f"Did not start the command '{command}': {reason}. Ask the operator of this process to add it."
+    raise MCPConnectionError(msg, operation="connect")
+
+
+def check_host(url: str, role: str = "") -> None:
     """
     Check that the host of a URL may be connected to.
 
-    :param url: The URL of a server.
+    :param url: The URL of a server, or of a proxy that a server info names.
+    :param role: What it is, for the message.
     :raises MCPConnectionError: If the host is not allowed.
     """
-    _check_host(url, "")
-
-
-def check_proxy_host(url: str) -> None:
-    """
-    Check that the host of a proxy that a server info names may be connected to.
-
-    A proxy connects to wherever it wants, and reads the requests to servers without TLS.
-
-    :param url: The URL of the proxy.
-    :raises MCPConnectionError: If the host is not allowed.
-    """
-    _check_host(url, "the `proxy` of the server info, ")
-
-
-def _check_host(url: str, role: str) -> None:
     allowed = _entries(ALLOWED_HOSTS_VARIABLE)
     if allowed is None:
         return

@@ -15,16 +15,19 @@ An entry of `mcpServers`, as MCP clients write it in their configuration files, 
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from haystack import logging
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import from_template
+from haystack_integrations.tools.mcp.transports.fields import is_number
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 
@@ -94,17 +97,14 @@ _SETTINGS_KEYS = (*_DISABLED_BY, "timeout", *_ONLY_TOOLS_KEYS, *_NOT_TOOLS_KEYS,
 
 _KNOWN_KEYS = (*_STDIO_KEYS, *_HTTP_KEYS, *_KIND_KEYS, *_SETTINGS_KEYS, *_MILLISECONDS_KEYS)
 
-# Of what only other clients know, and people write for each other, what is like one of the above.
-_FOREIGN_KEYS = frozenset({"comment", "_comment"})
+# By how many letters a misspelled key is longer or shorter at most. Others are keys of other clients.
+_MOST_LETTERS = 2
 
 _CHOICES = "`command` with `args`, `env` and `cwd`, or `url` with `headers` and `type`"
 
 # In larger numbers than this, a `timeout` is in milliseconds, as in the files of Gemini CLI and others; Cline's is in
 # seconds. A call of more than an hour is not what anybody means.
 _LONGEST_IN_SECONDS = 3600
-
-# Up to this length, a key with more than one typo may be any other.
-_SHORT_KEY = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +124,15 @@ class EntrySettings:
     parameters: dict[str, Any]
 
 
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        msg = f"{where}: {error}"
+        raise ValueError(msg) from None
+
+
 def server_info_of(entry: Mapping[str, Any], where: str) -> MCPServerInfo:
     """
     Make the server info of an entry.
@@ -133,17 +142,13 @@ def server_info_of(entry: Mapping[str, Any], where: str) -> MCPServerInfo:
     :returns: The server info, with variables as Secrets.
     :raises ValueError: If the entry has an unknown key, lacks one, or has one of the wrong type.
     """
-    _check_keys(entry, where)
-    kind = _kind(entry, where)
-    try:
-        if kind == "stdio":
-            return _stdio(entry, where)
-        return _http(entry, kind, where)
-    except ValueError as error:
-        if str(error).startswith(where):
-            raise
-        msg = f"{where}: {error}"
-        raise ValueError(msg) from None
+    with _at(where):
+        _check_keys(entry)
+        kind = _kind(entry)
+        misplaced = [key for key in (*_ARGS_KEYS, *ENV_KEYS, *_CWD_KEYS) if entry.get(key)]
+        if misplaced and not _given(entry, _COMMAND_KEYS):
+            logger.warning("{where}: {keys} are for servers with a `command`", where=where, keys=", ".join(misplaced))
+        return _stdio(entry) if kind == "stdio" else _http(entry, kind)
 
 
 def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
@@ -155,28 +160,28 @@ def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
     :returns: The settings. Of an entry that is disabled, nothing else is looked at.
     :raises ValueError: If one is of the wrong type.
     """
-    _check_object(entry, where)
-    if any(entry.get(key) is off for key, off in _DISABLED_BY.items()) or _named_kind(entry) in _BUILT_IN:
-        return EntrySettings(disabled=True, only_tools=None, not_tools=[], parameters={})
-    _check_keys(entry, where)
-    for key in (*_DISABLED_BY, "required"):
-        _expect(entry, key, bool, "true or false", where)
-    parameters = {key: entry[key] for key in _TOOLSET_KEYS if entry.get(key) is not None}
-    for key in ("timeout", *_MILLISECONDS_KEYS):
-        timeout = entry.get(key)
-        if timeout is None:
-            continue
-        if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or timeout <= 0:
-            msg = f"{where}: `{key}` must be a number greater than 0, got {timeout!r}"
-            raise ValueError(msg)
-        is_in_seconds = key == "timeout" and timeout <= _LONGEST_IN_SECONDS
-        parameters.setdefault("invocation_timeout", float(timeout) if is_in_seconds else timeout / 1000)
-    return EntrySettings(
-        disabled=False,
-        only_tools=_tools(entry, _ONLY_TOOLS_KEYS, where),
-        not_tools=_tools(entry, _NOT_TOOLS_KEYS, where) or [],
-        parameters=parameters,
-    )
+    with _at(where):
+        _check_object(entry)
+        if any(entry.get(key) is off for key, off in _DISABLED_BY.items()) or _named_kind(entry) in _BUILT_IN:
+            return EntrySettings(disabled=True, only_tools=None, not_tools=[], parameters={})
+        _check_keys(entry)
+        for key in (*_DISABLED_BY, "required"):
+            _expect(entry, key, bool, "true or false")
+        parameters = {key: entry[key] for key in _TOOLSET_KEYS if entry.get(key) is not None}
+        for key in ("timeout", *_MILLISECONDS_KEYS):
+            timeout = entry.get(key)
+            if timeout is None:
+                continue
+            if not is_number(timeout) or timeout <= 0:
+                _refuse(f"`{key}` must be a number greater than 0, got {timeout!r}")
+            is_in_seconds = key == "timeout" and timeout <= _LONGEST_IN_SECONDS
+            parameters.setdefault("invocation_timeout", float(timeout) if is_in_seconds else timeout / 1000)
+        return EntrySettings(
+            disabled=False,
+            only_tools=_tools(entry, _ONLY_TOOLS_KEYS),
+            not_tools=_tools(entry, _NOT_TOOLS_KEYS) or [],
+            parameters=parameters,
+        )
 
 
 def foreign_keys(entry: Mapping[str, Any]) -> list[str]:
@@ -190,40 +195,35 @@ def foreign_keys(entry: Mapping[str, Any]) -> list[str]:
     return [*passed_over, ENV_FILE] if entry.get(ENV_FILE) and not _given(entry, _COMMAND_KEYS) else passed_over
 
 
-def _check_object(entry: Any, where: str) -> None:
+def _refuse(msg: str) -> NoReturn:
+    raise ValueError(msg)
+
+
+def _check_object(entry: Any) -> None:
     if not isinstance(entry, Mapping):
-        msg = f"{where}: an entry is an object with {_CHOICES}; got {type(entry).__name__}"
-        raise ValueError(msg)
+        _refuse(f"an entry is an object with {_CHOICES}; got {type(entry).__name__}")
 
 
-def _check_keys(entry: Mapping[str, Any], where: str) -> None:
-    _check_object(entry, where)
+def _check_keys(entry: Mapping[str, Any]) -> None:
+    _check_object(entry)
     for key in entry:
-        if key not in _KNOWN_KEYS and key not in _FOREIGN_KEYS:
-            meant = next((known for known in _KNOWN_KEYS if _is_typo(str(key), known)), None)
-            if meant is not None:
-                msg = f"{where}: unknown key {key!r}. Did you mean `{meant}`?"
-                msg += f" An entry has {_CHOICES}; and {', '.join(_SETTINGS_KEYS)}."
-                raise ValueError(msg)
+        meant = None if key in _KNOWN_KEYS else _meant_by(_folded(str(key)))
+        if meant is not None:
+            keys = f"{_CHOICES}; and {', '.join(_SETTINGS_KEYS)}"
+            _refuse(f"unknown key {key!r}. Did you mean `{meant}`? An entry has {keys}.")
 
 
-def _is_typo(key: str, known: str) -> bool:
+def _folded(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name.casefold())
+
+
+def _meant_by(key: str) -> str | None:
     """
-    Tell whether a key is another with a letter or two that are wrong, missing, too many or in the wrong order.
+    Find the key of which another is a misspelling: by letters in the wrong order, or by one or two of them.
     """
-    key, known = re.sub(r"[-_ ]", "", key.casefold()), re.sub(r"[-_ ]", "", known.casefold())
-    most = 1 if len(known) <= _SHORT_KEY else 2
-    if abs(len(key) - len(known)) > most:
-        return False
-    before: list[int] = []
-    row = list(range(len(known) + 1))
-    for i, letter in enumerate(key, 1):
-        before, last, row = row, before, [i]
-        for j, other in enumerate(known, 1):
-            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other)))
-            if i > 1 and j > 1 and letter == known[j - 2] and other == key[i - 2]:
-                row[j] = min(row[j], last[j - 2] + 1)
-    return row[-1] <= most
+    known = {_folded(each): each for each in reversed(_KNOWN_KEYS)}
+    close = [each for each in known if sorted(each) == sorted(key)] or difflib.get_close_matches(key, known, 1, 0.8)
+    return known[close[0]] if close and abs(len(close[0]) - len(key)) <= _MOST_LETTERS else None
 
 
 def _given(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
@@ -231,36 +231,28 @@ def _given(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
     return [key for key in keys if entry.get(key) not in (None, "")]
 
 
-def _named_kind(entry: Mapping[str, Any]) -> str | None:
+def _named_kind(entry: Mapping[str, Any]) -> Any:
     named = next((entry[key] for key in _KIND_KEYS if entry.get(key) is not None), None)
-    return re.sub(r"[-_ ]", "", named.casefold()) if isinstance(named, str) else named
+    return _folded(named) if isinstance(named, str) else named
 
 
-def _kind(entry: Mapping[str, Any], where: str) -> Literal["stdio", "http", "sse"]:
+def _kind(entry: Mapping[str, Any]) -> Literal["stdio", "http", "sse"]:
     named = _named_kind(entry)
-    if named is not None and (not isinstance(named, str) or named not in _KINDS):
+    kind = _KINDS.get(named) if isinstance(named, str) else None
+    if named is not None and kind is None:
         given = next(entry[key] for key in _KIND_KEYS if entry.get(key) is not None)
-        msg = f"{where}: the type must be one of {_KIND_CHOICES}; got {given!r}"
-        raise ValueError(msg)
-    kind = _KINDS[named] if named is not None else None
+        _refuse(f"the type must be one of {_KIND_CHOICES}; got {given!r}")
     commands, urls = _given(entry, _COMMAND_KEYS), _given(entry, _URL_KEYS)
     if commands and urls and kind is not None:
         return kind
     if bool(commands) == bool(urls) or len(urls) > 1:
         what = f"it has {' and '.join(f'`{key}`' for key in commands + urls)}" if urls else "it has neither"
-        msg = f"{where}: an entry has either {_CHOICES}; {what}"
-        raise ValueError(msg)
+        _refuse(f"an entry has either {_CHOICES}; {what}")
     if kind is not None and (kind == "stdio") is bool(urls):
-        msg = f"{where}: the type {named!r} does not go with `{[*urls, *commands][0]}`"
-        raise ValueError(msg)
+        _refuse(f"the type {named!r} does not go with `{[*urls, *commands][0]}`")
     if not urls:
         return "stdio"
-    misplaced = [key for key in (*_ARGS_KEYS, *ENV_KEYS, *_CWD_KEYS) if entry.get(key)]
-    if misplaced:
-        logger.warning("{where}: {keys} are for servers with a `command`", where=where, keys=", ".join(misplaced))
-    if kind is not None:
-        return kind
-    return "sse" if is_sse_url(str(entry[urls[0]])) else "http"
+    return kind or ("sse" if is_sse_url(str(entry[urls[0]])) else "http")
 
 
 def is_sse_url(url: str) -> bool:
@@ -273,83 +265,77 @@ def is_sse_url(url: str) -> bool:
     return url.partition("?")[0].rstrip("/").endswith("/sse")
 
 
-def _stdio(entry: Mapping[str, Any], where: str) -> StdioServerInfo:
+def _stdio(entry: Mapping[str, Any]) -> StdioServerInfo:
     key = _given(entry, _COMMAND_KEYS)[0]
-    command = _expect(entry, key, (str, Secret, list), "a string", where)
-    args = _expect(entry, "args", list, "a list of strings", where)
+    command = _expect(entry, key, (str, Secret, list), "a string")
+    args = _expect(entry, "args", list, "a list of strings")
     if isinstance(command, list):  # as in opencode, with the arguments
         if not command:
-            msg = f"{where}: `{key}` must not be empty"
-            raise ValueError(msg)
+            _refuse(f"`{key}` must not be empty")
         command, args = command[0], [*command[1:], *(args or ())]
     cwd = next(iter(_given(entry, _CWD_KEYS)), "cwd")
-    folder = _expect(entry, cwd, (str, Secret), "a string", where)
-    env = _values(entry, next(iter(_given(entry, ENV_KEYS)), "env"), where) or {}
-    for name in _expect(entry, _ENV_NAMES, list, "a list of strings", where) or ():
+    folder = _expect(entry, cwd, (str, Secret), "a string")
+    env = _values(entry, next(iter(_given(entry, ENV_KEYS)), "env"))
+    for name in _expect(entry, _ENV_NAMES, list, "a list of strings") or ():
         env.setdefault(str(name), Secret.from_env_var(str(name)))
     return StdioServerInfo(
-        command=_value(command, key, where),
-        args=None if args is None else [_value(arg, f"args[{n}]", where) for n, arg in enumerate(args)],
+        command=_value(command, key),
+        args=None if args is None else [_value(arg, f"args[{n}]") for n, arg in enumerate(args)],
         env=env or None,
-        cwd=None if folder in (None, "") else _value(folder, cwd, where),
+        cwd=None if folder in (None, "") else _value(folder, cwd),
     )
 
 
-def _http(entry: Mapping[str, Any], kind: str, where: str) -> SSEServerInfo | StreamableHttpServerInfo:
+def _http(entry: Mapping[str, Any], kind: str) -> SSEServerInfo | StreamableHttpServerInfo:
     key = _given(entry, _URL_KEYS)[0]
-    url = _value(_expect(entry, key, (str, Secret), "a string", where), key, where)
-    options = _expect(entry, "requestOptions", Mapping, "an object", where) or {}
-    headers = {**(_values(options, "headers", where) or {}), **(_values(entry, "headers", where) or {})} or None
+    url = _value(_expect(entry, key, (str, Secret), "a string"), key)
+    options = _expect(entry, "requestOptions", Mapping, "an object") or {}
+    headers = {**_values(options, "headers"), **_values(entry, "headers")} or None
     auth = entry.get("auth")
-    if isinstance(auth, str) and auth.lower() not in ("", "none", "oauth"):
-        msg = (
-            f'{where}: `auth` must be "oauth". Pass a bearer token in `headers`, as '
-            '{"Authorization": "Bearer ${API_TOKEN}"}, which is `token=` in Python'
+    auth = auth.lower() if isinstance(auth, str) else ""
+    if auth not in ("", "none", "oauth"):
+        _refuse(
+            '`auth` must be "oauth". Pass a bearer token in `headers`, as {"Authorization": "Bearer ${API_TOKEN}"}, '
+            "which is `token=` in Python"
         )
-        raise ValueError(msg)
-    auth = "oauth" if isinstance(auth, str) and auth.lower() == "oauth" else None
+    auth = auth if auth == "oauth" else None
     if kind == "sse":
         return SSEServerInfo(url=url, headers=headers, auth=auth)
-    named = _named_kind(entry) is not None or key == "httpUrl"
-    return StreamableHttpServerInfo(url=url, headers=headers, sse_fallback=not named, auth=auth)
+    is_named = _named_kind(entry) is not None or key == "httpUrl"
+    return StreamableHttpServerInfo(url=url, headers=headers, sse_fallback=not is_named, auth=auth)
 
 
-def _values(entry: Mapping[str, Any], key: str, where: str) -> dict[str, str | Secret] | None:
-    values = _expect(entry, key, Mapping, "an object of strings", where) or {}
-    given = {str(name): value for name, value in values.items() if value is not None}
-    return {name: _value(value, f"{key}.{name}", where) for name, value in given.items()} or None
+def _values(entry: Mapping[str, Any], key: str) -> dict[str, str | Secret]:
+    values = _expect(entry, key, Mapping, "an object of strings") or {}
+    return {str(name): _value(value, f"{key}.{name}") for name, value in values.items() if value is not None}
 
 
-def _value(value: Any, place: str, where: str) -> str | Secret:
+def _value(value: Any, place: str) -> str | Secret:
     if isinstance(value, Secret):
         return value
     if not isinstance(value, (str, int, float)):
-        msg = f"{where}: `{place}` must be a string, got {type(value).__name__}"
-        raise ValueError(msg)
+        _refuse(f"`{place}` must be a string, got {type(value).__name__}")
     if not isinstance(value, str):  # e.g. a port or a switch; most clients take it
         return str(value).lower() if isinstance(value, bool) else str(value)
     try:
         return from_template(value)
     except ValueError as error:
-        msg = f"{where}: in `{place}`, {error}"
-        raise ValueError(msg) from None
+        _refuse(f"in `{place}`, {error}")
 
 
-def _tools(entry: Mapping[str, Any], keys: Sequence[str], where: str) -> list[str] | None:
+def _tools(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str] | None:
     for key in keys:
         names = entry.get(key)
         if names is None or names == ["*"] or (key == _AVAILABLE_TOOLS and not names):
             continue
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-            msg = f"{where}: `{key}` must be a list of names of tools"
-            raise ValueError(msg)
-        return list(names)
+            _refuse(f"`{key}` must be a list of names of tools")
+        return names
     return None
 
 
-def _expect(entry: Mapping[str, Any], key: str, kind: Any, what: str, where: str) -> Any:
+def _expect(entry: Mapping[str, Any], key: str, kind: Any, what: str) -> Any:
     value = entry.get(key)
     if value is not None and not isinstance(value, kind):
-        msg = f"{where}: `{key}` must be {what}, got {type(value).__name__}"
-        raise ValueError(msg)
+        _refuse(f"`{key}` must be {what}, got {type(value).__name__}")
     return value

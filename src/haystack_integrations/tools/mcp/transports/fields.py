@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, NoReturn, TypeGuard
 
 from haystack import logging
 from haystack.utils import Secret
@@ -29,6 +29,28 @@ DEFAULT_MAX_MESSAGE_SIZE = 16 * 1024 * 1024
 _SMALLEST_MESSAGE_SIZE = 1024
 
 
+def refuse(owner: object, text: str) -> NoReturn:
+    """
+    Refuse a parameter.
+
+    :param owner: The server info.
+    :param text: What is wrong.
+    :raises ValueError: Always.
+    """
+    msg = f"{type(owner).__name__}: {text}"
+    raise ValueError(msg)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """
+    Tell whether a value is a finite number, and no bool.
+
+    :param value: The value.
+    :returns: Whether it is one.
+    """
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def check_number(owner: object, parameter: str, *, minimum: float, exclusive: bool = False) -> None:
     """
     Check that a field is a finite number and not below its minimum.
@@ -40,11 +62,9 @@ def check_number(owner: object, parameter: str, *, minimum: float, exclusive: bo
     :raises ValueError: If the value is invalid. The message names the parameter and its minimum.
     """
     value = getattr(owner, parameter)
-    valid = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not valid or value < minimum or (exclusive and value == minimum):
+    if not is_number(value) or value < minimum or (exclusive and value == minimum):
         bound = f"greater than {minimum:g}" if exclusive else f"at least {minimum:g}"
-        msg = f"{type(owner).__name__}: `{parameter}` must be a number {bound}, got {value!r}"
-        raise ValueError(msg)
+        refuse(owner, f"`{parameter}` must be a number {bound}, got {value!r}")
 
 
 def check_secrets(owner: object, parameter: str) -> None:
@@ -56,79 +76,41 @@ def check_secrets(owner: object, parameter: str) -> None:
     :raises ValueError: If the field is invalid. The message names the parameter and contains no values.
     """
     value = getattr(owner, parameter)
-    if value is None:
-        return
-    if not isinstance(value, Mapping):
-        msg = f"{type(owner).__name__}: `{parameter}` must be a dict or None, got {type(value).__name__}"
-        raise ValueError(msg)
-    for key, item in value.items():
+    if value is not None and not isinstance(value, Mapping):
+        refuse(owner, f"`{parameter}` must be a dict or None, got {type(value).__name__}")
+    for key, item in (value or {}).items():
         if not isinstance(key, str) or not isinstance(item, (str, Secret)):
-            msg = (
-                f"{type(owner).__name__}: `{parameter}` maps strings to strings or Secrets; "
-                f"the value of {key!r} is of type {type(item).__name__}"
-            )
-            raise ValueError(msg)
+            kind = type(item).__name__
+            refuse(owner, f"`{parameter}` maps strings to strings or Secrets; the value of {key!r} is of type {kind}")
 
 
-def check_retries(info: Any) -> None:
+def check_shared_fields(info: Any) -> None:
     """
-    Check `max_retries`, `base_delay` and `max_delay`.
+    Check the fields that server infos share.
 
-    :param info: The server info.
-    :raises ValueError: If a value is invalid. The message names the parameter and its minimum.
-    """
-    check_number(info, "max_retries", minimum=0)
-    if not isinstance(info.max_retries, int):
-        msg = f"{type(info).__name__}: `max_retries` must be a whole number, got {info.max_retries!r}"
-        raise ValueError(msg)
-    check_number(info, "base_delay", minimum=0)
-    check_number(info, "max_delay", minimum=0)
-
-
-def check_gate(info: Any) -> None:
-    """
-    Check `max_in_flight` and `failure_pause`.
-
-    :param info: The server info.
+    :param info: The server info. One of a server in this process has no retries, and no limit of messages.
     :raises ValueError: If a value is invalid. The message names the parameter and its valid values.
     """
+    if hasattr(info, "max_retries"):
+        for parameter in ("max_retries", "base_delay", "max_delay"):
+            check_number(info, parameter, minimum=0)
+        if not isinstance(info.max_retries, int):
+            refuse(info, f"`max_retries` must be a whole number, got {info.max_retries!r}")
+        size, least = info.max_message_size, _SMALLEST_MESSAGE_SIZE
+        if not _is_whole(size, least):
+            refuse(info, f"`max_message_size` must be a whole number of bytes, at least {least}, got {size!r}")
     most = info.max_in_flight
-    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-        msg = (
-            f"{type(info).__name__}: `max_in_flight` must be a whole number from 1, or None for no limit, got {most!r}"
-        )
-        raise ValueError(msg)
+    if most is not None and not _is_whole(most, 1):
+        refuse(info, f"`max_in_flight` must be a whole number from 1, or None for no limit, got {most!r}")
     if info.failure_pause is not None:
         check_number(info, "failure_pause", minimum=0, exclusive=True)
-
-
-def check_negotiation(info: Any) -> None:
-    """
-    Check `negotiation`.
-
-    :param info: The server info.
-    :raises ValueError: If it is none of the choices, which the message names.
-    """
     if info.negotiation not in NEGOTIATIONS:
         *others, last = map(repr, NEGOTIATIONS)
-        msg = f"{type(info).__name__}: `negotiation` must be {', '.join(others)} or {last}, got {info.negotiation!r}"
-        raise ValueError(msg)
+        refuse(info, f"`negotiation` must be {', '.join(others)} or {last}, got {info.negotiation!r}")
 
 
-def check_message_size(info: Any) -> None:
-    """
-    Check `max_message_size`.
-
-    :param info: The server info.
-    :raises ValueError: If it is no whole number, or too small for any session. The message names the parameter.
-    """
-    size = info.max_message_size
-    if not isinstance(size, int) or isinstance(size, bool) or size < _SMALLEST_MESSAGE_SIZE:
-        msg = (
-            f"{type(info).__name__}: `max_message_size` must be a whole number of bytes, at least "
-            f"{_SMALLEST_MESSAGE_SIZE}, got {size!r}"
-        )
-        raise ValueError(msg)
+def _is_whole(value: Any, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
 def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]:

@@ -8,8 +8,9 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from haystack.utils import Secret
 
@@ -72,7 +73,11 @@ def server_info_from(target: Any) -> MCPServerInfo:
         return _from_entry(target)
     if _is_server(target):
         return InProcessServerInfo(target)
-    msg = f"`server_info` is of no known kind: {_describe(target)}. {_CHOICES}."
+    _refuse("it is empty" if isinstance(target, (str, list, tuple)) else f"got {type(target).__name__}")
+
+
+def _refuse(reason: str) -> NoReturn:
+    msg = f"`server_info` is of no known kind: {reason}. {_CHOICES}."
     raise ValueError(msg)
 
 
@@ -87,17 +92,13 @@ def _from_text(text: Any) -> MCPServerInfo:
         return StdioServerInfo(command=interpreter, args=[str(path)])
     shown_text = redact_text(text)
     if interpreter is not None:
-        reason = f"there is no file '{shown_text}' in {os.getcwd()}"
-    elif len(text.split()) > 1:
-        try:
-            words = redact_args(shlex.split(text))
-        except ValueError:  # a quotation mark that is not closed
-            words = redact_args(text.split())
-        reason = f"a command line is a list: {words}"
-    else:
-        reason = f"'{shown_text}' is neither a URL nor the path of a script ({', '.join(_INTERPRETERS)})"
-    msg = f"`server_info` is of no known kind: {reason}. {_CHOICES}."
-    raise ValueError(msg)
+        _refuse(f"there is no file '{shown_text}' in {os.getcwd()}")
+    if len(text.split()) == 1:
+        _refuse(f"'{shown_text}' is neither a URL nor the path of a script ({', '.join(_INTERPRETERS)})")
+    words = text.split()
+    with suppress(ValueError):  # a quotation mark that is not closed
+        words = shlex.split(text)
+    _refuse(f"a command line is a list: {redact_args(words)}")
 
 
 def _from_command_line(words: list[Any]) -> StdioServerInfo:
@@ -112,16 +113,14 @@ def _from_command_line(words: list[Any]) -> StdioServerInfo:
 
 def _from_entry(entry: Mapping[Any, Any]) -> MCPServerInfo:
     where = "`server_info`"
-    for key in ("mcpServers", "servers"):
-        if key in entry:
-            msg = f"{where}: this is a whole configuration with {key!r}; pass one of its entries, or use "
-            msg += "load_mcp_toolsets, which makes a toolset for each server"
-            raise ValueError(msg)
-    if entry and all(isinstance(each, Mapping) for each in entry.values()):
-        msg = (
-            f"{where}: these are several servers, {', '.join(map(repr, entry))}; pass one of the dictionaries, or use "
-        )
-        msg += "load_mcp_toolsets({'mcpServers': {...}}), which makes a toolset for each server"
+    problem = None
+    if whole := [key for key in ("mcpServers", "servers") if key in entry]:
+        problem = f"this is a whole configuration with {whole[0]!r}"
+    elif entry and all(isinstance(each, Mapping) for each in entry.values()):
+        problem = f"these are several servers, {', '.join(map(repr, entry))}"
+    if problem is not None:
+        msg = f"{where}: {problem}; pass one of the dictionaries, or use load_mcp_toolsets({{'mcpServers': {{...}}}}), "
+        msg += "which makes a toolset for each server"
         raise ValueError(msg)
     settings = settings_of(entry, where)
     if settings.disabled or settings.only_tools is not None or settings.not_tools or settings.parameters:
@@ -140,7 +139,3 @@ def _is_server(target: Any) -> bool:
         for name in names
     )
     return is_known or hasattr(target, "_mcp_server")
-
-
-def _describe(target: Any) -> str:
-    return "it is empty" if isinstance(target, (str, list, tuple)) else f"got {type(target).__name__}"

@@ -19,17 +19,16 @@ from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.login import connected
-from haystack_integrations.tools.mcp.transports.http.options import find_route, open_transport
-from haystack_integrations.tools.mcp.transports.http.posting import NO_CONNECTION, HttpSender
-from haystack_integrations.tools.mcp.transports.http.refusals import UNKNOWN_SESSION, says_unknown_session
-from haystack_integrations.tools.mcp.transports.http.server_info import (
+from haystack_integrations.tools.mcp.transports.http.http_server_info import (
     HttpServerInfo,
-    StreamableHttpServerInfo,
     phase_timeouts,
     resolve_headers,
     resolve_url,
 )
+from haystack_integrations.tools.mcp.transports.http.login import connected
+from haystack_integrations.tools.mcp.transports.http.options import find_route, open_transport
+from haystack_integrations.tools.mcp.transports.http.posting import NO_CONNECTION, HttpSender
+from haystack_integrations.tools.mcp.transports.http.refusals import UNKNOWN_SESSION, says_unknown_session
 from haystack_integrations.tools.mcp.transports.http.sse import SseTransport
 from haystack_integrations.tools.mcp.transports.http.streamable_http import StreamableHttpTransport
 
@@ -112,18 +111,13 @@ class _HttpClient(WireClient):
             names = ("oauth_config", "auth", "token")
             parameter = next(name for name in names if getattr(self._info, name) is not None)
             return f"The credentials of `{parameter}` were not accepted."
-        timeout = min(5.0, phase_timeouts(self._info)["connect"] or 5.0)
-        route = await find_route(self._info)
         identity = current_identity.get()
-        own = dict(identity.headers) if identity is not None else {}
-        replaced = {name.lower() for name in own}
-        headers = {name: value for name, value in self._headers.items() if name.lower() not in replaced} | own
         return await diagnose(
             self.url,
-            headers,
-            transport=self._info._transport,
-            timeout=timeout,
-            route=route,
+            {**self._headers, **(identity.headers if identity is not None else {})},
+            transport=self._info._transport_name,
+            timeout=min(5.0, phase_timeouts(self._info)["connect"] or 5.0),
+            route=await find_route(self._info),
             has_auth=self._info._has_auth,
             redact=self._redacted,
         )
@@ -214,7 +208,8 @@ class StreamableHttpClient(_HttpClient):
         try:
             return await super()._connect()
         except MCPConnectionError as error:
-            if not self._may_fall_back() or (self._connect_status or "")[:3] not in _MAY_BE_SSE:
+            has_fallback = getattr(self._info, "sse_fallback", False)
+            if not has_fallback or (self._connect_status or "")[:3] not in _MAY_BE_SSE:
                 raise
             refusal = error
         self._over_sse = self._handshake_first = True
@@ -226,9 +221,6 @@ class StreamableHttpClient(_HttpClient):
             raise refusal from error
         logger.info("{server} speaks SSE, not streamable HTTP", server=self._describe())
         return tools
-
-    def _may_fall_back(self) -> bool:
-        return isinstance(self._info, StreamableHttpServerInfo) and self._info.sse_fallback
 
     @property
     def _is_stateless(self) -> bool:

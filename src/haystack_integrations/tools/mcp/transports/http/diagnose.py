@@ -9,7 +9,6 @@ The SDK reports a failed connection as a timeout or a closed stream. `diagnose` 
 requests instead, through the same proxy and with the same TLS options as the connection.
 """
 
-import base64
 import json
 import os
 import re
@@ -24,10 +23,10 @@ from typing import Literal
 import anyio
 import httpx2
 
-from haystack_integrations.tools.mcp.redaction import REDACTED, Redactor
+from haystack_integrations.tools.mcp.redaction import redact_text
 from haystack_integrations.tools.mcp.transports.http.events import EventDecoder
-from haystack_integrations.tools.mcp.transports.http.options import Route, open_transport
-from haystack_integrations.tools.mcp.transports.http.posting import HttpSender, redirect_target
+from haystack_integrations.tools.mcp.transports.http.options import Route, environment_proxy, open_client
+from haystack_integrations.tools.mcp.transports.http.refusals import redirect_target, status_of
 
 Transport = Literal["sse", "streamable-http"]
 
@@ -35,9 +34,6 @@ Transport = Literal["sse", "streamable-http"]
 _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 # An endpoint event and the answer to a ping take a few hundred bytes; the limit is for servers that send anything else.
 _BODY_LIMIT = 65_536
-# Shorter values are not secrets, and redacting them would make a sentence unreadable.
-_SHORTEST_SECRET = 4
-
 _OTHER: dict[Transport, Transport] = {"sse": "streamable-http", "streamable-http": "sse"}
 _ENDPOINT = {"sse": "an SSE endpoint", "streamable-http": "a streamable HTTP endpoint"}
 _SERVER_INFO = {"sse": "SSEServerInfo", "streamable-http": "StreamableHttpServerInfo"}
@@ -76,9 +72,8 @@ class _Answer:
         """
         Whether another method or path would tell no more.
         """
-        if self.response.is_server_error:
-            return self.status not in _WRONG_PATH
-        return self.response.has_redirect_location or self.status in {401, 403, 407, 421, 429}
+        is_refusal = self.response.is_server_error or self.status in {401, 403, 407, 421, 429}
+        return self.response.has_redirect_location or (is_refusal and self.status not in _WRONG_PATH)
 
     @property
     def is_web_page(self) -> bool:
@@ -96,13 +91,12 @@ async def diagnose(
     timeout: float = 5.0,
     route: Route | None = None,
     has_auth: bool = False,
-    redact: Callable[[str], str] | None = None,
+    redact: Callable[[str], str] = redact_text,
 ) -> str | None:
     """
     Say what is wrong with a URL that did not connect.
 
-    The headers go to the origin of `url` only: redirects are reported, not followed. The returned text contains no
-    header value, and neither the user info nor the query string of `url`.
+    The headers go to the origin of `url` only: redirects are reported, not followed.
 
     :param url: The URL that did not connect.
     :param headers: The headers to send along, credentials included.
@@ -111,15 +105,13 @@ async def diagnose(
     :param route: Certificates, proxy and transport, for this diagnosis alone.
     :param has_auth: Whether the connection authenticates in a way that this diagnosis does not. That the server refuses
         the diagnosis is then no finding.
-    :param redact: Removes secrets from what libraries log.
+    :param redact: Removes secrets from what the server says, which may echo credentials, and from what libraries log.
     :returns: One or two sentences with the finding and what to do about it, or None if nothing is wrong.
     """
     try:
         target = httpx2.URL(url)
-    except (httpx2.InvalidURL, TypeError):
+    except httpx2.InvalidURL:
         return "The URL is not valid."
-    if target.scheme not in {"http", "https"} or not target.host:
-        return "The URL must start with http:// or https://, followed by a host."
     diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route(), has_auth=has_auth, redact=redact)
     with anyio.move_on_after(timeout):
         await diagnosis.run()
@@ -142,10 +134,10 @@ class _Diagnosis:
         route: Route,
         *,
         has_auth: bool,
-        redact: Callable[[str], str] | None,
+        redact: Callable[[str], str],
     ) -> None:
         self._url = url
-        self._redact_logs = redact
+        self._redact_secrets = redact
         self._has_auth = has_auth
         self._route = route
         self._headers = headers
@@ -159,53 +151,50 @@ class _Diagnosis:
     async def run(self) -> None:
         try:
             # Less than the time for a request, to tell an unreachable host from a silent server.
-            phases = {"connect": self._timeout * 0.4, "write": None, "pool": None, "read": None}
-            transport = open_transport(self._route)
-            sender = HttpSender(transport, headers=self._headers, timeout=phases, redact=self._redact_logs)
-            async with sender.opened():
-                answer = await self._ask(sender, self._url, self._transport, self._timeout * 0.5)
+            phases = httpx2.Timeout(None, connect=self._timeout * 0.4)
+            async with open_client(self._route, phases, self._redact_secrets) as client:
+                answer = await self._ask(client, self._url, self._transport, self._timeout * 0.5)
                 if answer is None:
                     return
                 self.finding = self._explain(answer)
                 if not answer.is_final and answer.transport != self._transport:
                     # The first response stays a valid finding if a later request fails.
                     with suppress(httpx2.TransportError):
-                        await self._refine(sender, answer)
+                        await self._refine(client, answer)
         except Exception as error:  # raised, it would hide the failure that is being diagnosed
             self.finding = await self._explain_failure(error)
 
-    async def _ask(self, sender: HttpSender, url: httpx2.URL, transport: Transport, timeout: float) -> _Answer | None:
+    async def _ask(
+        self, client: httpx2.AsyncClient, url: httpx2.URL, transport: Transport, timeout: float
+    ) -> _Answer | None:
         """
         Open an event stream ("sse") or post a ping; None if there is no response within `timeout` seconds.
         """
         # Not compressed, because bodies are read raw: decompressed, they could exceed _BODY_LIMIT.
-        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
-        content = None
+        headers = {**self._headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        method, content = "GET", None
         if transport == "streamable-http":
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-            content = _PING
+            method, content = "POST", _PING
         answer = None
         with anyio.move_on_after(timeout):
-            response = await sender.send_as_it_is("POST" if content else "GET", url, headers, content)
-            answer = _Answer(response)
-            try:
+            async with client.stream(method, url, headers=headers, content=content) as response:
+                answer = _Answer(response)
                 answer = _Answer(response, await _transport_of(response))
-            finally:
-                await response.aclose()
         return answer
 
-    async def _refine(self, sender: HttpSender, answer: _Answer) -> None:
+    async def _refine(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
         other = _OTHER[self._transport]
-        second = None if answer.transport else await self._ask(sender, self._url, other, self._timeout * 0.2)
+        second = None if answer.transport else await self._ask(client, self._url, other, self._timeout * 0.2)
         if other in {answer.transport, second and second.transport}:
             advice = f'use {_SERVER_INFO[other]}(url="{_display_url(self._url)}")'
             self.finding = f"{_display_url(self._url)} is {_ENDPOINT[other]}: {advice}."
         elif answer.status == httpx2.codes.BAD_REQUEST and self._url.scheme == "http" and await self._is_tls():
             self.finding = self._plain_http_to_tls()
         elif answer.status in _WRONG_PATH or answer.is_web_page:
-            await self._try_other_paths(sender, answer)
+            await self._try_other_paths(client, answer)
 
-    async def _try_other_paths(self, sender: HttpSender, answer: _Answer) -> None:
+    async def _try_other_paths(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
         own = _path(self._url)
         candidates: dict[str, Transport] = {own.rstrip("/") if own.endswith("/") else f"{own}/": self._transport}
         candidates |= {"/mcp": "streamable-http", "/mcp/": "streamable-http", "/sse": "sse"}
@@ -213,7 +202,7 @@ class _Diagnosis:
             if path in {own, ""}:
                 continue
             url = self._url.copy_with(path=path)
-            reply = await self._ask(sender, url, transport, self._timeout * 0.1)
+            reply = await self._ask(client, url, transport, self._timeout * 0.1)
             if reply is None or not (reply.transport or reply.status == httpx2.codes.UNAUTHORIZED):
                 continue
             found = "an MCP endpoint" if reply.transport else "an endpoint that asks for credentials"
@@ -221,7 +210,7 @@ class _Diagnosis:
             if reply.transport not in {None, self._transport}:
                 found = _ENDPOINT[transport]
                 meant = f'{_SERVER_INFO[transport]}(url="{meant}")'
-            here = "A web page" if answer.is_web_page else _status(answer)
+            here = "A web page" if answer.is_web_page else status_of(answer.response)
             self.finding = f"{here} at {own}; there is {found} at {path}: did you mean {meant}?"
             return
 
@@ -229,7 +218,7 @@ class _Diagnosis:
         where = _display_url(self._url)
         status = answer.status
         response = answer.response
-        said = f"{where} answers {_status(answer)}"
+        said = f"{where} answers {status_of(response)}"
         if response.has_redirect_location:
             target = redirect_target(response)
             if target is None:
@@ -304,11 +293,8 @@ class _Diagnosis:
     def _proxy(self) -> str | None:
         if self._route.proxy is not None:
             return f"the proxy {self._route.proxy.url.host}"
-        if self._route.transport is not None:
-            return None
-        proxied = urllib.request.getproxies().keys() & {self._url.scheme, "all"}
-        named = "the proxy that the environment names"
-        return named if proxied and not urllib.request.proxy_bypass(self._url.host) else None
+        is_proxied = self._route.transport is None and environment_proxy(self._url, urllib.request.getproxies())
+        return "the proxy that the environment names" if is_proxied else None
 
     def _explain_tls(self, error: ssl.SSLError) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -340,17 +326,7 @@ class _Diagnosis:
         return False
 
     def _redact(self, text: str) -> str:
-        """
-        Redact a server's own text: some servers echo the credentials that they refuse.
-        """
-        userinfo = f"{self._url.username}:{self._url.password}"
-        secrets = {self._url.query.decode(), *self._url.params.values(), self._url.userinfo.decode()}
-        secrets |= {self._url.username, self._url.password, userinfo, base64.b64encode(userinfo.encode()).decode()}
-        secrets |= {word for value in self._headers.values() for word in (value, value.rpartition(" ")[2])}
-        text = "".join(character for character in text if character.isprintable())
-        for secret in sorted(secrets, key=len, reverse=True):
-            text = text.replace(secret, REDACTED) if len(secret) >= _SHORTEST_SECRET else text
-        return Redactor(secrets).text(text)[:200]
+        return self._redact_secrets("".join(filter(str.isprintable, text)))[:200]
 
 
 async def _transport_of(response: httpx2.Response) -> Transport | None:
@@ -376,9 +352,9 @@ def _transport_in(media_type: str, body: bytes) -> Transport | None:
     return None
 
 
-def _is_json_rpc(text: str | bytes) -> bool:
+def _is_json_rpc(body: bytes) -> bool:
     try:
-        message = json.loads(text)
+        message = json.loads(body)
     except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and message.get("jsonrpc") == "2.0"
@@ -403,7 +379,3 @@ def _display_url(url: httpx2.URL) -> str:
 
 def _media_type(response: httpx2.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
-def _status(answer: _Answer) -> str:
-    return f"{answer.status} {httpx2.codes.get_reason_phrase(answer.status)}".strip()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import httpx2
 
@@ -18,12 +17,12 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
-from haystack_integrations.tools.mcp.transports.http.options import (
-    find_route,
-    mark_for_redaction,
-    open_transport,
+from haystack_integrations.tools.mcp.transports.http.http_server_info import (
+    HttpServerInfo,
+    resolve_headers,
+    resolve_url,
 )
-from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo, resolve_headers, resolve_url
+from haystack_integrations.tools.mcp.transports.http.options import find_route, open_client
 
 
 def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
@@ -42,10 +41,7 @@ def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable
 
 @asynccontextmanager
 async def _client(info: HttpServerInfo) -> AsyncIterator[httpx2.AsyncClient]:
-    route = await find_route(info)
-    hooks: dict[str, list[Any]] = {"request": [mark_for_redaction]}
-    transport = open_transport(route)
-    async with httpx2.AsyncClient(transport=transport, timeout=REQUEST_TIMEOUT, event_hooks=hooks) as client:
+    async with open_client(await find_route(info), REQUEST_TIMEOUT) as client:
         yield client
 
 
@@ -92,8 +88,7 @@ async def login_async(server_info: MCPServerInfo, *, user: str | None = None) ->
     """
     info, auth, url = _oauth_of(server_info)
     try:
-        challenge = await _challenge(info, url)
-        await auth.log_in(challenge, user)
+        await auth.log_in(await _challenge(info, url), user)
     except MCPConnectionError as error:
         msg = f"Failed to log in at {server_info.describe()}: {error}"
         raise MCPAuthorizationError(msg, server_info, "login") from error.__cause__
@@ -135,17 +130,17 @@ def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
             f"got {type(server_info).__name__}"
         )
         raise ValueError(msg)
-    config = server_info._oauth if isinstance(server_info, HttpServerInfo) else None
-    if config is None or not isinstance(server_info, HttpServerInfo):
+    if not isinstance(server_info, HttpServerInfo) or server_info._oauth is None:
         msg = f"{server_info.describe()} uses no OAuth: give its server info an `oauth_config`, or auth='oauth'"
         raise ValueError(msg)
     url = resolve_url(server_info)
     check_host(url)
-    auth = config.create_auth(url)
+    auth = server_info._oauth.create_auth(url)
     if not isinstance(auth, OAuth):
-        msg = f"{type(config).__name__} makes an {type(auth).__name__} of its own, which cannot log in beforehand"
+        kind = type(server_info._oauth).__name__
+        msg = f"{kind} makes an {type(auth).__name__} of its own, which cannot log in beforehand"
         raise ValueError(msg)
-    auth.connected_by(lambda: _client(server_info), lambda _: None, check_host)
+    connected(auth, server_info, lambda _: None)
     return server_info, auth, url
 
 
@@ -154,13 +149,10 @@ async def _challenge(info: HttpServerInfo, url: str) -> httpx2.Response:
     async with _client(info) as client:
         try:
             async with client.stream("POST", url, json=_PING, headers=headers) as response:
-                answer = response
+                is_refusal = response.status_code == httpx2.codes.UNAUTHORIZED
         except httpx2.RequestError as error:
             msg = f"{redact_url(url)} could not be reached ({type(error).__name__}: {error})"
             raise MCPConnectionError(msg) from error
-    if answer.status_code == httpx2.codes.UNAUTHORIZED:
-        return httpx2.Response(
-            answer.status_code, headers={"WWW-Authenticate": answer.headers.get("www-authenticate", "")}
-        )
     # A server may leave some requests open.
-    return httpx2.Response(httpx2.codes.UNAUTHORIZED)
+    challenge = response.headers.get("www-authenticate", "") if is_refusal else ""
+    return httpx2.Response(httpx2.codes.UNAUTHORIZED, headers={"WWW-Authenticate": challenge} if challenge else {})

@@ -17,27 +17,23 @@ import os
 import socket
 import ssl
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any
 
-import anyio
 import anyio.to_thread
 import httpx2
-from anyio.lowlevel import RunVar
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport, uses_environment_proxies
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
-from haystack_integrations.tools.mcp.redaction import redact_url
-from haystack_integrations.tools.mcp.transports.allow_lists import check_proxy_host
-from haystack_integrations.tools.mcp.transports.http.server_info import check_proxy_url
-
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.transports.http.server_info import HttpServerInfo
+from haystack_integrations.tools.mcp.redaction import redact_text, redact_url
+from haystack_integrations.tools.mcp.transports.allow_lists import check_host
+from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo, check_proxy_url
 
 # A request that is sent just as the server closes an idle connection fails, and its fate is unknown. Servers close idle
 # connections after 5 s (uvicorn, Node), so connections are not reused for that long.
@@ -45,12 +41,7 @@ _KEEPALIVE_EXPIRY = 2.5
 # Every request looks through the idle connections.
 _MAX_IDLE_CONNECTIONS = 20
 
-# In how many threads certificates are read at once. Hundreds of sessions may be opened together, and the threads stay
-# for the next ones.
-_MOST_READING = 3
-_reading: RunVar[anyio.CapacityLimiter] = RunVar("haystack_mcp_reading")
-
-_redact_logged_urls: ContextVar[bool] = ContextVar("haystack_mcp_redact_logged_urls", default=False)
+# Removes the secrets from what libraries log of the requests that are made in this context.
 _redact: ContextVar[Callable[[str], str] | None] = ContextVar("haystack_mcp_redact", default=None)
 
 
@@ -78,15 +69,10 @@ async def find_route(info: HttpServerInfo) -> Route:
     :raises ValueError: If one of its parameters does not work. The message names it.
     :raises MCPConnectionError: If the host of its proxy is not allowed.
     """
-    # In a thread: it reads files, and runs functions of the user. Those may wait for something, and get a thread each.
-    limiter = None
-    if info.http_transport is None and (isinstance(info.verify, bool) or _is_bundle(info.verify)):
-        try:
-            limiter = _reading.get()
-        except LookupError:
-            limiter = anyio.CapacityLimiter(_MOST_READING)
-            _reading.set(limiter)
-    return await anyio.to_thread.run_sync(_find_route, info, abandon_on_cancel=True, limiter=limiter)
+    if info.http_transport is None and isinstance(info.verify, bool) and info.client_cert is None:
+        return _find_route(info)
+    # In a thread: it reads files, or runs functions of the user.
+    return await anyio.to_thread.run_sync(_find_route, info, abandon_on_cancel=True)
 
 
 def _find_route(info: HttpServerInfo) -> Route:
@@ -98,22 +84,17 @@ def _find_route(info: HttpServerInfo) -> Route:
     if info.http_transport is None:
         # Nobody else gets the shared context, so that nobody can change whom it trusts.
         return Route(_trusted_by_default() if verify is True else verify, proxy)
-    arguments = _transport_arguments(verify, proxy)
-    transport = _result("http_transport", info.http_transport, **arguments)
+    transport = _result("http_transport", info.http_transport, **_transport_arguments(verify, proxy))
     if not isinstance(transport, httpx2.AsyncBaseTransport):
         msg = f"`http_transport` must give an httpx2.AsyncBaseTransport, it gave {type(transport).__name__}"
         raise ValueError(msg)
     return Route(verify, proxy, transport)
 
 
-def _is_bundle(verify: Any) -> TypeGuard[str]:
-    return isinstance(verify, str) and not is_import_path(verify)
-
-
 def _verify(verify: Any) -> ssl.SSLContext | bool:
     if isinstance(verify, (bool, ssl.SSLContext)):
         return verify
-    if _is_bundle(verify):
+    if isinstance(verify, str) and not is_import_path(verify):
         try:
             is_folder = Path(verify).is_dir()
             return ssl.create_default_context(
@@ -129,29 +110,25 @@ def _verify(verify: Any) -> ssl.SSLContext | bool:
     return context
 
 
-# Of this process. To load the certificates takes up to 40 ms, and where servers have sessions, each user has one.
-_default_trust: tuple[Any, ssl.SSLContext] | None = None
-
-
 def _trusted_by_default() -> ssl.SSLContext:
     """
-    Give the context that httpx2 would make, the same one until the environment names others or a file changes.
+    Return the context that httpx2 would make, the same one until the environment names others or a file changes.
     """
-    global _default_trust  # noqa: PLW0603
     paths = ssl.get_default_verify_paths()
     files = (*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")), paths.openssl_cafile, paths.openssl_capath)
-    key = [(file, _changed_at(file)) for file in files]
-    found = _default_trust
-    if found is None or found[0] != key:
-        found = _default_trust = (key, httpx2.create_ssl_context())
-    return found[1]
+    return _default_context(*((file, _changed_at(file)) for file in files))
+
+
+# To load the certificates takes up to 40 ms, and where servers have sessions, each user has one.
+@lru_cache(maxsize=1)
+def _default_context(*_: tuple[str | None, int | None]) -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
 
 
 def _changed_at(file: str | None) -> int | None:
-    try:
+    with suppress(OSError):
         return os.stat(file).st_mtime_ns if file else None
-    except OSError:
-        return None
+    return None
 
 
 def _result(parameter: str, function: Any, **arguments: Any) -> Any:
@@ -184,10 +161,9 @@ def _load_client_cert(context: ssl.SSLContext, client_cert: Any) -> None:
             advice = "pass (certificate, key, password as a Secret)"
             msg = f"`client_cert`: {what}; {advice}"
         else:
+            files = " and ".join(map(repr, filter(None, (certificate, key))))
             what = error.strerror or getattr(error, "reason", None) or type(error).__name__
-            msg = (
-                f"`client_cert`: {' and '.join(map(repr, filter(None, (certificate, key))))} cannot be loaded ({what})"
-            )
+            msg = f"`client_cert`: {files} cannot be loaded ({what})"
         raise ValueError(msg) from error
 
 
@@ -196,20 +172,18 @@ def _proxy(proxy: str | Secret | None, verify: ssl.SSLContext | bool) -> httpx2.
     if url is None:
         return None
     check_proxy_url(url, "the server info")
-    check_proxy_host(url)
+    # A proxy connects to wherever it wants, and reads the requests to servers without TLS.
+    check_host(url, "the `proxy` of the server info, ")
     # A proxy with TLS is trusted as the servers behind it are.
     context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify)
     return httpx2.Proxy(url, ssl_context=context if url.startswith("https:") else None)
 
 
 def _transport_arguments(verify: ssl.SSLContext | bool, proxy: httpx2.Proxy | None) -> dict[str, Any]:
-    return {"verify": verify, "proxy": proxy, "limits": _limits(), "socket_options": _tcp_keepalive()}
-
-
-def _limits() -> httpx2.Limits:
-    return httpx2.Limits(
+    limits = httpx2.Limits(
         max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS, keepalive_expiry=_KEEPALIVE_EXPIRY
     )
+    return {"verify": verify, "proxy": proxy, "limits": limits, "socket_options": _tcp_keepalive()}
 
 
 def open_transport(route: Route | None = None) -> httpx2.AsyncBaseTransport:
@@ -227,7 +201,31 @@ def open_transport(route: Route | None = None) -> httpx2.AsyncBaseTransport:
         return route.transport
     if route.proxy is None and uses_environment_proxies():
         return _EnvironmentTransport(route.verify)
-    return _Transport(**_transport_arguments(route.verify, route.proxy))
+    return _make_transport(route.verify, route.proxy)
+
+
+def _make_transport(verify: ssl.SSLContext | bool, proxy: httpx2.Proxy | None) -> httpx2.AsyncBaseTransport:
+    """
+    Make the transport that is used unless the server info has one of its own.
+    """
+    return _Transport(**_transport_arguments(verify, proxy))
+
+
+@asynccontextmanager
+async def open_client(
+    route: Route, timeout: httpx2.Timeout | float, redact: Callable[[str], str] = redact_text
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """
+    Open an HTTP client for requests beside those of a session.
+
+    :param route: Certificates, proxy and transport.
+    :param timeout: That of its requests.
+    :param redact: Removes secrets from what libraries log of them.
+    :returns: A context manager.
+    """
+    with redacted_logs(redact):
+        async with httpx2.AsyncClient(transport=open_transport(route), timeout=timeout) as client:
+            yield client
 
 
 class _Transport(PinnedTransport):
@@ -257,16 +255,14 @@ class _EnvironmentTransport(httpx2.AsyncBaseTransport):
     def __init__(self, verify: ssl.SSLContext | bool) -> None:
         self._verify = verify
         self._proxies = urllib.request.getproxies()
-        self._transports: dict[str | None, _Transport] = {}
+        self._transports: dict[str | None, httpx2.AsyncBaseTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        proxy = self._proxies.get(request.url.scheme) or self._proxies.get("all")
-        if proxy and _is_exempt(request.url, self._proxies.get("no", "")):
-            proxy = None
+        proxy = environment_proxy(request.url, self._proxies)
         transport = self._transports.get(proxy)
         if transport is None:
             through = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
-            transport = self._transports[proxy] = _Transport(**_transport_arguments(self._verify, through))
+            transport = self._transports[proxy] = _make_transport(self._verify, through)
         return await transport.handle_async_request(request)
 
     async def aclose(self) -> None:
@@ -274,25 +270,28 @@ class _EnvironmentTransport(httpx2.AsyncBaseTransport):
             await transport.aclose()
 
 
-def _is_exempt(url: httpx2.URL, no_proxy: str) -> bool:
+def environment_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None:
     """
-    Tell whether `NO_PROXY` names a host: by a domain, which includes those below it, an address, or a network.
+    Find the proxy that the environment names for a URL.
+
+    :param url: The URL.
+    :param proxies: What `urllib.request.getproxies` returned.
+    :returns: The proxy; None if there is none, or if `NO_PROXY` names the host: by a domain, which includes those below
+        it, by an address, or by a network.
     """
-    for entry in no_proxy.lower().split(","):
-        name, _, port = entry.strip().removeprefix("*").rpartition(":") if entry.count(":") == 1 else (entry, "", "")
-        name = name.strip().strip("[]")
-        if entry.strip() == "*":
-            return True
-        if not name or (port and port != str(url.port)):
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    for entry in filter(None, map(str.strip, proxies.get("no", "").lower().split(","))):
+        name, _, port = entry.rpartition(":") if entry.count(":") == 1 else (entry, "", "")
+        if port and port != str(url.port):
             continue
-        try:
+        name = name.strip("[]")
+        with suppress(ValueError):  # a domain is no network
             if ipaddress.ip_address(url.host) in ipaddress.ip_network(name, strict=False):
-                return True
-        except ValueError:
-            domain = name.removeprefix("*")
-            if url.host == domain or url.host.endswith(domain if domain.startswith(".") else f".{domain}"):
-                return True
-    return False
+                return None
+        domain = name.removeprefix("*")
+        if name == "*" or url.host == domain or url.host.endswith(f".{domain.removeprefix('.')}"):
+            return None
+    return proxy
 
 
 def _tcp_keepalive() -> list[tuple[int, int, int]]:
@@ -302,13 +301,6 @@ def _tcp_keepalive() -> list[tuple[int, int, int]]:
         if hasattr(socket, name):
             options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
     return options
-
-
-async def mark_for_redaction(_: httpx2.Request) -> None:
-    """
-    Let the URLs that `httpx2.AsyncClient` logs be redacted: a hook of one, called in the context in which it logs.
-    """
-    _redact_logged_urls.set(True)
 
 
 @contextmanager
@@ -326,29 +318,19 @@ def redacted_logs(redact: Callable[[str], str] | None) -> Iterator[None]:
         _redact.reset(token)
 
 
-class _UrlRedaction(logging.Filter):
-    """
-    Redacts the URLs of our own requests, which httpx2 logs in full at level INFO.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if _redact_logged_urls.get() and isinstance(record.args, tuple):
-            record.args = tuple(redact_url(str(arg)) if isinstance(arg, httpx2.URL) else arg for arg in record.args)
-        return True
-
-
 class _Redaction(logging.Filter):
     """
-    Redacts the headers of responses, which httpcore2 logs at level DEBUG.
+    Redacts URLs, which httpx2 logs at level INFO, and headers of responses, which httpcore2 logs at level DEBUG.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         redact = _redact.get()
         if redact is not None:
+            if isinstance(record.args, tuple):
+                record.args = tuple(redact_url(str(arg)) if isinstance(arg, httpx2.URL) else arg for arg in record.args)
             record.msg, record.args = redact(record.getMessage()), None
         return True
 
 
-logging.getLogger("httpx2").addFilter(_UrlRedaction())
 for _name in ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
     logging.getLogger(_name).addFilter(_Redaction())

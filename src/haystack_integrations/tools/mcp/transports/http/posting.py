@@ -14,23 +14,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Any, ClassVar
 
 import anyio
 import httpx2
 
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
+from haystack_integrations.tools.mcp.protocol import frames
+from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
-from haystack_integrations.tools.mcp.protocol.frames import too_large
 from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
-from haystack_integrations.tools.mcp.transports.http.events import EventTooLargeError
+from haystack_integrations.tools.mcp.transports.http.events import Event, EventDecoder, EventTooLargeError
 from haystack_integrations.tools.mcp.transports.http.options import redacted_logs
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     is_event_stream,
+    redirect_target,
     retry_after,
     status_of,
     wants_rest,
@@ -58,6 +60,8 @@ _SHORTEST_REST = 0.1
 
 # Answers of whoever did not process the request, after which it may be sent again.
 _ASKS_FOR_CREDENTIALS = frozenset({401, 403, 407})
+
+GET_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 
 # As of every client of httpx2: it accepts the encodings for which there are libraries.
 _HEADERS = httpx2.Client(transport=httpx2.BaseTransport()).headers
@@ -89,6 +93,7 @@ class Ways:
         """
         self._scopes: set[anyio.CancelScope] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._has_ended = False
 
     @contextmanager
     def way(self) -> Iterator[anyio.CancelScope]:
@@ -99,6 +104,8 @@ class Ways:
         """
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
+            if self._has_ended:
+                scope.cancel()
             try:
                 yield scope
             finally:
@@ -110,15 +117,10 @@ class Ways:
 
         :param coroutine: What.
         """
-        scope = anyio.CancelScope()
-        self._scopes.add(scope)
 
         async def run() -> None:
-            try:
-                with scope:
-                    await coroutine
-            finally:
-                self._scopes.discard(scope)
+            with self.way():
+                await coroutine
 
         task = asyncio.create_task(run())
         self._tasks.add(task)
@@ -128,6 +130,7 @@ class Ways:
         """
         End all of it.
         """
+        self._has_ended = True
         for scope in self._scopes:
             scope.cancel()
         if self._tasks:
@@ -166,7 +169,7 @@ class HttpSender:
         self._transport = transport
         self._headers = httpx2.Headers(_HEADERS)
         self._headers.update(headers)
-        self.timeout: dict[str, float | None] = dict(timeout)
+        self._timeout = dict(timeout)
         self._auth = auth
         self.rest: ServerRest = rest or ServerRest()
         self.max_message_size: int = max_message_size
@@ -187,19 +190,6 @@ class HttpSender:
         """
         await self._transport.__aexit__(None, None, None)
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        """
-        Open the transport, and close it at the end.
-
-        :returns: A context manager.
-        """
-        await self.open()
-        try:
-            yield
-        finally:
-            await self.aclose()
-
     async def send(
         self,
         method: str,
@@ -208,30 +198,35 @@ class HttpSender:
         content: bytes | None = None,
         *,
         exchange: Exchange | None = None,
-        timeout: Mapping[str, float | None] | None = None,
         may_log_in: bool = True,
     ) -> httpx2.Response:
         """
         Send a request, again if the server was too busy, and go after redirects within the origin.
 
-        :param method: The method. Only a POST waits while the server wants no requests.
+        :param method: The method. Only a POST waits while the server wants no requests; a GET is for an event stream,
+            which is idle by nature.
         :param url: The URL.
         :param headers: Headers of this request.
         :param content: The body.
         :param exchange: The MCP request that is the body; it is marked as sent.
-        :param timeout: Of each phase, other than those of all requests.
         :param may_log_in: Whether new credentials may be got if those that there are were refused.
         :returns: The response, to be closed. Its body is not read.
         :raises httpx2.HTTPError: If there is none.
         :raises BusyError: If the server wants no requests, and there is no time to wait.
         :raises MCPAuthorizationError: If there are no credentials.
         """
+        merged = self._headers.copy()
+        merged.update(headers)
+        identity = current_identity.get()
+        if identity is not None:
+            merged.update(identity.headers)
+        extensions = {"timeout": {**self._timeout, "read": None} if method == "GET" else self._timeout}
         attempt, status = 0, ""
         with redacted_logs(self._redact):
             while True:
                 if method == "POST":
                     await self._let_rest(exchange, status)
-                request = self._request(method, url, headers, content, timeout)
+                request = httpx2.Request(method, url, headers=merged, content=content, extensions=extensions)
                 response = await self._follow(request, exchange, may_log_in=may_log_in)
                 self._heard()
                 wait = retry_after(response) if method == "POST" else None
@@ -254,38 +249,6 @@ class HttpSender:
                 await response.aclose()
                 attempt += 1
 
-    async def send_as_it_is(
-        self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
-    ) -> httpx2.Response:
-        """
-        Send a request once, and follow no redirects.
-
-        :param method: The method.
-        :param url: The URL.
-        :param headers: Headers of this request.
-        :param content: The body.
-        :returns: The response, to be closed. Its body is not read.
-        :raises httpx2.HTTPError: If there is none.
-        """
-        with redacted_logs(self._redact):
-            return await self._authenticate(self._request(method, url, headers, content), None, may_log_in=False)
-
-    def _request(
-        self,
-        method: str,
-        url: httpx2.URL,
-        headers: Mapping[str, str],
-        content: bytes | None,
-        timeout: Mapping[str, float | None] | None = None,
-    ) -> httpx2.Request:
-        merged = self._headers.copy()
-        merged.update(headers)
-        identity = current_identity.get()
-        if identity is not None:
-            merged.update(identity.headers)
-        extensions = {"timeout": dict(timeout or self.timeout)}
-        return httpx2.Request(method, url, headers=merged, content=content, extensions=extensions)
-
     async def _let_rest(self, exchange: Exchange | None, status: str) -> None:
         # Several requests may wait; whoever is refused again sets a later time.
         while (seconds := self.rest.seconds) > 0:
@@ -305,9 +268,8 @@ class HttpSender:
             headers = request.headers.copy()
             for name in ("Host", "Cookie"):
                 headers.pop(name, None)
-            content = request.content or None
             request = httpx2.Request(
-                request.method, target, headers=headers, content=content, extensions=request.extensions
+                request.method, target, headers=headers, content=request.content or None, extensions=request.extensions
             )
             response = await self._authenticate(request, exchange, may_log_in=may_log_in)
         return response
@@ -345,24 +307,23 @@ class HttpSender:
     async def _send_once(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
         if self._cookies.jar:
             self._cookies.set_cookie_header(request)
-        is_new = exchange is not None and exchange.fate is Fate.NEW
-        if exchange is not None:
-            exchange.mark_sent()
+        # Nothing takes back that an earlier attempt may have left.
+        first = exchange if exchange is not None and exchange.fate is Fate.NEW else None
+        if first is not None:
+            first.mark_sent()
         try:
             response = await self._transport.handle_async_request(request)
         except CONNECT_ERRORS:
-            if exchange is not None and is_new:
-                exchange.unmark_sent()
+            if first is not None:
+                first.unmark_sent()
             raise
         response.request = request
         self._cookies.extract_cookies(response)
-        did_not_run = (
-            response.status_code in _ASKS_FOR_CREDENTIALS
-            or response.has_redirect_location
-            or retry_after(response) is not None
-        )
-        if exchange is not None and is_new and did_not_run:
-            exchange.unmark_sent()
+        asks_for_credentials = response.status_code in _ASKS_FOR_CREDENTIALS
+        if first is not None and (
+            asks_for_credentials or response.has_redirect_location or retry_after(response) is not None
+        ):
+            first.unmark_sent()
         return response
 
     async def read(self, response: httpx2.Response) -> bytes:
@@ -402,6 +363,24 @@ class HttpSender:
                 self._heard()
                 yield piece
 
+    async def events(self, response: httpx2.Response, decoder: EventDecoder) -> AsyncGenerator[Event]:
+        """
+        Read an event stream.
+
+        :param response: The response. It is closed at the end.
+        :param decoder: Reads the events.
+        :returns: The events.
+        :raises EventTooLargeError: If one is too large.
+        :raises httpx2.HTTPError: If it cannot be read.
+        """
+        try:
+            async with aclosing(self.chunks(response)) as chunks:
+                async for chunk in chunks:
+                    for event in decoder.feed(chunk):
+                        yield event
+        finally:
+            await response.aclose()
+
     def settle(self, exchange: Exchange, error: Exception) -> None:
         """
         Settle an MCP request by the failure of the HTTP request that carries it.
@@ -414,7 +393,7 @@ class HttpSender:
         elif isinstance(error, MCPAuthorizationError) and exchange.fate is Fate.NEW:
             exchange.refuse(str(error), is_final=True, is_unauthorized=True)
         elif isinstance(error, TooLargeError | EventTooLargeError):
-            exchange.lose_answer(too_large(self.max_message_size))
+            exchange.lose_answer(frames.too_large(self.max_message_size))
         else:
             exchange.lose(describe_failure(error))
 
@@ -435,22 +414,6 @@ def describe_failure(error: Exception) -> str:
     return f"the connection was cut before the answer came ({type(error).__name__})"
 
 
-def redirect_target(response: httpx2.Response) -> httpx2.URL | None:
-    """
-    Return where a response redirects to.
-
-    :param response: The response.
-    :returns: The URL; None if it is no redirect, or leads to no URL.
-    """
-    if not response.has_redirect_location:
-        return None
-    try:
-        target = response.request.url.join(response.headers["location"])
-    except httpx2.InvalidURL:
-        return None
-    return target.copy_with(fragment=None)
-
-
 def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
     """
     Tell whether all that was meant for the URL of a request is meant for the target of its redirect, too.
@@ -465,6 +428,58 @@ def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
 
 
 def _is_in_time(seconds: float, exchange: Exchange | None) -> bool:
-    has_limit = exchange is not None and exchange.time_left is not None
-    left = exchange.time_left() if has_limit else LONGEST_REST_OF_OTHERS  # type: ignore[union-attr, misc]
+    limit = exchange.time_left if exchange is not None else None
+    left = limit() if limit is not None else LONGEST_REST_OF_OTHERS
     return left is None or seconds <= 0 or seconds < left
+
+
+class HttpTransport(Transport):
+    """
+    What the two HTTP transports share: a message is posted to a URL.
+    """
+
+    _post_headers: ClassVar[Mapping[str, str]] = {"Content-Type": "application/json"}
+
+    def __init__(self, sender: HttpSender, url: str) -> None:
+        """
+        Initialize the transport.
+
+        :param sender: Sends its requests. It is closed with this.
+        :param url: The URL.
+        """
+        self._sender = sender
+        # Where messages are posted to.
+        self._url = httpx2.URL(url)
+        self._ways = Ways()
+
+    def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the headers of a request."""
+        return common
+
+    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
+        """
+        Post a message that is not answered.
+
+        :param message: The message.
+        :param exchange: The request that it is about.
+        :raises ConnectionError: If the server refuses it.
+        :raises Exception: If it cannot be sent.
+        """
+        response = await self._sender.send("POST", self._url, self._headers(self._post_headers), frames.write(message))
+        await self._sender.read(response)
+        if not response.is_success:
+            msg = f"the server refused a message with HTTP {status_of(response)}"
+            raise ConnectionError(msg)
+
+    async def close(self) -> None:
+        """
+        End all requests, and close all connections.
+        """
+        try:
+            await self._ways.end()
+            await self._end_session()
+        finally:
+            await self._sender.aclose()
+
+    async def _end_session(self) -> None:
+        """End the session at the server."""

@@ -12,7 +12,6 @@ import json
 import re
 import time
 from email.utils import parsedate_to_datetime
-from enum import Enum, auto
 from typing import Any
 
 import httpx2
@@ -74,18 +73,6 @@ _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
 _LONGEST_MESSAGE = 200
 
 
-class _Session(Enum):
-    """
-    What became of the session, judging by a response.
-    """
-
-    ALIVE = auto()
-    # The server does not know it any more.
-    LOST = auto()
-    # It is not worth using any more, but the server may have processed the request.
-    DOUBTFUL = auto()
-
-
 def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_session: bool) -> str | None:
     """
     Settle a request over streamable HTTP that was answered with an error status.
@@ -96,28 +83,23 @@ def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_ses
     :param has_session: Whether it was sent in a session.
     :returns: Why the session is to take no more requests, as a clause; None if it is.
     """
+    if _is_too_busy(response, exchange):
+        return None
     status, code = status_of(response), response.status_code
     said = f"the server answered with HTTP {status}"
-    wait = retry_after(response)
-    if wait is not None:
-        exchange.refuse(f"{wants_rest(wait)} (HTTP {status})", status=status, is_final=True)
-        return None
-    text = body.decode(errors="replace").strip()
-    message, answers_request, error_code = _error_message(text, exchange)
-    session = _session_state(response, message, exchange, answers_request=answers_request, code=error_code)
-    if not has_session:
-        session = _Session.ALIVE
-    if session is _Session.LOST:
-        exchange.refuse(UNKNOWN_SESSION, status=status)
-        return UNKNOWN_SESSION
+    message, answers_request, error_code = _error_message(body.decode(errors="replace").strip(), exchange)
+    lost = _why_lost(response, message, exchange, answers_request=answers_request, code=error_code)
+    lost = lost if has_session else None
     error = _error_in(body) if has_content_type(response, "application/json") else None
-    if error is not None and (answers_request or code not in _DID_NOT_RUN):
+    if lost is UNKNOWN_SESSION:
+        exchange.refuse(lost, status=status)
+    elif error is not None and (answers_request or code not in _DID_NOT_RUN):
         exchange.fail(ProtocolError(error["code"], error["message"], error.get("data"), status=status))
     elif code in _DID_NOT_RUN:
         exchange.refuse(f"{said}: {error['message']}" if error else said, status=status, is_final=True)
     else:
         exchange.lose(said, status=status)
-    return _DOUBTFUL_SESSION if session is _Session.DOUBTFUL else None
+    return lost
 
 
 def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
@@ -128,17 +110,23 @@ def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
     :param exchange: The request.
     :returns: Why the session is to take no more requests, as a clause; None if it is.
     """
-    status, code = status_of(response), response.status_code
-    wait = retry_after(response)
-    if wait is not None:
-        exchange.refuse(f"{wants_rest(wait)} (HTTP {status})", status=status, is_final=True)
+    if _is_too_busy(response, exchange):
         return None
+    status, code = status_of(response), response.status_code
     reason = f"the server refused a message with HTTP {status}"
     if code in _DENIED or code in _SESSION_GONE:
         exchange.refuse(reason, status=status, is_final=code in _DENIED)
     else:
         exchange.lose(reason, status=status)
     return reason
+
+
+def _is_too_busy(response: httpx2.Response, exchange: Exchange) -> bool:
+    wait = retry_after(response)
+    if wait is not None:
+        status = status_of(response)
+        exchange.refuse(f"{wants_rest(wait)} (HTTP {status})", status=status, is_final=True)
+    return wait is not None
 
 
 def status_of(response: httpx2.Response) -> str:
@@ -177,6 +165,22 @@ def retry_after(response: httpx2.Response) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return min(max(seconds, 0.0), _LONGEST_REST)
+
+
+def redirect_target(response: httpx2.Response) -> httpx2.URL | None:
+    """
+    Return where a response redirects to.
+
+    :param response: The response.
+    :returns: The URL; None if it is no redirect, or leads to no URL.
+    """
+    if not response.has_redirect_location:
+        return None
+    try:
+        target = response.request.url.join(response.headers["location"])
+    except httpx2.InvalidURL:
+        return None
+    return target.copy_with(fragment=None)
 
 
 def is_event_stream(response: httpx2.Response) -> bool:
@@ -221,9 +225,14 @@ def describe_content(response: httpx2.Response) -> str:
     return f"content of the type '{content_type}'" if content_type else "content of no type"
 
 
-def _session_state(
+def _why_lost(
     response: httpx2.Response, message: str, exchange: Exchange, *, answers_request: bool, code: Any
-) -> _Session:
+) -> str | None:
+    """
+    Say why the session of a refused request is to take no more requests, if so.
+
+    If the server does not know the session, the request did not run; if that only seems so, it may have.
+    """
     # The protocol's sign of an unknown session is a 404 to a request with a session id (specification 2025-11-25,
     # basic/transports, "Session Management"). The TypeScript SDK, and the Python SDK before 1.23, answer 400 instead:
     # in plain text, or with a JSON-RPC error that has no request id. An error with the id of the request comes from
@@ -232,16 +241,16 @@ def _session_state(
     status = response.status_code
     is_refusal = response.is_client_error and status not in _SAY_NOTHING_OF_THE_SESSION
     if not is_refusal and status != httpx2.codes.INTERNAL_SERVER_ERROR:
-        return _Session.ALIVE
+        return None
     if status == httpx2.codes.NOT_FOUND:
-        return _Session.DOUBTFUL if answers_request else _Session.LOST
+        return _DOUBTFUL_SESSION if answers_request else UNKNOWN_SESSION
     if status == httpx2.codes.BAD_REQUEST and not answers_request and says_unknown_session(message):
-        return _Session.LOST
+        return UNKNOWN_SESSION
     if exchange.method not in _COMMON_METHODS or "www-authenticate" in response.headers:
-        return _Session.ALIVE
+        return None
     if not is_refusal and not _MENTIONS_SESSION.search(message):
-        return _Session.ALIVE
-    return _Session.ALIVE if answers_request and code in _OWN_ERRORS else _Session.DOUBTFUL
+        return None
+    return None if answers_request and code in _OWN_ERRORS else _DOUBTFUL_SESSION
 
 
 def _error_in(body: bytes) -> dict[str, Any] | None:

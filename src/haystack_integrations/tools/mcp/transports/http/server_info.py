@@ -2,422 +2,43 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+How to reach a server over HTTP.
+
+A class puts its own parameters between those that both share, because positional arguments rely on their order.
+"""
+
 from __future__ import annotations
 
-import math
-import ssl
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, Self
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, Any
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.auth.config import OAuthConfig
-from haystack_integrations.tools.mcp.auth.requests import login_seconds
-from haystack_integrations.tools.mcp.haystack_compat import (
-    check_module_may_be_imported,
-    deserialize_object,
-    serialize_object,
-)
-from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
 from haystack_integrations.tools.mcp.parameters import explains_options
-from haystack_integrations.tools.mcp.protocol.server_info import (
-    DEFAULT_FAILURE_PAUSE,
-    STORED_MODULE,
-    MCPServerInfo,
-    Negotiation,
-)
-from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
-from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
-from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
-from haystack_integrations.tools.mcp.transports.fields import (
-    DEFAULT_MAX_MESSAGE_SIZE,
-    check_gate,
-    check_message_size,
-    check_negotiation,
-    check_number,
-    check_retries,
-    check_secrets,
-    resolve_secrets,
-)
+from haystack_integrations.tools.mcp.protocol.server_info import STORED_MODULE
+from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.transports.http.http_server_info import FirstFields, HttpServerInfo
 
 if TYPE_CHECKING:
-    import httpx2
-
-    from haystack_integrations.tools.mcp.protocol.base import MCPClient
-    from haystack_integrations.tools.mcp.request_context import MCPRequestContext
-
-# The phases of a request that may have a timeout, and those for a phase that a dictionary leaves out.
-_PHASES: dict[str, float | None] = {"connect": 30, "write": 30, "pool": 30, "read": None}
-_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
-
-TokenProvider = Callable[["MCPRequestContext"], str | Awaitable[str]]
-HeadersProvider = Callable[["MCPRequestContext"], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+    from haystack_integrations.tools.mcp.transports.http.client import SSEClient, StreamableHttpClient
 
 
-class TokenSource(Protocol):
-    """
-    Gives a token whenever one is needed, as the token sources of Haystack do.
-    """
-
-    def resolve(self) -> str:
-        """
-        Give a token that is valid now.
-
-        :returns: The token.
-        """
-        ...
+@dataclass(repr=False)
+class _BeforeToken:
+    url: str | Secret | None = None
+    base_url: str | None = None
 
 
-# `cert`, `(cert, key)` or `(cert, key, password)`.
-ClientCert = str | tuple[str, str] | tuple[str, str, Secret]
-
-
-def _split(url: object) -> SplitResult | None:
-    try:
-        return urlsplit(url) if isinstance(url, str) else None
-    except ValueError:  # e.g. an unclosed bracket of an IPv6 address
-        return None
-
-
-def _has_valid_port(parts: SplitResult) -> bool:
-    try:
-        return parts.port != 0
-    except ValueError:
-        return False
-
-
-def _check_url(url: object) -> None:
-    parts = _split(url)
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_valid_port(parts):
-        msg = f"Invalid url: {redact_url(str(url))}. `url` must be like https://host/path."
-        raise ValueError(msg)
-
-
-class HttpServerInfo(MCPServerInfo):
-    """
-    What the server infos of the two HTTP transports share.
-
-    It is not a dataclass, because each subclass has its own order of fields, which positional arguments rely on.
-    """
-
-    _transport: ClassVar[Literal["sse", "streamable-http"]]
-
-    url: Any
-    token: str | Secret | TokenSource | None
-    headers: dict[str, str | Secret] | None
-    timeout: float | dict[str, float | None]
-    max_retries: int
-    base_delay: float
-    max_delay: float
-    max_message_size: int
-    verify: bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext]
-    client_cert: ClientCert | None
-    proxy: str | Secret | None
-    http_transport: str | Callable[..., Any] | None
-    token_provider: str | TokenProvider | None
-    headers_provider: str | HeadersProvider | None
-    oauth_config: OAuthConfig | None
-    auth: str | httpx2.Auth | None
-    max_in_flight: int | None
-    failure_pause: float | None
-    negotiation: Negotiation
-
-    _optional_fields: ClassVar[Mapping[str, Any]] = {
-        "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
-        "verify": True,
-        "client_cert": None,
-        "proxy": None,
-        "http_transport": None,
-        "token_provider": None,
-        "headers_provider": None,
-        "oauth_config": None,
-        "auth": None,
-        "max_in_flight": None,
-        "failure_pause": DEFAULT_FAILURE_PAUSE,
-        "negotiation": "auto",
-    }
-
-    def __post_init__(self) -> None:
-        """
-        Refuse invalid parameters.
-
-        :raises ValueError: Naming the parameter and what it takes.
-        """
-        if not isinstance(self.url, Secret):  # which is a URL only when a session is opened
-            _check_url(self.url)
-        self._check_token()
-        check_secrets(self, "headers")
-        self._check_timeout()
-        check_retries(self)
-        check_message_size(self)
-        check_gate(self)
-        check_negotiation(self)
-        self._check_tls()
-        self._check_proxy()
-        for parameter in ("http_transport", "token_provider", "headers_provider"):
-            self._check_function(parameter)
-        if self.token is not None and self.token_provider is not None:
-            self._refuse("`token` and `token_provider` exclude each other")
-        self._check_auth()
-
-    def _check_token(self) -> None:
-        token = self.token
-        if token is None or isinstance(token, (str, Secret)):
-            return
-        if not hasattr(token, "resolve") and not hasattr(token, "resolve_async"):
-            self._refuse(f"`token` must be a string, a Secret, a token source or None, got {type(token).__name__}")
-        if getattr(token, "requires_subject_token", False):
-            self._refuse(
-                f"`token` cannot be a {type(token).__name__}, which needs a token of each user. Use `token_provider`"
-            )
-
-    def _check_auth(self) -> None:
-        if self.oauth_config is not None and not isinstance(self.oauth_config, OAuthConfig):
-            self._refuse(f"`oauth_config` must be an OAuthConfig or None, got {type(self.oauth_config).__name__}")
-        auth = self.auth
-        if isinstance(auth, OAuthConfig):
-            self._refuse("pass an OAuthConfig as `oauth_config`, not as `auth`")
-        is_path = is_import_path(auth) and leads_to_a_module(str(auth))
-        if auth is not None and auth != "oauth" and not is_path and not hasattr(auth, "async_auth_flow"):
-            # Without the value: in other packages, `auth` takes a bearer token.
-            self._refuse(
-                "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
-                f"that makes one, or None, got another {type(auth).__name__}. Pass a bearer token as `token=`"
-            )
-        if auth is not None and self.oauth_config is not None:
-            self._refuse("`auth` and `oauth_config` exclude each other")
-        if auth is None and self.oauth_config is None:
-            return
-        parameter = "auth" if self.oauth_config is None else "oauth_config"
-        for other in ("token", "token_provider"):
-            if getattr(self, other) is not None:
-                self._refuse(f"`{other}` and `{parameter}` exclude each other")
-        if any(name.lower() == "authorization" for name in self.headers or {}):
-            self._refuse(f"a header `Authorization` and `{parameter}` exclude each other")
-
-    @property
-    def _oauth(self) -> OAuthConfig | None:
-        return _ALL_BY_DEFAULT if self.auth == "oauth" else self.oauth_config
-
-    @property
-    def _token_source(self) -> Any:
-        return None if isinstance(self.token, (str, Secret)) else self.token
-
-    @property
-    def _has_auth(self) -> bool:
-        return self.auth is not None or self.oauth_config is not None or self._token_source is not None
-
-    @property
-    def _longest_login(self) -> float:
-        config = self._oauth
-        return config.login_timeout if config is not None and config.grant_type == "authorization_code" else 0.0
-
-    def _login_seconds(self) -> float | None:
-        return login_seconds(resolved(self.url))
-
-    @property
-    def _has_providers(self) -> bool:
-        return self.token_provider is not None or self.headers_provider is not None
-
-    async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        if self.headers_provider is not None:
-            provided = await provide(self.headers_provider, context)
-            if not isinstance(provided, Mapping) or not all(
-                isinstance(text, str) for pair in provided.items() for text in pair
-            ):
-                msg = "`headers_provider` must return a dict of strings"
-                raise IdentityRefusedError(msg)
-            headers.update(provided)
-        has_authorization = any(name.lower() == "authorization" for name in headers)
-        if self.token_provider is not None and not has_authorization:
-            token = await provide(self.token_provider, context)
-            if not isinstance(token, str) or not token:
-                kind = "an empty string" if token == "" else type(token).__name__
-                msg = f"`token_provider` must return a string that is not empty, it returned {kind}"
-                raise IdentityRefusedError(msg)
-            headers["Authorization"] = f"Bearer {token}"
-        return headers
-
-    def _refuse(self, text: str) -> NoReturn:
-        msg = f"{type(self).__name__}: {text}"
-        raise ValueError(msg)
-
-    def _check_timeout(self) -> None:
-        if not isinstance(self.timeout, Mapping):
-            check_number(self, "timeout", minimum=0, exclusive=True)
-            return
-        if unknown := [phase for phase in self.timeout if phase not in _PHASES]:
-            known = ", ".join(map(repr, _PHASES))
-            self._refuse(f"`timeout` has no phase {', '.join(map(repr, unknown))}; the phases are {known}")
-        for phase, seconds in self.timeout.items():
-            is_number = isinstance(seconds, Real) and not isinstance(seconds, bool) and 0 < seconds < math.inf
-            if not is_number and not (phase == "read" and seconds is None):
-                choices = "a number greater than 0" + (" or None" if phase == "read" else "")
-                self._refuse(f"`timeout['{phase}']` must be {choices}, got {seconds!r}")
-
-    def _check_tls(self) -> None:
-        verify = self.verify
-        is_context = isinstance(verify, ssl.SSLContext) or callable(verify) or is_import_path(verify)
-        if (not isinstance(verify, (bool, str)) and not is_context) or verify == "":
-            self._refuse(
-                "`verify` must be True, False, the path of a CA bundle, an ssl.SSLContext, or a function that makes "
-                f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}"
-            )
-        cert: Any = self.client_cert
-        if cert is None:
-            return
-        if isinstance(cert, list):  # from YAML
-            cert = self.client_cert = tuple(cert)
-        files, password = (cert[:2], cert[2:]) if isinstance(cert, tuple) else ((cert,), ())
-        is_valid = all(isinstance(file, str) and file for file in files) and len(password) <= 1
-        if not is_valid or len(files) + isinstance(cert, tuple) not in (1, 3):
-            self._refuse(
-                "`client_cert` must be the path of a PEM file with certificate and key, a pair (certificate, key), or "
-                "(certificate, key, password of the key as a Secret)"
-            )
-        if password and not isinstance(password[0], Secret):
-            self._refuse(
-                "the password in `client_cert` must be a Secret, e.g. Secret.from_env_var('KEY_PASSWORD'), got "
-                f"{type(password[0]).__name__}"
-            )
-        if is_context:
-            self._refuse(
-                "`client_cert` and an ssl.SSLContext as `verify` exclude each other; load the certificate into the "
-                "context (`load_cert_chain`)"
-            )
-
-    def _check_proxy(self) -> None:
-        if self.proxy is None or isinstance(self.proxy, Secret):
-            return
-        if not isinstance(self.proxy, str):
-            self._refuse(f"`proxy` must be a URL, a Secret with a URL, or None, got {type(self.proxy).__name__}")
-        check_proxy_url(self.proxy, type(self).__name__)
-
-    def _check_function(self, parameter: str) -> None:
-        value = getattr(self, parameter)
-        if value is not None and not callable(value) and not is_import_path(value):
-            self._refuse(
-                f"`{parameter}` must be a function, its import path 'package.module:name', or None, got another "
-                f"{type(value).__name__}"
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize this server info to a dictionary, functions as import paths.
-
-        :returns: Dictionary representation of this server info.
-        :raises ValueError: If it holds a token-based `Secret`, an `ssl.SSLContext`, or a function without import path.
-        """
-        data = super().to_dict()
-        for parameter in _OBJECTS & data.keys():
-            if not isinstance(data[parameter], (bool, str)):
-                data[parameter] = import_path_of(self, parameter, data[parameter])
-        if self.oauth_config is not None:
-            data["oauth_config"] = self.oauth_config.to_dict()
-        if self._token_source is not None:
-            data["token"] = serialize_object("token", self.token)
-        return data
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """
-        Deserialize server info from a dictionary.
-
-        :param data: Dictionary containing serialized server info.
-        :returns: The server info.
-        :raises DeserializationError: If the module in an import path is not on Haystack 3's allowlist.
-        """
-        data = dict(data)
-        if isinstance(data.get("oauth_config"), Mapping):
-            data["oauth_config"] = OAuthConfig.from_dict(dict(data["oauth_config"]))
-        if isinstance(data.get("token"), Mapping) and "init_parameters" in data["token"]:
-            data["token"] = deserialize_object(dict(data["token"]))
-        info = super().from_dict(data)
-        for parameter in _OBJECTS:
-            value = getattr(info, parameter)
-            if is_import_path(value):
-                check_module_may_be_imported(value.partition(":")[0])
-        return info
-
-    def create_client(self) -> MCPClient:
-        """
-        Create an MCP client for this server.
-
-        :returns: Configured SSEClient or StreamableHttpClient instance.
-        """
-        # Imported here, because this loads the MCP SDK, which takes longer than everything else together: a pipeline
-        # that is only built or loaded must not pay for it.
-        from haystack_integrations.tools.mcp.transports.http.client import (  # noqa: PLC0415
-            SSEClient,
-            StreamableHttpClient,
-        )
-
-        client_class = SSEClient if self._transport == "sse" else StreamableHttpClient
-        return client_class(self, max_retries=self.max_retries, base_delay=self.base_delay, max_delay=self.max_delay)
-
-    def describe(self) -> str:
-        """
-        Describe the server for messages.
-
-        :returns: Transport and URL.
-        """
-        name = "SSE" if self._transport == "sse" else "streamable HTTP"
-        return f"{name} server at {redact_url(shown(self.url))}"
-
-    def _secrets(self) -> set[str]:
-        *_, password = self.client_cert if isinstance(self.client_cert, tuple) else [None]
-        secrets = [password] if isinstance(password, Secret) else []
-        secrets += self.oauth_config._secrets() if self.oauth_config is not None else []
-        return super()._secrets().union(*(secrets_in({"password": secret}) for secret in secrets))
-
-    def _redacted_fields(self) -> dict[str, Any]:
-        fields = {**super()._redacted_fields(), "url": redact_url(shown(self.url))}
-        if isinstance(self.proxy, str):
-            fields["proxy"] = redact_url(self.proxy)
-        if isinstance(self.client_cert, tuple):
-            fields["client_cert"] = [part if isinstance(part, str) else REDACTED for part in self.client_cert]
-        for parameter in _OBJECTS & fields.keys():
-            if not isinstance(fields[parameter], (bool, str)):
-                fields[parameter] = f"<{getattr(fields[parameter], '__qualname__', type(fields[parameter]).__name__)}>"
-        if isinstance(self.auth, str) and self.auth != "oauth" and "." not in self.auth.partition(":")[0]:
-            fields["auth"] = REDACTED  # it may be a bearer token that looks like an import path
-        if self.oauth_config is not None:
-            fields["oauth_config"] = self.oauth_config._shown()
-        return fields
-
-
-# What `auth="oauth"` is short for.
-_ALL_BY_DEFAULT = OAuthConfig()
-
-# The fields that may hold an object, which is stored by its import path.
-_OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider", "auth"}
-
-
-def check_proxy_url(url: str, owner: str) -> None:
-    """
-    Check the URL of a proxy.
-
-    :param url: The URL.
-    :param owner: Whose parameter it is, for the message.
-    :raises ValueError: If it is no such URL. The message contains no credentials.
-    """
-    parts = _split(url)
-    if parts is None or parts.scheme not in _PROXY_SCHEMES or not parts.hostname or not _has_valid_port(parts):
-        msg = (
-            f"{owner}: `proxy` must be a URL like http://user:password@host:3128 with the scheme "
-            f"{', '.join(_PROXY_SCHEMES[:-1])} or {_PROXY_SCHEMES[-1]}, got {redact_url(url)!r}"
-        )
-        raise ValueError(msg)
+@dataclass(repr=False)
+class _BeforeVerify(FirstFields):
+    sse_fallback: bool = False
 
 
 @explains_options
 @dataclass(repr=False)
-class SSEServerInfo(HttpServerInfo):
+class SSEServerInfo(HttpServerInfo, _BeforeToken):
     """
     Data class that encapsulates SSE MCP server connection parameters.
 
@@ -431,93 +52,17 @@ class SSEServerInfo(HttpServerInfo):
     )
     ```
 
-    For custom headers (e.g., non-standard authentication):
-
-    ```python
-    server_info = SSEServerInfo(
-        url="https://my-mcp-server.com/sse",
-        headers={
-            "X-API-Key": Secret.from_env_var("API_KEY"),
-            "X-Client-ID": "my-client-id",
-        },
-    )
-    ```
+    It opens a session with the handshake first (`negotiation`). An answer that is too large ends the session.
 
     :param url: Full URL of the MCP server (including /sse endpoint).
     :param base_url: Base URL of the MCP server (deprecated, use url instead).
-    :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
-        Or a token source of Haystack, an object with `resolve` or `resolve_async`, which is asked before each request.
-    :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
-        `Authorization` of their own, which takes precedence.
-    :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
-        connection. Or a dictionary with an own number for `"connect"`, `"write"` and `"pool"` (default: 30), and one
-        for `"read"`: how long the server may be silent after a message was posted (default: None, no limit, because
-        the calls have `invocation_timeout`).
-    :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
-    :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
-    :param max_delay: Longest delay between these attempts, in seconds.
-    :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
-        decompressed. Default: 16 MiB. A larger one ends the session; calls under way fail with an
-        MCPOutcomeUnknownError.
-    :param verify: Which certificates of servers to trust: True for those that the system and the environment
-        (`SSL_CERT_FILE`, `SSL_CERT_DIR`) trust, the path of a CA bundle or of a folder with certificates, False for
-        any; or an `ssl.SSLContext` or a function that makes one. Of these two, only an import path
-        (`"package.module:name"`) or a function with one can be saved to YAML.
-    :param client_cert: Certificate of this client: the path of a PEM file with certificate and key, a pair of paths
-        (certificate, key), or (certificate, key, password of the key as a Secret).
-    :param proxy: URL of a proxy, `http://`, `https://`, or with the package `socksio` `socks5://`; perhaps with
-        credentials, then better as a Secret. It is used for all requests; the proxies in the environment and its
-        `NO_PROXY` are not.
-    :param http_transport: Makes the transport of the HTTP client: a function, or its import path. It is called in a
-        thread for each attempt to open a session, and to find out why one failed, with the keyword arguments for
-        `httpx2.AsyncHTTPTransport` that follow from the parameters above (`verify`, `limits`, `socket_options`,
-        `proxy`), and returns a new `httpx2.AsyncBaseTransport`. The proxies in the environment are not used then.
-    :param token_provider: Gives the token of each call: a function, or its import path. It gets the
-        `MCPRequestContext` of the call, which is empty outside of `mcp_request_context`, and returns a string. A sync
-        one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
-        it fails, so does the call, and nothing is sent.
-    :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` precedes the token.
-    :param oauth_config: How to get access tokens (OAuth 2.1). It excludes `token`, `token_provider` and a header
-        `Authorization`. A token of `mcp_request_context` precedes it.
-    :param auth: `"oauth"` is short for `oauth_config=OAuthConfig()`. Or any `httpx2.Auth`, or the import path
-        (`"package.module:name"`) of one or of a function that makes one; only an import path can be saved to YAML.
-    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
-        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
-        any number.
-    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
-        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
-        twice as long, up to a minute. Default: 5 seconds. None for never.
-    :param negotiation: How the revision of the protocol is agreed on. `"handshake"` is for the revisions up to
-        2025-11-25 only, which some servers need for what they ask of their client. `"discover"` asks for newer
-        revisions first, and shakes hands if the server has none. `"auto"` shakes hands first, and asks for newer
-        revisions only if the server refuses that.
-        Default: `"auto"`.
+    :param token: This and all further parameters are those of `HttpServerInfo`.
     """
 
-    _stored_module: ClassVar[str] = STORED_MODULE
-    _transport: ClassVar[Literal["sse", "streamable-http"]] = "sse"
-    _transport_name: ClassVar[str] = "sse"
+    _stored_module = STORED_MODULE
+    _transport_name = "sse"
 
     url: str | Secret | None = None
-    base_url: str | None = None
-    token: str | Secret | TokenSource | None = None
-    headers: dict[str, str | Secret] | None = None
-    timeout: float | dict[str, float | None] = 30
-    max_retries: int = 3
-    base_delay: float = 1.0
-    max_delay: float = 30.0
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
-    verify: bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext] = True
-    client_cert: ClientCert | None = None
-    proxy: str | Secret | None = None
-    http_transport: str | Callable[..., Any] | None = None
-    token_provider: str | TokenProvider | None = None
-    headers_provider: str | HeadersProvider | None = None
-    oauth_config: OAuthConfig | None = None
-    auth: str | httpx2.Auth | None = None
-    max_in_flight: int | None = None
-    failure_pause: float | None = DEFAULT_FAILURE_PAUSE
-    negotiation: Negotiation = "auto"
 
     def __post_init__(self) -> None:
         """
@@ -529,19 +74,30 @@ class SSEServerInfo(HttpServerInfo):
             msg = "Either url or base_url must be provided"
             raise ValueError(msg)
         if self.base_url is not None and not isinstance(self.base_url, str):
-            msg = f"SSEServerInfo: `base_url` must be a string or None, got {type(self.base_url).__name__}"
-            raise ValueError(msg)
-        derived_url = f"{self.base_url.rstrip('/')}/sse" if self.base_url else None
-        if self.url and derived_url and self.url != derived_url:
-            warnings.warn(
-                "Only one of url or base_url should be provided, if both are provided, base_url will be ignored",
-                DeprecationWarning,
-                stacklevel=4,
-            )
+            self._refuse(f"`base_url` must be a string or None, got {type(self.base_url).__name__}")
         if self.base_url:
+            derived_url = f"{self.base_url.rstrip('/')}/sse"
+            if self.url and self.url != derived_url:
+                warnings.warn(
+                    "Only one of url or base_url should be provided, if both are provided, base_url will be ignored",
+                    DeprecationWarning,
+                    stacklevel=4,
+                )
             warnings.warn("base_url is deprecated, use url instead", DeprecationWarning, stacklevel=4)
             self.url = self.url or derived_url
         super().__post_init__()
+
+    def create_client(self) -> SSEClient:
+        """
+        Create an MCP client for this server.
+
+        :returns: Configured SSEClient instance.
+        """
+        # Imported here, because this loads the MCP SDK, which takes longer than everything else together: a pipeline
+        # that is only built or loaded must not pay for it.
+        from haystack_integrations.tools.mcp.transports.http.client import SSEClient  # noqa: PLC0415
+
+        return SSEClient(self, self.max_retries, self.base_delay, self.max_delay)
 
     def _redacted_fields(self) -> dict[str, Any]:
         return {**super()._redacted_fields(), "base_url": self.base_url and redact_url(self.base_url)}
@@ -549,7 +105,7 @@ class SSEServerInfo(HttpServerInfo):
 
 @explains_options
 @dataclass(repr=False)
-class StreamableHttpServerInfo(HttpServerInfo):
+class StreamableHttpServerInfo(HttpServerInfo, _BeforeVerify):
     """
     Data class that encapsulates streamable HTTP MCP server connection parameters.
 
@@ -576,126 +132,22 @@ class StreamableHttpServerInfo(HttpServerInfo):
     ```
 
     :param url: Full URL of the MCP server (streamable HTTP endpoint).
-    :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
-        Or a token source of Haystack, an object with `resolve` or `resolve_async`, which is asked before each request.
-    :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
-        `Authorization` of their own, which takes precedence.
-    :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
-        connection. Or a dictionary with an own number for `"connect"`, `"write"` and `"pool"` (default: 30), and one
-        for `"read"`: how long the server may be silent after a message was posted (default: None, no limit, because
-        the calls have `invocation_timeout`).
-    :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
-    :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
-    :param max_delay: Longest delay between these attempts, in seconds.
-    :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
-        decompressed. Default: 16 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError; the session
-        goes on.
     :param sse_fallback: Whether to try SSE if the server refuses Streamable HTTP with status 400, 404 or 405, as
         servers of the revision 2024-11-05 do. Default: False. A server info made from a URL alone has it.
-    :param verify: Which certificates of servers to trust: True for those that the system and the environment
-        (`SSL_CERT_FILE`, `SSL_CERT_DIR`) trust, the path of a CA bundle or of a folder with certificates, False for
-        any; or an `ssl.SSLContext` or a function that makes one. Of these two, only an import path
-        (`"package.module:name"`) or a function with one can be saved to YAML.
-    :param client_cert: Certificate of this client: the path of a PEM file with certificate and key, a pair of paths
-        (certificate, key), or (certificate, key, password of the key as a Secret).
-    :param proxy: URL of a proxy, `http://`, `https://`, or with the package `socksio` `socks5://`; perhaps with
-        credentials, then better as a Secret. It is used for all requests; the proxies in the environment and its
-        `NO_PROXY` are not.
-    :param http_transport: Makes the transport of the HTTP client: a function, or its import path. It is called in a
-        thread for each attempt to open a session, and to find out why one failed, with the keyword arguments for
-        `httpx2.AsyncHTTPTransport` that follow from the parameters above (`verify`, `limits`, `socket_options`,
-        `proxy`), and returns a new `httpx2.AsyncBaseTransport`. The proxies in the environment are not used then.
-    :param token_provider: Gives the token of each call: a function, or its import path. It gets the
-        `MCPRequestContext` of the call, which is empty outside of `mcp_request_context`, and returns a string. A sync
-        one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
-        it fails, so does the call, and nothing is sent.
-    :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` precedes the token.
-    :param oauth_config: How to get access tokens (OAuth 2.1). It excludes `token`, `token_provider` and a header
-        `Authorization`. A token of `mcp_request_context` precedes it.
-    :param auth: `"oauth"` is short for `oauth_config=OAuthConfig()`. Or any `httpx2.Auth`, or the import path
-        (`"package.module:name"`) of one or of a function that makes one; only an import path can be saved to YAML.
-    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
-        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
-        any number.
-    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
-        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
-        twice as long, up to a minute. Default: 5 seconds. None for never.
-    :param negotiation: How the revision of the protocol is agreed on. `"handshake"` is for the revisions up to
-        2025-11-25 only, which some servers need for what they ask of their client. `"discover"` asks for newer
-        revisions first, and shakes hands if the server has none. `"auto"` is the same as `"discover"`.
-        Default: `"auto"`.
+    :param token: This and all other parameters are those of `HttpServerInfo`.
     """
 
-    _stored_module: ClassVar[str] = STORED_MODULE
-    _transport: ClassVar[Literal["sse", "streamable-http"]] = "streamable-http"
-    _transport_name: ClassVar[str] = "streamable-http"
+    _stored_module = STORED_MODULE
+    _transport_name = "streamable-http"
 
     url: str | Secret
-    token: str | Secret | TokenSource | None = None
-    headers: dict[str, str | Secret] | None = None
-    timeout: float | dict[str, float | None] = 30
-    max_retries: int = 3
-    base_delay: float = 1.0
-    max_delay: float = 30.0
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
-    sse_fallback: bool = False
-    verify: bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext] = True
-    client_cert: ClientCert | None = None
-    proxy: str | Secret | None = None
-    http_transport: str | Callable[..., Any] | None = None
-    token_provider: str | TokenProvider | None = None
-    headers_provider: str | HeadersProvider | None = None
-    oauth_config: OAuthConfig | None = None
-    auth: str | httpx2.Auth | None = None
-    max_in_flight: int | None = None
-    failure_pause: float | None = DEFAULT_FAILURE_PAUSE
-    negotiation: Negotiation = "auto"
 
-    _optional_fields: ClassVar[Mapping[str, Any]] = {**HttpServerInfo._optional_fields, "sse_fallback": False}
+    def create_client(self) -> StreamableHttpClient:
+        """
+        Create an MCP client for this server.
 
+        :returns: Configured StreamableHttpClient instance.
+        """
+        from haystack_integrations.tools.mcp.transports.http.client import StreamableHttpClient  # noqa: PLC0415
 
-def phase_timeouts(info: HttpServerInfo) -> dict[str, float | None]:
-    """
-    Give the timeout of each phase of a request, in seconds.
-
-    :param info: The server info.
-    :returns: Those of `connect`, `write`, `pool`, and `read`, which is None unless `timeout` has one.
-    """
-    if isinstance(info.timeout, Mapping):
-        return {**_PHASES, **info.timeout}
-    return {phase: None if phase == "read" else float(info.timeout) for phase in _PHASES}
-
-
-def resolve_url(info: HttpServerInfo) -> str:
-    """
-    Give the URL of a server info, with the values of its variables.
-
-    :param info: The server info.
-    :returns: The URL.
-    :raises ValueError: If a variable is not set, or the result is no URL.
-    """
-    url = resolved(info.url)
-    try:
-        _check_url(url)
-    except ValueError:
-        if url == info.url:
-            raise
-        msg = f"with the values of its variables, `url` is no URL like https://host/path: {shown(info.url)}"
-        raise ValueError(msg) from None  # the other error quotes the values
-    return url
-
-
-def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
-    """
-    Make the HTTP headers of a server info, with the values of its secrets.
-
-    :param info: The server info.
-    :returns: `headers`, and `Authorization: Bearer <token>` unless they have an `Authorization` of their own.
-    :raises ValueError: If a required secret has no value.
-    """
-    headers = resolve_secrets(info.headers)
-    token = value_of(info.token, "token") if isinstance(info.token, Secret) else info.token
-    token = None if info._token_source is not None else token
-    if token and not any(name.lower() == "authorization" for name in headers):
-        headers["Authorization"] = f"Bearer {token}"
-    return headers
+        return StreamableHttpClient(self, self.max_retries, self.base_delay, self.max_delay)

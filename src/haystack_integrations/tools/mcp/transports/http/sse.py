@@ -13,17 +13,19 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
-from typing import Any
 
 import httpx2
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError
-from haystack_integrations.tools.mcp.protocol.frames import too_large
 from haystack_integrations.tools.mcp.transports.http.events import Event, EventDecoder, EventTooLargeError
-from haystack_integrations.tools.mcp.transports.http.posting import BusyError, HttpSender, Ways, describe_failure
+from haystack_integrations.tools.mcp.transports.http.posting import (
+    GET_HEADERS,
+    BusyError,
+    HttpTransport,
+    describe_failure,
+)
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     describe_content,
     is_event_stream,
@@ -32,26 +34,11 @@ from haystack_integrations.tools.mcp.transports.http.refusals import (
     status_of,
 )
 
-_GET_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-_POST_HEADERS = {"Content-Type": "application/json"}
 
-
-class SseTransport(Transport):
+class SseTransport(HttpTransport):
     """
-    Carries messages to and from one server.
+    Carries messages to and from one server. Its URL is that of the event stream, until that names the one for messages.
     """
-
-    def __init__(self, sender: HttpSender, url: str) -> None:
-        """
-        Initialize the SseTransport.
-
-        :param sender: Sends its requests. It is closed with this.
-        :param url: Where the event stream is.
-        """
-        self._sender = sender
-        self._url = httpx2.URL(url)
-        self._endpoint = self._url
-        self._ways = Ways()
 
     async def open(self) -> None:
         """
@@ -63,37 +50,19 @@ class SseTransport(Transport):
         await self._sender.open()
         try:
             try:
-                timeout = {**self._sender.timeout, "read": None}
-                response = await self._sender.send("GET", self._url, _GET_HEADERS, timeout=timeout)
+                response = await self._sender.send("GET", self._url, GET_HEADERS)
             except Exception as error:
                 is_unauthorized = isinstance(error, MCPAuthorizationError)
                 raise RefusedError(describe_failure(error), is_unauthorized=is_unauthorized) from error
+            if not response.is_success or not is_event_stream(response):
+                await response.aclose()
+                raise self._refusal(response)
             endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
             self._ways.spawn(self._read(response, endpoint))
-            self._endpoint = await endpoint
+            self._url = await endpoint
         except BaseException:
             await self.close()
             raise
-
-    async def _read(self, response: httpx2.Response, endpoint: asyncio.Future[httpx2.URL]) -> None:
-        failure: Exception = ConnectionError("the event stream ended before the server named an endpoint for messages")
-        reason = None
-        try:
-            if response.is_success and is_event_stream(response):
-                await self._read_events(response, endpoint)
-            else:
-                failure = self._refusal(response)
-        except EventTooLargeError:
-            reason = too_large(self._sender.max_message_size)
-        except httpx2.HTTPError as error:
-            reason = f"the event stream was cut ({type(error).__name__})"
-        except ConnectionError as error:
-            failure = error
-        finally:
-            await response.aclose()
-        if not endpoint.done():
-            endpoint.set_exception(ConnectionError(reason) if reason else failure)
-        self.channel.ended(reason)
 
     def _refusal(self, response: httpx2.Response) -> Exception:
         if response.is_success:
@@ -104,16 +73,27 @@ class SseTransport(Transport):
         status = status_of(response)
         return RefusedError(f"the server answered with HTTP {status}", status=status)
 
-    async def _read_events(self, response: httpx2.Response, endpoint: asyncio.Future[httpx2.URL]) -> None:
-        decoder = EventDecoder(self._sender.max_message_size)
-        async with aclosing(self._sender.chunks(response)) as chunks:
-            async for chunk in chunks:
-                for event in decoder.feed(chunk):
+    async def _read(self, response: httpx2.Response, endpoint: asyncio.Future[httpx2.URL]) -> None:
+        failure = "the event stream ended before the server named an endpoint for messages"
+        reason = None
+        try:
+            decoder = EventDecoder(self._sender.max_message_size)
+            async with aclosing(self._sender.events(response, decoder)) as events:
+                async for event in events:
                     if event.name == "message" and endpoint.done():
                         for frame in frames.read(event.data):
                             self.channel.received(frame)
                     elif event.name == "endpoint" and not endpoint.done():
                         endpoint.set_result(_endpoint(event, response.request.url))
+        except EventTooLargeError:
+            reason = frames.too_large(self._sender.max_message_size)
+        except httpx2.HTTPError as error:
+            reason = f"the event stream was cut ({type(error).__name__})"
+        except ConnectionError as error:  # the endpoint must not be used
+            failure = str(error)
+        if not endpoint.done():
+            endpoint.set_exception(ConnectionError(reason or failure))
+        self.channel.ended(reason)
 
     async def carry(self, exchange: Exchange) -> None:
         """
@@ -133,7 +113,7 @@ class SseTransport(Transport):
     async def _post(self, content: bytes, exchange: Exchange) -> None:
         # The answer to a request that was not taken will not come, and the session is in doubt.
         try:
-            response = await self._sender.send("POST", self._endpoint, _POST_HEADERS, content, exchange=exchange)
+            response = await self._sender.send("POST", self._url, self._post_headers, content, exchange=exchange)
             await self._sender.read(response)
         except Exception as error:
             self._sender.settle(exchange, error)
@@ -148,30 +128,6 @@ class SseTransport(Transport):
             reason = judge_sse(response, exchange)
         if reason is not None:
             self.channel.drained(reason)
-
-    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
-        """
-        Post a message that is not answered.
-
-        :param message: The message.
-        :param exchange: The request that it is about.
-        :raises ConnectionError: If the server refuses it.
-        :raises Exception: If it cannot be sent.
-        """
-        response = await self._sender.send("POST", self._endpoint, _POST_HEADERS, frames.write(message))
-        await self._sender.read(response)
-        if not response.is_success:
-            msg = f"the server refused a message with HTTP {status_of(response)}"
-            raise ConnectionError(msg)
-
-    async def close(self) -> None:
-        """
-        Close the event stream, and end all that is being posted.
-        """
-        try:
-            await self._ways.end()
-        finally:
-            await self._sender.aclose()
 
 
 def _endpoint(event: Event, url: httpx2.URL) -> httpx2.URL:

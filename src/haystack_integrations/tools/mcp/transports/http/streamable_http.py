@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import httpx2
@@ -22,15 +22,14 @@ from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange
-from haystack_integrations.tools.mcp.transports.http.events import EventDecoder
+from haystack_integrations.tools.mcp.transports.http.events import Event, EventDecoder
 from haystack_integrations.tools.mcp.transports.http.posting import (
+    GET_HEADERS,
     HttpSender,
+    HttpTransport,
     TooLargeError,
-    Ways,
     describe_failure,
-    redirect_target,
 )
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     SESSION_HEADER,
@@ -38,6 +37,7 @@ from haystack_integrations.tools.mcp.transports.http.refusals import (
     has_content_type,
     is_event_stream,
     judge,
+    redirect_target,
     status_of,
 )
 
@@ -56,19 +56,18 @@ _MAX_TRIES = 2
 # How long an event stream may go on after the answer, in seconds. If it ends, its connection can be used again.
 _LEFTOVER_TIMEOUT = 1.0
 
-_POST_HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-_GET_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-
 _CLOSED_EARLY = "the server closed the response before the answer came"
 _NO_MESSAGE = "the server's answer is no valid JSON-RPC message"
 
 _PLAIN = re.compile(r"(?! )(?!=\?base64\?.*\?=$)[ -~]*(?<! )")
 
 
-class StreamableHttpTransport(Transport):
+class StreamableHttpTransport(HttpTransport):
     """
     Carries messages to and from one URL.
     """
+
+    _post_headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}  # noqa: RUF012
 
     def __init__(self, sender: HttpSender, url: str) -> None:
         """
@@ -77,12 +76,10 @@ class StreamableHttpTransport(Transport):
         :param sender: Sends its requests. It is closed with this.
         :param url: The URL.
         """
-        self._sender = sender
-        self._url = httpx2.URL(url)
+        super().__init__(sender, url)
         self._session_id: str | None = None
         # The revision that was negotiated.
         self._version: str | None = None
-        self._ways = Ways()
 
     async def open(self) -> None:
         """
@@ -115,7 +112,7 @@ class StreamableHttpTransport(Transport):
         :raises ValueError: If it cannot be written as JSON.
         """
         content = frames.write(exchange.message())
-        headers = self._headers(_POST_HEADERS, exchange)
+        headers = self._headers(self._post_headers, exchange)
         with self._ways.way() as way:
             try:
                 response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
@@ -129,7 +126,7 @@ class StreamableHttpTransport(Transport):
         if way.cancelled_caught:  # this was closed
             exchange.lose()
 
-    def _headers(self, common: dict[str, str], exchange: Exchange | None = None) -> dict[str, str]:
+    def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> dict[str, str]:
         headers: dict[str, str] = {**common}
         version = self._version if exchange is None else exchange.version
         if version is not None:
@@ -205,11 +202,10 @@ class StreamableHttpTransport(Transport):
             tries = tries + 1 if decoder.last_id == before.last_id else 0
 
     async def _open_stream(self, last_id: bytes | None) -> httpx2.Response | None:
-        headers = self._headers(_GET_HEADERS)
+        headers = self._headers(GET_HEADERS)
         if last_id:
             headers["Last-Event-ID"] = last_id.decode(errors="replace")
-        timeout = {**self._sender.timeout, "read": None}  # a stream is idle by nature
-        response = await self._sender.send("GET", self._url, headers, timeout=timeout, may_log_in=False)
+        response = await self._sender.send("GET", self._url, headers, may_log_in=False)
         if response.status_code == httpx2.codes.OK and is_event_stream(response):
             return response
         await response.aclose()
@@ -221,20 +217,30 @@ class StreamableHttpTransport(Transport):
         """
         Read an event stream to its end, or until an exchange is settled.
         """
-        chunks = self._sender.chunks(response)
+        events = self._sender.events(response, decoder)
         try:
-            async for chunk in chunks:
-                for event in decoder.feed(chunk):
-                    for frame in frames.read(event.data) if event.name == "message" else ():
-                        self.channel.received(frame, exchange)
+            async for event in events:
+                self._receive(event, exchange)
                 if exchange is not None and exchange.is_settled:
-                    self._ways.spawn(_read_leftover(response, chunks))
+                    self._ways.spawn(self._read_leftover(events, exchange))
                     return
         except BaseException:
-            await chunks.aclose()
-            await response.aclose()
+            await events.aclose()
             raise
-        await response.aclose()
+
+    def _receive(self, event: Event, exchange: Exchange | None) -> None:
+        for frame in frames.read(event.data) if event.name == "message" else ():
+            self.channel.received(frame, exchange)
+
+    async def _read_leftover(self, events: AsyncGenerator[Event], exchange: Exchange) -> None:
+        try:
+            async with asyncio.timeout(_LEFTOVER_TIMEOUT):
+                async for event in events:
+                    self._receive(event, exchange)
+        except Exception as error:
+            logger.debug("A stream has not ended after the answer: {kind}", kind=type(error).__name__)
+        finally:
+            await events.aclose()
 
     def start_listening(self) -> None:
         """
@@ -262,51 +268,15 @@ class StreamableHttpTransport(Transport):
             decoder = decoder.anew()
             await asyncio.sleep(_pause(decoder))
 
-    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
-        """
-        Post a message that is not answered.
-
-        :param message: The message.
-        :param exchange: The request that it is about.
-        :raises ConnectionError: If the server refuses it.
-        :raises Exception: If it cannot be sent.
-        """
-        headers = self._headers(_POST_HEADERS)
-        response = await self._sender.send("POST", self._url, headers, frames.write(message))
-        await self._sender.read(response)
-        if not response.is_success:
-            msg = f"the server refused a message with HTTP {status_of(response)}"
-            raise ConnectionError(msg)
-
-    async def close(self) -> None:
-        """
-        End the session and all requests.
-        """
-        try:
-            await self._ways.end()
-            if self._session_id is not None:
-                await self._delete_session()
-        finally:
-            await self._sender.aclose()
-
-    async def _delete_session(self) -> None:
+    async def _end_session(self) -> None:
+        if self._session_id is None:
+            return
         try:
             async with asyncio.timeout(_DELETE_TIMEOUT):
                 response = await self._sender.send("DELETE", self._url, self._headers({}), may_log_in=False)
                 await response.aclose()
         except Exception as error:
             logger.debug("A session was not ended: {kind}", kind=type(error).__name__)
-
-
-async def _read_leftover(response: httpx2.Response, chunks: AsyncIterator[bytes]) -> None:
-    try:
-        async with asyncio.timeout(_LEFTOVER_TIMEOUT):
-            async for _ in chunks:
-                pass
-    except Exception as error:
-        logger.debug("A stream has not ended after the answer: {kind}", kind=type(error).__name__)
-    finally:
-        await response.aclose()
 
 
 def _pause(decoder: EventDecoder) -> float:

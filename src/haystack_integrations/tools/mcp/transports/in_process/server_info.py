@@ -16,7 +16,7 @@ from haystack_integrations.tools.mcp.protocol.server_info import (
     MCPServerInfo,
     Negotiation,
 )
-from haystack_integrations.tools.mcp.transports.fields import check_gate, check_negotiation
+from haystack_integrations.tools.mcp.transports.fields import check_shared_fields
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
@@ -91,8 +91,7 @@ class InProcessServerInfo(MCPServerInfo):
             if isinstance(self.server, type):
                 msg += f"; create an object, as in {self.server.__name__}('name')"
             raise ValueError(msg)
-        check_gate(self)
-        check_negotiation(self)
+        check_shared_fields(self)
 
     def create_client(self) -> MCPClient:
         """

@@ -23,11 +23,8 @@ from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, 
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
-    check_gate,
-    check_message_size,
-    check_negotiation,
-    check_retries,
     check_secrets,
+    check_shared_fields,
 )
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment
 
@@ -128,10 +125,7 @@ class StdioServerInfo(MCPServerInfo):
             self.cwd = str(self.cwd)
         check_secrets(self, "env")
         self._check_inherit_env()
-        check_retries(self)
-        check_message_size(self)
-        check_gate(self)
-        check_negotiation(self)
+        check_shared_fields(self)
 
     def _check_command(self) -> None:
         command = self.command
