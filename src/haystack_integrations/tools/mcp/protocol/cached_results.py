@@ -103,17 +103,20 @@ class CachedResults:
                 del self._kept[next(iter(self._kept))]
         return result
 
-    def drop(self, method: str, uri: str | None = None) -> None:
+    def drop(self, method: str, uri: str | None = None) -> bool:
         """
         Forget results of a method, also those that are being fetched, because they changed at the server.
 
         :param method: The method.
         :param uri: Of which resource, or part of one; None for all results.
+        :returns: Whether any were kept.
         """
         self._changes[method] += 1
-        for key in [key for key in self._kept if key[0] == method]:
-            if uri is None or uri.startswith(dict(key[1]).get("uri", "")):
-                del self._kept[key]
+        kept = [key for key in self._kept if key[0] == method]
+        stale = [key for key in kept if uri is None or uri.startswith(dict(key[1]).get("uri", ""))]
+        for key in stale:
+            del self._kept[key]
+        return bool(stale)
 
     def clear(self) -> None:
         """

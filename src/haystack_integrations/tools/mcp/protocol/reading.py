@@ -226,9 +226,9 @@ class ReadingClient(ABC):
             try:
                 pages = await self._pages(operation, things, send)
             except ProtocolError as error:
-                if error.code != types.INVALID_PARAMS:
+                # The cursor of a page that was kept may not hold any more.
+                if error.code != types.INVALID_PARAMS or not self._cached.drop(method):
                     raise
-                self._cached.drop(method)  # the cursor of a page that was kept may not hold any more
                 pages = await self._pages(operation, things, send)
             listed = (self._parsed(operation, model, page) for page in pages)
             return [item for page in listed for item in getattr(page, things.replace(" ", "_"))]
