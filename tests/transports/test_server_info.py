@@ -424,7 +424,7 @@ class TestTokenAndHeaders:
             connection.open()
         connection.close()
         assert SECRET not in str(raised.value)
-        assert raised.value.__cause__ is None
+        assert SECRET not in str(raised.value.__cause__)
 
 
 class TestDescriptions:

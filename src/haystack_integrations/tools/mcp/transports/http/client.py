@@ -12,6 +12,7 @@ import httpx2
 from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from haystack_integrations.tools.mcp.auth.own_auth import OwnAuth, TokenSourceAuth, load_auth
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.life import SessionState
@@ -81,23 +82,6 @@ class _HttpClient(WireClient):
     def _describe(self) -> str:
         return self._info.describe()
 
-    def _prepare(self) -> None:
-        try:
-            self.url = resolve_url(self._info)
-            self._headers = resolve_headers(self._info)
-        except ValueError as error:  # a required secret without a value
-            msg = f"Failed to connect to {self._describe()}: {error}"
-            raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
-        check_host(self.url)
-        for name, value in self._headers.items():
-            # Checked here, because the errors of the HTTP libraries quote the value.
-            if not value.isascii() or not value.isprintable() or value != value.strip():
-                msg = (
-                    f"Failed to connect to {self._describe()}: the value of the header '{name}' has a line break, "
-                    "leading or trailing white space, or a character that is not ASCII"
-                )
-                raise MCPConnectionError(msg, server_info=self._info, operation="connect")
-
     def progress(self) -> str:
         """
         Say how far `connect` has come, for the message of a timeout.
@@ -108,8 +92,7 @@ class _HttpClient(WireClient):
 
     async def _advice(self) -> str | None:
         if self._info._has_auth and (self._failure or "").startswith((f"{_ANSWERED}401", f"{_ANSWERED}403")):
-            names = ("oauth_config", "auth", "token")
-            parameter = next(name for name in names if getattr(self._info, name) is not None)
+            parameter = next(name for name in ("oauth_config", "auth", "token") if getattr(self._info, name))
             return f"The credentials of `{parameter}` were not accepted."
         identity = current_identity.get()
         return await diagnose(
@@ -136,10 +119,12 @@ class _HttpClient(WireClient):
         return f"it answers {advice[answer.end() :]}" if answer else advice
 
     async def _open_sender(self, *, over_sse: bool) -> HttpSender:
-        self._prepare()
         try:
+            self.url = resolve_url(self._info)
+            check_host(self.url)
+            self._headers = resolve_headers(self._info)
             route = await find_route(self._info)
-        except (ValueError, ImportError) as error:
+        except (ValueError, ImportError) as error:  # such as a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
         timeout = phase_timeouts(self._info)
@@ -163,8 +148,6 @@ class _HttpClient(WireClient):
         info = self._info
         if not info._has_auth:
             return None
-        from haystack_integrations.tools.mcp.auth.own_auth import OwnAuth, TokenSourceAuth, load_auth  # noqa: PLC0415
-
         if info._token_source is not None:
             return TokenSourceAuth(info._token_source, self._learn)
         try:

@@ -17,7 +17,7 @@ import ssl
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
@@ -112,12 +112,13 @@ async def diagnose(
         target = httpx2.URL(url)
     except httpx2.InvalidURL:
         return "The URL is not valid."
-    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route(), has_auth=has_auth, redact=redact)
+    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route(), has_auth, redact)
     with anyio.move_on_after(timeout):
         await diagnosis.run()
     return diagnosis.finding
 
 
+@dataclass
 class _Diagnosis:
     """
     The diagnosis of one URL.
@@ -125,39 +126,30 @@ class _Diagnosis:
     `finding` is true at every moment: it is refined as responses come in, so running out of time loses nothing.
     """
 
-    def __init__(
-        self,
-        url: httpx2.URL,
-        headers: Mapping[str, str],
-        transport: Transport,
-        timeout: float,
-        route: Route,
-        *,
-        has_auth: bool,
-        redact: Callable[[str], str],
-    ) -> None:
-        self._url = url
-        self._redact_secrets = redact
-        self._has_auth = has_auth
-        self._route = route
-        self._headers = headers
-        self._transport: Transport = transport
-        self._timeout = timeout
-        self._port = url.port or {"http": 80, "https": 443}[url.scheme]
-        self._address = f"[{url.host}]:{self._port}" if ":" in url.host else f"{url.host}:{self._port}"
-        silence = f"{self._address} does not answer within {timeout / 2:g} s"
-        self.finding: str | None = f"{silence}: the server hangs or is too slow."
+    url: httpx2.URL
+    headers: Mapping[str, str]
+    transport: Transport
+    timeout: float
+    route: Route
+    has_auth: bool
+    redact: Callable[[str], str]
+    finding: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.port = self.url.port or {"http": 80, "https": 443}[self.url.scheme]
+        self.address = f"[{self.url.host}]:{self.port}" if ":" in self.url.host else f"{self.url.host}:{self.port}"
+        self.finding = f"{self.address} does not answer within {self.timeout / 2:g} s: the server hangs or is too slow."
 
     async def run(self) -> None:
         try:
             # Less than the time for a request, to tell an unreachable host from a silent server.
-            phases = httpx2.Timeout(None, connect=self._timeout * 0.4)
-            async with open_client(self._route, phases, self._redact_secrets) as client:
-                answer = await self._ask(client, self._url, self._transport, self._timeout * 0.5)
+            phases = httpx2.Timeout(None, connect=self.timeout * 0.4)
+            async with open_client(self.route, phases, self.redact) as client:
+                answer = await self._ask(client, self.url, self.transport, self.timeout * 0.5)
                 if answer is None:
                     return
                 self.finding = self._explain(answer)
-                if not answer.is_final and answer.transport != self._transport:
+                if not answer.is_final and answer.transport != self.transport:
                     # The first response stays a valid finding if a later request fails.
                     with suppress(httpx2.TransportError):
                         await self._refine(client, answer)
@@ -171,7 +163,7 @@ class _Diagnosis:
         Open an event stream ("sse") or post a ping; None if there is no response within `timeout` seconds.
         """
         # Not compressed, because bodies are read raw: decompressed, they could exceed _BODY_LIMIT.
-        headers = {**self._headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        headers = {**self.headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
         method, content = "GET", None
         if transport == "streamable-http":
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -184,30 +176,30 @@ class _Diagnosis:
         return answer
 
     async def _refine(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
-        other = _OTHER[self._transport]
-        second = None if answer.transport else await self._ask(client, self._url, other, self._timeout * 0.2)
+        other = _OTHER[self.transport]
+        second = None if answer.transport else await self._ask(client, self.url, other, self.timeout * 0.2)
         if other in {answer.transport, second and second.transport}:
-            advice = f'use {_SERVER_INFO[other]}(url="{_display_url(self._url)}")'
-            self.finding = f"{_display_url(self._url)} is {_ENDPOINT[other]}: {advice}."
-        elif answer.status == httpx2.codes.BAD_REQUEST and self._url.scheme == "http" and await self._is_tls():
+            advice = f'use {_SERVER_INFO[other]}(url="{_display_url(self.url)}")'
+            self.finding = f"{_display_url(self.url)} is {_ENDPOINT[other]}: {advice}."
+        elif answer.status == httpx2.codes.BAD_REQUEST and self.url.scheme == "http" and await self._is_tls():
             self.finding = self._plain_http_to_tls()
         elif answer.status in _WRONG_PATH or answer.is_web_page:
             await self._try_other_paths(client, answer)
 
     async def _try_other_paths(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
-        own = _path(self._url)
-        candidates: dict[str, Transport] = {own.rstrip("/") if own.endswith("/") else f"{own}/": self._transport}
+        own = _path(self.url)
+        candidates: dict[str, Transport] = {own.rstrip("/") if own.endswith("/") else f"{own}/": self.transport}
         candidates |= {"/mcp": "streamable-http", "/mcp/": "streamable-http", "/sse": "sse"}
         for path, transport in candidates.items():
             if path in {own, ""}:
                 continue
-            url = self._url.copy_with(path=path)
-            reply = await self._ask(client, url, transport, self._timeout * 0.1)
+            url = self.url.copy_with(path=path)
+            reply = await self._ask(client, url, transport, self.timeout * 0.1)
             if reply is None or not (reply.transport or reply.status == httpx2.codes.UNAUTHORIZED):
                 continue
             found = "an MCP endpoint" if reply.transport else "an endpoint that asks for credentials"
             meant = _display_url(url)
-            if reply.transport not in {None, self._transport}:
+            if reply.transport not in {None, self.transport}:
                 found = _ENDPOINT[transport]
                 meant = f'{_SERVER_INFO[transport]}(url="{meant}")'
             here = "A web page" if answer.is_web_page else status_of(answer.response)
@@ -215,7 +207,7 @@ class _Diagnosis:
             return
 
     def _explain(self, answer: _Answer) -> str | None:
-        where = _display_url(self._url)
+        where = _display_url(self.url)
         status = answer.status
         response = answer.response
         said = f"{where} answers {status_of(response)}"
@@ -223,34 +215,34 @@ class _Diagnosis:
             target = redirect_target(response)
             if target is None:
                 return f"{said}, a redirect to an invalid URL: check the URL and the configuration of the server."
-            out_of_tls = self._url.scheme == "https" and target.scheme == "http"
+            out_of_tls = self.url.scheme == "https" and target.scheme == "http"
             use = "use that URL with https://, as it leaves TLS" if out_of_tls else "use that URL"
-            return f"{said}, a redirect to {self._redact(_display_url(target))}: {use}, if it is the intended server."
+            return f"{said}, a redirect to {self._shown(_display_url(target))}: {use}, if it is the intended server."
         if status in {401, 403}:
-            is_expected = self._has_auth and "authorization" not in response.request.headers
+            is_expected = self.has_auth and "authorization" not in response.request.headers
             return None if is_expected else self._explain_refusal(said, response)
         if answer.is_final:
-            retry_after = self._redact(response.headers.get("retry-after", ""))
+            retry_after = self._shown(response.headers.get("retry-after", ""))
             wait = f" (Retry-After: {retry_after})" if retry_after else ""
             return f"{said}: {_ADVICE.get(status, _OVERLOADED)}{wait}."
-        if answer.transport == self._transport and status not in {406, 415}:
+        if answer.transport == self.transport and status not in {406, 415}:
             return None
         if answer.is_web_page:
             return f"{where} answers with a web page (text/html), not MCP: check the URL."
         if status in _ADVICE:
             return f"{said}: {_ADVICE[status]}."
-        media_type = self._redact(_media_type(response))
+        media_type = self._shown(_media_type(response))
         return f"{said}{f' with {media_type}' if media_type else ''}, not MCP."
 
     def _explain_refusal(self, said: str, response: httpx2.Response) -> str:
         challenge = ", ".join(response.headers.get_list("www-authenticate"))[:4096]
         unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)
         schemes = re.findall(r"(?:^|,)\s*([A-Za-z][\w-]*)(?=\s*(?:,|$)|\s+[^\s=])", unquoted)
-        details = [f"asking for {' or '.join(dict.fromkeys(map(self._redact, schemes)))}"] if schemes else []
+        details = [f"asking for {' or '.join(dict.fromkeys(map(self._shown, schemes)))}"] if schemes else []
         for name in ("realm", "resource_metadata"):
             if value := re.search(rf'\b{name}\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', challenge):
                 # A metadata URL names its document without the query, too.
-                details.append(f"{name} {self._redact((value[1] or value[2] or '').partition('?')[0])}")
+                details.append(f"{name} {self._shown((value[1] or value[2] or '').partition('?')[0])}")
         asks = f" ({', '.join(details)})" if details else ""
         if "authorization" in response.request.headers:
             check = "Check `token`, or the Authorization in `headers`."
@@ -261,11 +253,11 @@ class _Diagnosis:
     async def _explain_failure(self, error: Exception) -> str:
         # The text of these exceptions is never shown, because it quotes an illegal header.
         proxy = self._proxy()
-        place = f"{self._address} (or at {proxy})" if proxy else self._address
+        place = f"{self.address} (or at {proxy})" if proxy else self.address
         causes = list(_causes(error))
         tls_error = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
         if isinstance(error, httpx2.ConnectTimeout):
-            within = f"within {self._timeout * 0.4:g} s"
+            within = f"within {self.timeout * 0.4:g} s"
             return f"No connection to {place} {within}: the host is down or a firewall drops it."
         if isinstance(error, (httpx2.LocalProtocolError, UnicodeEncodeError)):
             return "The request cannot be sent: a header has a line break or another character that HTTP forbids."
@@ -273,9 +265,9 @@ class _Diagnosis:
             the_proxy = f"T{(proxy or 'the proxy')[1:]}"
             if str(error).startswith("407"):
                 return f"{the_proxy} refuses this client: {_ADVICE[407]}."
-            return f"{the_proxy} does not let the request through to {self._address}."
+            return f"{the_proxy} does not let the request through to {self.address}."
         if any(isinstance(cause, socket.gaierror) for cause in causes):
-            return f"The host name {self._url.host} does not resolve: check the URL and the DNS of this machine."
+            return f"The host name {self.url.host} does not resolve: check the URL and the DNS of this machine."
         if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
             return f"Connection refused: nothing listens at {place}. Is the server started, and on this port?"
         if tls_error is not None:
@@ -284,32 +276,32 @@ class _Diagnosis:
         if isinstance(error, httpx2.ConnectError) and number is not None:
             return f"Cannot connect to {place}: {os.strerror(number)}."
         if isinstance(error, (httpx2.NetworkError, httpx2.RemoteProtocolError)):
-            closes = f"{self._address} closes the connection without a valid HTTP answer"
-            if self._url.scheme == "https":
+            closes = f"{self.address} closes the connection without a valid HTTP answer"
+            if self.url.scheme == "https":
                 return f"{closes}: it is no HTTP server, or demands a client certificate (client_cert=)."
             return self._plain_http_to_tls() if await self._is_tls() else f"{closes}: is it an HTTP server?"
-        return f"{self._address} could not be examined ({type(error).__name__})."
+        return f"{self.address} could not be examined ({type(error).__name__})."
 
     def _proxy(self) -> str | None:
-        if self._route.proxy is not None:
-            return f"the proxy {self._route.proxy.url.host}"
-        is_proxied = self._route.transport is None and environment_proxy(self._url, urllib.request.getproxies())
+        if self.route.proxy is not None:
+            return f"the proxy {self.route.proxy.url.host}"
+        is_proxied = self.route.transport is None and environment_proxy(self.url, urllib.request.getproxies())
         return "the proxy that the environment names" if is_proxied else None
 
     def _explain_tls(self, error: ssl.SSLError) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
             advice = "Let verify= or SSL_CERT_FILE name the authority that signed it, or repair the certificate"
-            return f"The TLS certificate of {self._address} is not trusted: {error.verify_message}. {advice}."
+            return f"The TLS certificate of {self.address} is not trusted: {error.verify_message}. {advice}."
         reason = error.reason or "connection closed"
-        failed = f"The TLS handshake with {self._address} fails ({reason.replace('_', ' ').lower()})"
+        failed = f"The TLS handshake with {self.address} fails ({reason.replace('_', ' ').lower()})"
         # Only a server that speaks TLS sends an alert.
         if "ALERT" in reason:
             lack = "perhaps for the lack of a client certificate (client_cert=)"
             return f"{failed}: the server refuses this client, {lack}."
-        return f"{failed}: if the server speaks plain HTTP there, use http://{self._address}{_path(self._url)}."
+        return f"{failed}: if the server speaks plain HTTP there, use http://{self.address}{_path(self.url)}."
 
     def _plain_http_to_tls(self) -> str:
-        return f"{self._address} speaks TLS, not plain HTTP: use https://{self._address}{_path(self._url)}."
+        return f"{self.address} speaks TLS, not plain HTTP: use https://{self.address}{_path(self.url)}."
 
     async def _is_tls(self) -> bool:
         """
@@ -317,16 +309,16 @@ class _Diagnosis:
         """
         if self._proxy() is not None:  # this would go around it
             return False
-        with anyio.move_on_after(self._timeout * 0.2):
+        with anyio.move_on_after(self.timeout * 0.2):
             try:
-                async with await anyio.connect_tcp(self._url.host, self._port, tls=True, tls_standard_compatible=False):
+                async with await anyio.connect_tcp(self.url.host, self.port, tls=True, tls_standard_compatible=False):
                     return True
             except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
                 return isinstance(error, ssl.SSLCertVerificationError)
         return False
 
-    def _redact(self, text: str) -> str:
-        return self._redact_secrets("".join(filter(str.isprintable, text)))[:200]
+    def _shown(self, text: str) -> str:
+        return self.redact("".join(filter(str.isprintable, text)))[:200]
 
 
 async def _transport_of(response: httpx2.Response) -> Transport | None:

@@ -242,7 +242,6 @@ class HttpServerInfo(FirstFields):
                     f"`{parameter}` must be a function, its import path 'package.module:name', or None, got another "
                     f"{type(value).__name__}"
                 )
-        self._check_token()
         self._check_auth()
 
     def _refuse(self, text: str) -> NoReturn:
@@ -291,20 +290,14 @@ class HttpServerInfo(FirstFields):
                 "context (`load_cert_chain`)"
             )
 
-    def _check_token(self) -> None:
-        token = self._token_source
-        if token is None:
-            return
-        if not hasattr(token, "resolve") and not hasattr(token, "resolve_async"):
-            self._refuse(f"`token` must be a string, a Secret, a token source or None, got {type(token).__name__}")
-        if getattr(token, "requires_subject_token", False):
-            self._refuse(
-                f"`token` cannot be a {type(token).__name__}, which needs a token of each user. Use `token_provider`"
-            )
-
     def _check_auth(self) -> None:
-        if self.token is not None and self.token_provider is not None:
-            self._refuse("`token` and `token_provider` exclude each other")
+        source = self._token_source
+        if source is not None:
+            kind = type(source).__name__
+            if not hasattr(source, "resolve") and not hasattr(source, "resolve_async"):
+                self._refuse(f"`token` must be a string, a Secret, a token source or None, got {kind}")
+            if getattr(source, "requires_subject_token", False):
+                self._refuse(f"`token` cannot be a {kind}, which needs a token of each user. Use `token_provider`")
         if self.oauth_config is not None and not isinstance(self.oauth_config, OAuthConfig):
             self._refuse(f"`oauth_config` must be an OAuthConfig or None, got {type(self.oauth_config).__name__}")
         auth = self.auth
@@ -317,16 +310,12 @@ class HttpServerInfo(FirstFields):
                 "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
                 f"that makes one, or None, got another {type(auth).__name__}. Pass a bearer token as `token=`"
             )
-        if auth is not None and self.oauth_config is not None:
-            self._refuse("`auth` and `oauth_config` exclude each other")
-        if auth is None and self.oauth_config is None:
-            return
-        parameter = "auth" if self.oauth_config is None else "oauth_config"
-        for other in ("token", "token_provider"):
-            if getattr(self, other) is not None:
-                self._refuse(f"`{other}` and `{parameter}` exclude each other")
-        if has_authorization(self.headers or {}):
-            self._refuse(f"a header `Authorization` and `{parameter}` exclude each other")
+        parameters = ("token", "token_provider", "auth", "oauth_config")
+        chosen = [parameter for parameter in parameters if getattr(self, parameter) is not None]
+        if len(chosen) > 1:
+            self._refuse(f"`{chosen[0]}` and `{chosen[1]}` exclude each other")
+        if has_authorization(self.headers or {}) and (auth is not None or self.oauth_config is not None):
+            self._refuse(f"a header `Authorization` and `{chosen[0]}` exclude each other")
 
     @property
     def _oauth(self) -> OAuthConfig | None:
@@ -483,11 +472,19 @@ def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
 
     :param info: The server info.
     :returns: `headers`, and `Authorization: Bearer <token>` unless they have an `Authorization` of their own.
-    :raises ValueError: If a required secret has no value.
+    :raises ValueError: If a required secret has no value, or a value cannot be sent.
     """
     headers = resolve_secrets(info.headers)
     if info._token_source is None and not has_authorization(headers):
         token = value_of(info.token, "token") if isinstance(info.token, Secret) else info.token
         if token:
             headers["Authorization"] = f"Bearer {token}"
+    for name, value in headers.items():
+        # Checked here, because the errors of the HTTP libraries quote the value.
+        if not value.isascii() or not value.isprintable() or value != value.strip():
+            msg = (
+                f"the value of the header '{name}' has a line break, leading or trailing white space, or a character "
+                "that is not ASCII"
+            )
+            raise ValueError(msg)
     return headers
