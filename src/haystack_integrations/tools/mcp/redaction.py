@@ -52,7 +52,7 @@ _LONGEST_END = LONGEST_TEXT // 2 - 100
 _CUT_MARGIN = 10_000
 
 # How many secrets of calls a connection remembers.
-MOST_CALL_SECRETS = 500
+MOST_CALL_SECRETS = 1_000
 
 _TOKENS = re.compile(
     r"""
@@ -199,7 +199,9 @@ def texts_in(value: Any) -> Iterator[str]:
 
 class CallSecrets:
     """
-    The secrets among the arguments of a connection's latest calls. To be used in the executor's loop.
+    The secrets of a connection's latest calls: among their arguments, and the tokens and headers of their callers.
+
+    To be used in the executor's loop.
 
     The end of a call is not the end of what its server may say of it: it may log it, or quote it in the error of a
     later call. Nor is the end of the session, as over HTTP the next one is with the same process.
@@ -276,6 +278,15 @@ class Redactor:
         How the secrets may be written, without those of calls; the longest first, as one may contain another.
         """
         return sorted(_forms_of(self._given), key=len, reverse=True)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """
+        Look for more secrets, which became known in the middle of a request.
+
+        :param secrets: The values.
+        """
+        self._given = self._given.union(secrets)
+        self.__dict__.pop("forms", None)
 
     def knowing(self, secrets: Iterable[str], of_calls: CallSecrets | None = None) -> Redactor:
         """

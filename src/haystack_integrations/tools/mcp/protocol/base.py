@@ -30,8 +30,7 @@ from haystack_integrations.tools.mcp.protocol.life import SessionLife
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError
 from haystack_integrations.tools.mcp.protocol.reading import ReadingClient
 from haystack_integrations.tools.mcp.protocol.rest import ServerRest
-from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
-from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.redaction import Redactor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -209,7 +208,7 @@ class MCPClient(ReadingClient):
             result = types.CallToolResult.model_validate_json(answer, by_name=False)
         except ValidationError:  # a custom client may answer in plain words
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
-        return redacted_result(result, self._redactor_now()) if result.is_error else result
+        return redacted_result(result, self.redactor) if result.is_error else result
 
     async def _send_call(
         self,
@@ -232,7 +231,7 @@ class MCPClient(ReadingClient):
             tool_name, tool_args, **{name: value for name, value in extras.items() if value is not None}
         )
         result: types.CallToolResult = await self._guarded(sending, tool_name, tool_args)
-        return redacted_result(result, self._redactor_now()) if result.is_error else result
+        return redacted_result(result, self.redactor) if result.is_error else result
 
     def _cannot(self, what: str, tool_name: str, tool_args: dict[str, Any]) -> MCPInvocationError:
         msg = f"Failed to invoke Tool `{tool_name}`: {type(self).__name__} cannot {what}"
@@ -257,13 +256,6 @@ class MCPClient(ReadingClient):
                 raise
             self.life.end(describe_error(error))
             raise outcome_unknown(describe_error(error), tool_name, tool_args) from error
-
-    def _redactor_now(self) -> Redactor:
-        """
-        Give the redactor that knows the secrets of the caller, too.
-        """
-        identity = current_identity.get()
-        return self.redactor.knowing(secrets_in({"headers": identity.headers})) if identity else self.redactor
 
     async def ping(self) -> bool:
         """

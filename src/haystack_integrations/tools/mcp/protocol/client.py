@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar, TypeVar
 
@@ -55,7 +55,7 @@ from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultE
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
-from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
+from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_identity
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class WireClient(TaskClient):
             self.life = SessionLife()
         info = self._server_info()
         if info is not None:
-            self.redactor: Redactor = self._redactor_now().knowing(info._secrets())
+            self.redactor: Redactor = self.redactor.knowing(info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         self._failure = None
@@ -181,7 +181,7 @@ class WireClient(TaskClient):
                 answer=self._server_requests.answer,
                 notified=self._notified,
                 span_attributes=self._span_attributes,
-                redact=lambda text: self._redactor_of_all().text(text),
+                redact=self.redactor.text,
             )
             await transport.open()
             self._opening = await self._negotiate()
@@ -215,7 +215,6 @@ class WireClient(TaskClient):
 
     async def _load_handlers(self) -> None:
         callbacks = self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
-        callbacks.redactor = self._redactor_of_all
         callbacks.on_question = self.on_question
         callbacks.caller = self.caller
         callbacks.requests_under_way = self.requests_under_way
@@ -274,17 +273,16 @@ class WireClient(TaskClient):
         what = status or self.life.loss or reason or self._explain(error)
         protocol = error if isinstance(error, ProtocolError) else None
         refusal = self._refusal()
-        if refusal is not None and (protocol is None or self.redactor.text(describe_error(protocol)) != refusal):
+        if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
         is_local = lacks_descriptors(error) or reason == NO_DESCRIPTORS
         if is_local:
             what = NO_DESCRIPTORS
-        self._failure = what = self.redactor.text(what)
+        self._failure = what
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # What would find out more sends requests without a token.
         asks_nobody = is_local or is_unauthorized or self.rest.seconds > 0
         advice = None if asks_nobody else await self._advice()
-        advice = self.redactor.text(advice) if advice else None
         kind = MCPAuthorizationError if is_unauthorized else MCPConnectionError
         return kind(
             f"Failed to connect to {self._describe()}: {self._combine(what, advice)}",
@@ -296,7 +294,7 @@ class WireClient(TaskClient):
 
     def _refusal(self) -> str | None:
         refusal = self._negotiation.refusal if self._negotiation is not None and self._opening is None else None
-        return None if refusal is None else self.redactor.text(describe_error(refusal))
+        return None if refusal is None else describe_error(refusal)
 
     def progress(self) -> str:
         """
@@ -350,21 +348,6 @@ class WireClient(TaskClient):
     def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         self._changed(method, params)
         self._server_requests.notified(method, params, exchange)
-
-    # Secrets.
-
-    def _learn(self, secrets: Iterable[str]) -> None:
-        """
-        Redact more secrets, which became known in the middle of a request.
-        """
-        self.redactor = self.redactor.knowing(list(secrets))
-        self.life.redact = self.redactor.text
-
-    def _redactor_of_all(self) -> Redactor:
-        in_flight = self._channel.in_flight if self._channel is not None else ()
-        headers = (exchange.identity.headers for exchange in in_flight if exchange.identity is not None)
-        secrets = [secret for sent in headers for secret in secrets_in({"headers": sent})]
-        return self.redactor.knowing(secrets) if secrets else self.redactor
 
     # Requests.
 
@@ -469,7 +452,7 @@ class WireClient(TaskClient):
         try:
             return await read()
         except (RequestError, ValueError, InvalidResultError) as error:
-            failure = self._redactor_now().error(await self._read_error(error, operation))
+            failure = self.redactor.error(await self._read_error(error, operation))
         raise failure
 
     async def _read_error(self, error: Exception, operation: str) -> MCPConnectionError:
@@ -539,9 +522,9 @@ class WireClient(TaskClient):
             if not result.is_error:
                 await self._tools.validate(tool_name, result)
                 return result
-            return redacted_result(self._with_advice(result, wanted), self._redactor_now())
+            return redacted_result(self._with_advice(result, wanted), self.redactor)
         except (RequestError, ValueError, RuntimeError) as error:
-            failure = self._redactor_now().error(await self._call_error(error, wanted, tool_name, tool_args, meta))
+            failure = self.redactor.error(await self._call_error(error, wanted, tool_name, tool_args, meta))
         raise failure
 
     async def _call(
@@ -661,7 +644,7 @@ class WireClient(TaskClient):
             logger.debug(
                 "A ping of {server} was answered: {error}",
                 server=self._describe(),
-                error=self._redactor_now().text(describe_error(error)),
+                error=self.redactor.text(describe_error(error)),
             )
         return True
 

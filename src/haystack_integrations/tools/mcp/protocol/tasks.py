@@ -176,6 +176,6 @@ class TaskClient(MCPClient):
         mended = await mend_result(CALL_METHOD, self._revision or LATEST_MODERN_VERSION, result)
         read = types.CallToolResult.model_validate(mended.result, by_name=False)
         if read.is_error:
-            return redacted_result(read, self._redactor_now())
+            return redacted_result(read, self.redactor)
         await self._tools.validate(tool_name, read)
         return read

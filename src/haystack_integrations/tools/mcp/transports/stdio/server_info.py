@@ -187,7 +187,7 @@ class StdioServerInfo(MCPServerInfo):
         """
         Describe the server for messages.
 
-        :returns: The command line, with the values of options that look like credentials redacted.
+        :returns: The command line, with the values of options that are named as secrets redacted.
         """
         return f"stdio server `{self._command_line()}`"
 
@@ -195,7 +195,7 @@ class StdioServerInfo(MCPServerInfo):
         """
         Give the command with its arguments for messages.
 
-        :returns: The command line, with the values of options that look like credentials redacted.
+        :returns: The command line, with the values of options that are named as secrets redacted.
         """
         return " ".join([redact_text(shown(self.command)), *redact_args(map(shown, self.args or []))])
 
