@@ -262,14 +262,14 @@ class Redactor:
         :param of_calls: More of them, as they are whenever there is a text to redact.
         """
         self._given = frozenset(secrets)
-        self._of_calls = of_calls or CallSecrets()
+        self.of_calls = of_calls or CallSecrets()
 
     @property
     def secrets(self) -> frozenset[str]:
         """
         The values that are searched for.
         """
-        return self._given.union(self._of_calls)
+        return self._given.union(self.of_calls)
 
     # Few redactors have a text to redact.
     @cached_property
@@ -281,7 +281,7 @@ class Redactor:
 
     def learn(self, secrets: Iterable[str]) -> None:
         """
-        Look for more secrets, which became known in the middle of a request.
+        Look for more secrets from now on.
 
         :param secrets: The values.
         """
@@ -296,7 +296,7 @@ class Redactor:
         :param of_calls: Those of calls, in place of the present ones.
         :returns: A redactor of all.
         """
-        return Redactor((*self._given, *secrets), of_calls or self._of_calls)
+        return Redactor((*self._given, *secrets), of_calls or self.of_calls)
 
     def text(self, text: str) -> str:
         """
@@ -313,7 +313,7 @@ class Redactor:
 
     def _searched(self, text: str) -> str:
         forms = self.forms
-        if found := self._of_calls.forms_in(text):
+        if found := self.of_calls.forms_in(text):
             forms = sorted({*forms, *found}, key=len, reverse=True)
         for form in forms:
             text = text.replace(form, REDACTED)

@@ -161,7 +161,7 @@ class ToolCall:
         self._began = asyncio.get_running_loop().time()
         self._pause = 0.0
         supervisor.call_begins()
-        supervisor.call_secrets.remember(self.request.secrets)
+        supervisor.redactor.of_calls.remember(self.request.secrets)
         # Before what runs functions of the user, which may call the server, too.
         passage = None if supervisor.gate.is_free else Passage(supervisor.gate)
         progress = supervisor.handlers.progress
@@ -202,7 +202,7 @@ class ToolCall:
         except CallLeftOpenError as left:
             pending = pending_call(left.result, self.request, supervisor.description)
             await self._keep(pending)
-            raise pending_error(pending, self.request) from None
+            raise supervisor.redactor.error(pending_error(pending, self.request)) from None
         except Exception as error:
             failure = self._failure(error)
             supervisor.call_failed(failure)

@@ -177,7 +177,7 @@ class Identities:
             identity = await self._identify(timeout)
             current_identity.set(identity)  # the task is the operation's own
             if identity is not None:
-                self.base.call_secrets.remember(secrets_in({"headers": identity.headers}))
+                self.base.redactor.of_calls.remember(secrets_in({"headers": identity.headers}))
             return await self._run_as(identity, operation, timeout + started)
         except MCPConnectionError as error:
             self.base.last_error = str(error)

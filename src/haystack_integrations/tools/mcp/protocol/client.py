@@ -110,6 +110,7 @@ class WireClient(TaskClient):
         # The HTTP status with which a connect was refused.
         self._connect_status: str | None = None
         self._tools = ListedTools(self._describe)
+        self.redactor: Redactor = Redactor()
         self._callbacks: Callbacks = self.handlers.callbacks("", self.redactor)
         self._server_requests: ServerRequests = ServerRequests(self._callbacks)
 
@@ -159,7 +160,7 @@ class WireClient(TaskClient):
             self.life = SessionLife()
         info = self._server_info()
         if info is not None:
-            self.redactor: Redactor = self.redactor.knowing(info._secrets())
+            self.redactor.learn(info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         self._failure = None
