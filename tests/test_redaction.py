@@ -15,7 +15,6 @@ from urllib import parse
 import pytest
 from haystack.utils import Secret
 from mcp.types import CallToolResult, TextContent
-from pydantic import TypeAdapter, ValidationError
 
 from haystack_integrations.tools.mcp import (
     MCPClient,
@@ -25,15 +24,14 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.connection.call_secrets import MOST_KEPT, CallSecrets
 from haystack_integrations.tools.mcp.protocol.error_texts import redacted_result
 from haystack_integrations.tools.mcp.redaction import (
     LONGEST_TEXT,
+    MOST_CALL_SECRETS,
+    CallSecrets,
     Redactor,
-    SharedSecrets,
     redact_text,
     redact_url,
-    redact_values,
 )
 
 SECRET = "s3ntinel-in-an-info"
@@ -115,9 +113,9 @@ def test_what_is_no_secret_is_shown_in_the_repr_of_a_server_info():
     )
     assert repr(info) == (
         "StdioServerInfo(command='uvx', args=['mcp-server-git', '--repository', '/repo', '--verbose', "
-        "'--key-file=***'], env={'A': 'env:ONE|TWO', 'B': '***'}, cwd='/tmp')"
+        "'--key-file=/k'], env={'A': 'env:ONE|TWO', 'B': '***'}, cwd='/tmp')"
     )
-    assert info.describe() == ("stdio server `uvx mcp-server-git --repository /repo --verbose --key-file=***`")
+    assert info.describe() == ("stdio server `uvx mcp-server-git --repository /repo --verbose --key-file=/k`")
 
 
 def test_a_secret_in_a_field_of_any_name_is_redacted():
@@ -160,18 +158,11 @@ def test_a_token_of_a_known_shape_is_redacted_wherever_it_stands():
             assert "***" in redacted
 
 
-def test_what_follows_the_word_for_a_credential_is_redacted():
+def test_the_credentials_of_a_scheme_and_of_a_url_are_redacted():
     for text, redacted in (
         ("sent Authorization: Bearer abc123.def", "sent Authorization: Bearer ***"),
         ("Basic dXNlcjpwYXNz failed", "Basic *** failed"),
-        ("Server=h;Pwd=hunter22;Database=d", "Server=h;Pwd=***;Database=d"),
-        ('Password="hunter22" is wrong', 'Password="***" is wrong'),
-        ("/path;token=abcdef12/x", "/path;token=***"),
-        ("GET /?access_token=abcdef12&x=1", "GET /?access_token=***&x=1"),
         ("postgres://user:pw1234@h/db", "postgres://***@h/db"),
-        ("cannot run `server --pass hunter22 --port 80`", "cannot run `server --pass *** --port 80`"),
-        ("x --db-password 'hunter22' --bearer abc123def", "x --db-password '***' --bearer ***"),
-        ("unknown option --token=abcdef12", "unknown option --token=***"),
     ):
         assert redact_text(text) == redacted
 
@@ -181,7 +172,7 @@ def test_a_harmless_text_is_not_changed():
         "the password: must be at least 8 characters long",
         "Basic authentication is required, Bearer authentication too",
         'WWW-Authenticate: Bearer realm="mcp", error="invalid_token", scope="a b1"',
-        "use next_page_token=abc123def456 to go on",
+        "use next_page_token=abc123def456 to go on; Server=h;Pwd=hunter22; --pass hunter22",
         "ENOENT: no such file or directory, open '/home/me/sk-learn/risk-based-scikit-tests/x.py'",
         "the task-force-is-a-long-name-1234 and sk-fading-circle-container-element",
         "https://example.com/a/b?x=1 https://registry.npmjs.org/@scope/pkg ssh://git@github.com/o/r.git",
@@ -228,7 +219,6 @@ def test_texts_of_a_megabyte_are_redacted():
     ]:
         text = part * (1_000_000 // len(part))
         redactor.text(text)
-        redact_values(text, {"secret": "some secret"})
         repr(StdioServerInfo("a", args=[text[:100_000]]))
         redact_url(f"https://h/{text[:100_000]}")
 
@@ -249,38 +239,36 @@ def test_a_secret_that_pydantic_abbreviates_is_redacted_and_other_values_are_not
     )
 
 
-def test_the_secrets_of_a_server_info_are_those_that_are_credentials():
-    assert StdioServerInfo(
+def test_the_secrets_of_a_server_process_are_its_environment_and_what_is_named_as_a_secret(monkeypatch):
+    monkeypatch.setenv("INHERITED_TOKEN", "t0ken-6")
+    monkeypatch.setenv("INHERITED_LEVEL", "level-of-all")
+    info = StdioServerInfo(
         "a",
-        [
-            "--token",
-            "t0ken-1",
-            "--header",
-            "X-Key: Bearer t0ken-2",
-            "--password-file",
-            "/run/password",
-            "--level=debug",
-        ],
+        ["--token", "t0ken-1", "--header", "X-Key: Bearer t0ken-2", "--key-file", "/run/k", "--level=debug"],
         env={
             "LEVEL": "warning",
             "FOLDER": "/path/to/it",
-            "API_KEY": "t0ken-3",
-            "DB": "db://u:t0ken-4@h/d",
             "PWD": "/home",
+            "DATA": "t0ken-3",
+            "DB": "db://u:t0ken-4@h/d",
+            "PASSWORD": "wordofletters",
         }
         | {"ANY": Secret.from_token("t0ken-5")},
-    )._secrets() >= {f"t0ken-{number}" for number in range(1, 6)}
-    harmless = {"warning", "/path/to/it", "/home", "/run/password", "debug", "application/json", "production"}
+        inherit_env=["INHERITED_*"],
+    )
+    assert info._secrets() >= {*(f"t0ken-{number}" for number in range(1, 7)), "wordofletters"}
+    harmless = {"warning", "/path/to/it", "/home", "/run/k", "debug", "level-of-all"}
+    assert not harmless & info._secrets()
+
+
+def test_the_secrets_of_an_http_server_are_its_credentials_headers_and_query():
     info = StreamableHttpServerInfo(
-        "http://u:t0ken-1@h/mcp?api_key=t0ken-2&profile=production",
+        "http://u:t0ken-1@h/mcp?api_key=letters&profile=production&workspace=t0ken-2",
         token="t0ken-3",
         headers={"Accept": "application/json", "Cookie": "a=t0ken-4; b=t0ken-5", "X-Any": "Basic dTp0MGtlbi02"},
     )
-    assert info._secrets() >= {f"t0ken-{number}" for number in range(1, 7)}
+    assert info._secrets() >= {*(f"t0ken-{number}" for number in range(1, 7)), "letters"}
     assert not {"application/json", "production"} & info._secrets()
-    harmless_env = {"LEVEL": "warning", "FOLDER": "/path/to/it", "PWD": "/home", "TOKEN_FILE": "/run/token"}
-    harmless = StdioServerInfo("a", ["--password-file", "/run/password", "--level=debug"], env=harmless_env)
-    assert not {secret for secret in harmless._secrets() if secret}
 
 
 def test_a_secret_without_a_value_is_none(monkeypatch):
@@ -291,58 +279,27 @@ def test_a_secret_without_a_value_is_none(monkeypatch):
     )
 
 
-class TestSharedSecrets:
+class TestSecretsOfCalls:
     VALUES = ('of a-"call"/1', "of a call with\ntwo lines of it", "of a call", "Zürich & Genève", "short")
 
     def test_are_found_as_all_others(self):
-        for quote in (str, repr, json.dumps, html.escape, lambda value: parse.quote(value, safe="")):
-            self.assert_found_as_all_others(quote)
+        for write in (str, repr, json.dumps, html.escape, lambda value: parse.quote(value, safe="")):
+            calls = CallSecrets()
+            redactor = Redactor([SECRET], calls)
+            calls.remember(self.VALUES)
+            quoted = "; ".join(write(value) for value in self.VALUES)
+            text = f"{SECRET} {quoted} [input_value='of a-\"ca...', input_type=str]"
+            assert redactor.text(text) == Redactor([SECRET, *self.VALUES]).text(text)
+            assert redactor.secrets == {SECRET, *self.VALUES}
 
-    def assert_found_as_all_others(self, quote):
-        shared, known = SharedSecrets(), Redactor([SECRET])
-        sharing = known.sharing(shared)
-        for value in self.VALUES:
-            shared.add(value)
-        text = (
-            f"{SECRET} {'; '.join(quote(value) for value in self.VALUES)} [input_value='of a-\"ca...', input_type=str]"
-        )
-        assert sharing.text(text) == known.knowing(self.VALUES).text(text)
-        assert sharing.secrets == known.knowing(self.VALUES).secrets
-        long = "x" * (LONGEST_TEXT // 2 - 102) + text * 400
-        assert sharing.text(long) == known.knowing(self.VALUES).text(long)
-
-    def test_are_not_looked_for_once_they_are_gone(self):
-        shared = SharedSecrets()
-        redactor = Redactor().sharing(shared).knowing([SECRET])
-        shared.add("the first secret")
-        assert redactor.text("the first secret") == "***"
-        shared.discard("the first secret")
-        shared.add("the other secret")
-        shared.discard("the other secret")
-        shared.add("the third secret")
-        assert redactor.text(f"the first secret, the other secret, the third secret, {SECRET}") == (
-            "the first secret, the other secret, ***, ***"
-        )
-        shared.discard("the third secret")
-        assert (len(shared), shared._starting, shared._ends) == (0, {}, {})
-
-
-def test_the_secrets_of_calls_are_known_while_they_run_and_as_long_as_there_is_room():
-    calls = CallSecrets()
-    calls.begin(["of a long call", "of every call"])
-    calls.begin(["of every call"])
-    calls.end(["of every call"])
-    calls.begin(["of an early call"])
-    calls.end(["of an early call"])
-    for number in range(MOST_KEPT):
-        calls.begin([f"of call {number}", "of every call"])
-        calls.end([f"of call {number}", "of every call"])
-        assert "of an early call" in calls.known or number == MOST_KEPT - 1
-    assert "of every call" in calls.known
-    assert "of a long call" in calls.known
-    calls.end(["of a long call", "of every call"])
-    assert "of a long call" in calls.known
-    assert len(calls.known) == MOST_KEPT
+    def test_are_known_until_as_many_others_were_used_since_as_are_remembered(self):
+        calls = CallSecrets()
+        redactor = Redactor([], calls).knowing([SECRET])
+        calls.remember(["of an early call", "of every call"])
+        for number in range(MOST_CALL_SECRETS - 1):
+            assert redactor.text("of an early call, of every call") == "***, ***"
+            calls.remember([f"of call {number}", "of every call"])
+        assert redactor.text(f"of an early call, of every call, {SECRET}") == "of an early call, ***, ***"
 
 
 class TestLargeTexts:
@@ -365,22 +322,6 @@ class TestLargeTexts:
         assert error.data == "*** (left out, because it is too large)"
         assert error.tool_args == {"argument": data}
         assert str(error) == "refused"
-
-    def test_of_a_value_with_thousands_of_faults_are_not_searched(self, monkeypatch):
-        def fails(faults: int) -> MCPInvocationError:
-            with pytest.raises(ValidationError) as caught:
-                TypeAdapter(list[int]).validate_python(["no"] * faults)
-            error = MCPInvocationError("refused", "tool")
-            error.__cause__ = caught.value
-            return error
-
-        searched: list[int] = []
-        search = Redactor._searched
-        monkeypatch.setattr(Redactor, "_searched", lambda self, text: searched.append(len(text)) or search(self, text))
-        redactor = Redactor(["secret-value"])
-        assert isinstance(redactor.error(fails(5)).__cause__, ValidationError)
-        assert redactor.error(fails(5_000)).__cause__ is None
-        assert max(searched) <= LONGEST_TEXT
 
     def test_of_an_error_are_no_reason_to_change_its_type(self):
         error = MCPInvocationError('"\\\n' * LONGEST_TEXT, "tool")

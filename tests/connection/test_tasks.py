@@ -23,6 +23,7 @@ import httpx2
 import pytest
 from fastmcp import FastMCP
 from fastmcp_tasks import TasksExtension
+from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
@@ -402,8 +403,9 @@ def test_who_is_asked_for_a_task_is_not_asked_again_because_the_server_is_restar
 
 async def test_what_becomes_of_tasks_that_fail(patient_stdio_server: Any) -> None:
     server = patient_stdio_server()
-    async with MCPConnection(stdio(server)) as connection:
-        with pytest.raises(MCPInvocationError, match="`burn`: it burnt") as burnt:
+    info = stdio(server, env={"OVEN_KEY": Secret.from_token("k3y-of-the-oven")})
+    async with MCPConnection(info) as connection:
+        with pytest.raises(MCPInvocationError, match=r"`burn`: it burnt \*\*\*") as burnt:
             await connection.call_tool_async("burn", {"seconds": 0.1})
         assert burnt.value.code == -32603
         unknown = MCPPendingCall(tool_name="bake", task_id="nobody's")

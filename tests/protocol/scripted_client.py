@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import mcp_types as types
 
 from haystack_integrations.tools.mcp import MCPHandlers
+from haystack_integrations.tools.mcp.protocol.listed_tools import ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
-from haystack_integrations.tools.mcp.protocol.result_validation import ResultValidation
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
 from haystack_integrations.tools.mcp.redaction import Redactor
 
@@ -40,7 +40,7 @@ class ScriptedClient(TaskClient):
         self._answer = answer
         self._revision = version
         self._capabilities = types.ServerCapabilities.model_validate(offered)
-        self._validation = ResultValidation(self._describe)
+        self._tools = ListedTools(self._describe)
         self._server_requests = ServerRequests(self.handlers.callbacks("a server", self.redactor))
         # What was sent, with the name for the header.
         self.sent: list[tuple[str, dict[str, Any], str | None]] = []

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from haystack_integrations.tools.mcp.protocol.cached_results import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-from tests.protocol.scripted_client import NEWEST, OLDER, ScriptedClient
+from tests.protocol.scripted_client import OLDER, ScriptedClient
 from tests.support.rows import rows
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -120,12 +121,11 @@ async def test_single_resources_are_subscribed_to_in_older_revisions():
 
 
 @rows(
-    ("version", "pages", "expected"),
+    ("pages", "expected"),
     [
-        (NEWEST, [{"ttlMs": 2_000}, {"ttlMs": 500}, {}], 0.5),
-        (NEWEST, [{}, {"ttlMs": 0}, {"ttlMs": -1}], None),
-        (OLDER, [{"ttlMs": 2_000}], None),
+        ([{"ttlMs": 2_000}, {"ttlMs": 500}, {}], 0.5),
+        ([{}, {"ttlMs": 0}, {"ttlMs": -1}], None),
     ],
 )
-def test_the_shortest_time_of_pages_counts(version, pages, expected):
-    assert ScriptedClient(lambda *_: {}, version)._shortest_ttl(pages) == expected
+def test_the_shortest_time_of_pages_counts(pages, expected):
+    assert shortest_ttl(pages) == expected

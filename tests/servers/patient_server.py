@@ -25,6 +25,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+BURNT = f"it burnt {os.environ.get('OVEN_KEY', '')}".strip()
+
 VERSION = "2026-07-28"
 TASKS = "io.modelcontextprotocol/tasks"
 SIZE = {"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]}
@@ -185,7 +187,7 @@ class PatientServer:
         if task["name"] == "bake_asking" and "size" not in task:
             return {**shown, "status": "input_required", "inputRequests": {"size": form("Which size?", SIZE)}}
         if is_over and task["name"] == "burn":
-            return {**shown, "status": "failed", "error": {"code": -32603, "message": "it burnt"}}
+            return {**shown, "status": "failed", "error": {"code": -32603, "message": BURNT}}
         if is_over:
             return {**shown, "status": "completed", "result": text(f"a {task.get('size', 'plain')} cake")}
         return shown

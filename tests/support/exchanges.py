@@ -14,15 +14,17 @@ from typing import Any
 
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError, RequestError
+from haystack_integrations.tools.mcp.protocol.life import SessionLife, SessionState
 
 
-class RecordingPeer:
+class RecordingPeer(SessionLife):
     def __init__(self) -> None:
+        super().__init__()
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.ends: list[str | None] = []
         self.heard_times = 0
 
-    async def answer(self, method: str, params: dict[str, Any], _exchange: Exchange | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if method != "ask":
             raise ProtocolError(-32601, "Method not found", {"method": method})
         return {"answered": params}
@@ -33,11 +35,9 @@ class RecordingPeer:
     def heard(self) -> None:
         self.heard_times += 1
 
-    def ended(self, reason: str | None) -> None:
+    def end(self, reason: str | None = None, state: SessionState = SessionState.LOST) -> None:
+        assert state is SessionState.LOST
         self.ends.append(reason)
-
-    def drained(self, reason: str) -> None:
-        raise AssertionError(reason)
 
 
 class TestedChannel(Channel):
@@ -45,7 +45,7 @@ class TestedChannel(Channel):
 
     def __init__(self, transport: Transport) -> None:
         self.peer = RecordingPeer()
-        super().__init__(transport, self.peer, span_attributes=dict)
+        super().__init__(transport, self.peer, answer=self.peer.answer, notified=self.peer.notified)
 
     def exchange(self, method: str = "do", params: dict[str, Any] | None = None, **options: Any) -> Exchange:
         return Exchange(self.next_id(), method, params, **options)

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RequestError
+from haystack_integrations.tools.mcp.protocol.life import SessionLife, SessionState
 
 
 @dataclass
@@ -145,32 +146,30 @@ def result(request: HttpRequest, **members: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request.message["id"], "result": members}
 
 
-class Heard:
+class Heard(SessionLife):
     """
     What a channel reports.
     """
 
     def __init__(self) -> None:
-        self.drained_because: list[str] = []
+        super().__init__()
+        self.drained_because: list[str | None] = []
         self.ended_because: list[str | None] = []
         self.notifications: list[tuple[str, Exchange | None]] = []
         self.ended_at = asyncio.Event()
 
-    async def answer(self, method: str, params: dict[str, Any], _exchange: Exchange | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         return {"asked": method, **params}
 
     def notified(self, method: str, _params: dict[str, Any], exchange: Exchange | None) -> None:
         self.notifications.append((method, exchange))
 
-    def heard(self) -> None:
-        pass
-
-    def drained(self, reason: str) -> None:
-        self.drained_because.append(reason)
-
-    def ended(self, reason: str | None) -> None:
-        self.ended_because.append(reason)
-        self.ended_at.set()
+    def end(self, reason: str | None = None, state: SessionState = SessionState.LOST) -> None:
+        if state is SessionState.DRAINING:
+            self.drained_because.append(reason)
+        else:
+            self.ended_because.append(reason)
+            self.ended_at.set()
 
 
 class Wire:
@@ -181,7 +180,7 @@ class Wire:
     def __init__(self, transport: Transport) -> None:
         self.heard = Heard()
         self.transport = transport
-        self.channel = Channel(transport, self.heard, span_attributes=dict)
+        self.channel = Channel(transport, self.heard, answer=self.heard.answer, notified=self.heard.notified)
 
     async def __aenter__(self) -> Self:
         await self.transport.open()

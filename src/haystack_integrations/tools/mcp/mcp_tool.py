@@ -50,7 +50,7 @@ from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.redaction import Redactor, redact_values
+from haystack_integrations.tools.mcp.redaction import Redactor, texts_in
 from haystack_integrations.tools.mcp.shaping import (
     BoundArguments,
     Sent,
@@ -921,11 +921,9 @@ class MCPTool(ToolBase, Tool):
             failure, cause = kind(text, self.name, sent.given, code=code, data=data), error
         if self._bound:
             failure.tool_args = sent.given
-        redacted = redact_values(failure.message, sent.hidden)
-        if sent.secrets:
-            redactor = Redactor(sent.secrets)
-            redacted = redactor.text(redacted)
-            failure.data = redactor.value(failure.data)
+        redactor = Redactor([*texts_in(sent.hidden), *sent.secrets])
+        redacted = redactor.text(failure.message)
+        failure.data = redactor.value(failure.data)
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
         failure.__traceback__ = None  # the frames of the executor's tasks help nobody

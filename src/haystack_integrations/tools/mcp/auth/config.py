@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path
-from haystack_integrations.tools.mcp.redaction import redact_secrets, redact_url
+from haystack_integrations.tools.mcp.redaction import redact_fields, redact_url
 from haystack_integrations.tools.mcp.secret_template import stored_template
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ class OAuthConfig:
         }
 
     def _shown(self) -> dict[str, Any]:
-        shown = redact_secrets(self._set_fields())
+        shown = redact_fields(self._set_fields())
         for name in _FUNCTIONS:
             if callable(shown.get(name)):
                 shown[name] = f"<{getattr(shown[name], '__qualname__', type(shown[name]).__name__)}>"

@@ -36,7 +36,6 @@ from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
 
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.redaction import redact_url
 
 ModelT = TypeVar("ModelT", bound="_Metadata")
 
@@ -210,8 +209,8 @@ class Discovery:
         advertised = resource.authorization_servers if resource is not None else []
         if self.issuer is not None:
             if advertised and not any(same_issuer(server, self.issuer) for server in advertised):
-                shown = ", ".join(map(redact_url, advertised))
-                msg = f"the MCP server leads to {shown}, which is not the configured issuer {redact_url(self.issuer)}"
+                shown = ", ".join(advertised)
+                msg = f"the MCP server leads to {shown}, which is not the configured issuer {self.issuer}"
                 raise MCPAuthorizationError(msg)
             advertised = [self.issuer]
         return await self.find_server(advertised[0] if advertised else None, resource)
@@ -234,7 +233,7 @@ class Discovery:
                 continue
             if same_issuer(server.issuer, expected):
                 return Discovered(server, resource)
-            self._note(url, f"issuer mismatch: they are those of {redact_url(server.issuer)}")
+            self._note(url, f"issuer mismatch: they are those of {server.issuer}")
         if not self._is_broken and resource is None and same_issuer(expected, origin):
             guessed = ServerMetadata(
                 issuer=origin,
@@ -243,7 +242,7 @@ class Discovery:
                 registration_endpoint=f"{origin}/register",
             )
             return Discovered(guessed, is_guessed=True)
-        self._give_up(f"the authorization server {redact_url(expected)}")
+        self._give_up(f"the authorization server {expected}")
 
     async def _find_resource(self, advertised: str | None) -> ResourceMetadata | None:
         own = resource_url_from_server_url(self.server_url)
@@ -260,8 +259,8 @@ class Discovery:
                 continue
             if found.resource != self.resource and not check_resource_allowed(own, _normalized(found.resource)):
                 msg = (
-                    f"the metadata at {redact_url(url)} are those of {redact_url(found.resource)}, which does not "
-                    f"match {redact_url(own)}. If it is the same, set `resource`"
+                    f"the metadata at {url} are those of {found.resource}, which does not "
+                    f"match {own}. If it is the same, set `resource`"
                 )
                 raise MCPAuthorizationError(msg)
             return found
@@ -273,7 +272,7 @@ class Discovery:
         try:
             request = create_oauth_metadata_request(url)
         except httpx2.InvalidURL as error:
-            msg = f"{redact_url(url)} is no URL ({error})"
+            msg = f"{url} is no URL ({error})"
             raise MCPAuthorizationError(msg) from None
         response = await self.outgoing.send(request, step)
         if response.status_code != httpx2.codes.OK:
@@ -292,7 +291,7 @@ class Discovery:
             return None
 
     def _note(self, url: str, problem: str, *, is_broken: bool = True) -> None:
-        self._problems[redact_url(url)] = problem
+        self._problems[url] = problem
         self._is_broken |= is_broken
 
     def _give_up(self, whose: str) -> NoReturn:

@@ -47,7 +47,7 @@ from haystack_integrations.tools.mcp.auth.token_store import MCPTokenStorage, Re
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import provide
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
-from haystack_integrations.tools.mcp.redaction import Redactor, redact_url
+from haystack_integrations.tools.mcp.redaction import Redactor, redact_url, secrets_in
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -132,6 +132,7 @@ class Flow:
         self.secrets = outgoing.secrets
         tokens = self.record.get("tokens") or {}
         self.secrets.update(tokens[name] for name in ("access_token", "refresh_token") if tokens.get(name))
+        self.secrets.update(secrets_in({"url": self.key.server_url}))
         return outgoing
 
     async def _run(self, may_refresh: bool) -> Record:

@@ -32,7 +32,6 @@ import httpx2
 
 from haystack_integrations.tools.mcp.auth.records import json_object
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.redaction import redact_url
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.auth.dpop import Proofs
@@ -193,7 +192,7 @@ class Outgoing:
         self.step = f"{step} at {request.url.netloc.decode().rpartition('@')[2]}"
         # Without it, GitHub answers with a form.
         request.headers.setdefault("Accept", "application/json")
-        shown = redact_url(str(request.url))
+        shown = str(request.url)
         addresses = await self.check(request.url)
         if addresses is not None:
             request.extensions = {**request.extensions, _CHECKED: addresses}
@@ -243,14 +242,14 @@ class Outgoing:
         if _origin(url) in self._trusted:
             return None
         if url.scheme != "https" and (url.scheme != "http" or self._server.scheme == "https"):
-            msg = f"{redact_url(str(url))} is refused, because it is not https://"
+            msg = f"{url} is refused, because it is not https://"
             raise MCPAuthorizationError(msg)
         addresses = await _addresses(url.host)
         places = [place for address in addresses for place in _places(address)]
         is_inside = not all(place.is_global for place in places)
         if any(place.is_link_local for place in places) or (is_inside and not await self._is_server_inside()):
             msg = (
-                f"{redact_url(str(url))} is refused, because it leads into the network of this process, and the "
+                f"{url} is refused, because it leads into the network of this process, and the "
                 "MCP server is outside of it. If it is right, set `issuer`"
             )
             raise MCPAuthorizationError(msg)

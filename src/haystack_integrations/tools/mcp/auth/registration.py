@@ -25,7 +25,6 @@ from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
 from haystack_integrations.tools.mcp.auth.token_store import Record, client_of
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
-from haystack_integrations.tools.mcp.redaction import redact_url
 
 _WITH_SECRET = ("client_secret_basic", "client_secret_post")
 
@@ -91,7 +90,7 @@ class Registration:
         if server.registration_endpoint is None:
             document = "" if url is None else ", and it takes no `client_metadata_url`"
             msg = (
-                f"the authorization server {redact_url(server.issuer)} registers no clients (its metadata have no "
+                f"the authorization server {server.issuer} registers no clients (its metadata have no "
                 f"`registration_endpoint`{document}). Register one there by hand, and pass its `client_id`"
             )
             raise MCPAuthorizationError(msg)

@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.cli.exit_codes import MEANINGS, ExitCode, e
 from haystack_integrations.tools.mcp.cli.output import Output, results_on_stdout
 from haystack_integrations.tools.mcp.cli.targets import LAUNCHERS
 from haystack_integrations.tools.mcp.cli.wording import for_terminal
-from haystack_integrations.tools.mcp.redaction import redact_args
+from haystack_integrations.tools.mcp.redaction import redact_args, redact_text
 
 # Where each command is, and what it does. Only the module of the command that runs is imported.
 _COMMANDS = {
@@ -124,6 +124,7 @@ def _run(words: list[str], output: Output) -> int:
 
 
 def _tell(output: Output, text: str, code: ExitCode, error: BaseException) -> ExitCode:
+    text = redact_text(text)  # it may quote what was typed
     output.note(text if code is ExitCode.INTERRUPTED else f"Error: {text}", style="red")
     if output.is_json:
         output.json({"error": {"type": type(error).__name__, "message": text, "exitCode": int(code)}})

@@ -53,8 +53,10 @@ def without_plain_secrets(name: str, info: MCPServerInfo) -> tuple[MCPServerInfo
     for field in _FIELDS:
         value = getattr(info, field, None)
         if isinstance(value, Mapping):
+            # Of variables, only those that are named as secrets: the others are better read.
+            searched = "variables" if field == "env" else field
             changes[field] = {
-                key: replaced(item, field, str(key), f"{field}.{key}", _plain_secrets({field: {key: item}}))
+                key: replaced(item, field, str(key), f"{field}.{key}", _plain_secrets({searched: {key: item}}))
                 for key, item in value.items()
             }
         elif isinstance(value, (list, tuple)):

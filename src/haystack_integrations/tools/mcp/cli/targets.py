@@ -43,7 +43,7 @@ from haystack_integrations.tools.mcp.cli.files import (
 from haystack_integrations.tools.mcp.cli.options import Reach
 from haystack_integrations.tools.mcp.import_paths import is_import_path
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
+from haystack_integrations.tools.mcp.redaction import redact_args, redact_url
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
@@ -208,7 +208,7 @@ def _words(target: str) -> list[str]:
     try:
         return shlex.split(target)
     except ValueError as error:
-        msg = f"The command has a quotation mark too few or too many ({error}): {redact_text(target)}"
+        msg = f"The command has a quotation mark too few or too many ({error})"
         raise CommandError(msg) from None
 
 
@@ -230,7 +230,7 @@ def _by_name(name: str, reach: Reach) -> Server:
         msg = f"There is no file {name} in {os.getcwd()}."
         raise CommandError(msg)
     msg = (
-        f"'{redact_text(name)}' is neither a file, nor a command on the PATH, nor the name of a server in a "
+        f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a "
         f"configuration file.{_meant(name, known)} {_CHOICES}"
     )
     raise CommandError(msg)

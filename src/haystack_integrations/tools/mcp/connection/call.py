@@ -161,9 +161,7 @@ class ToolCall:
         self._began = asyncio.get_running_loop().time()
         self._pause = 0.0
         supervisor.call_begins()
-        secrets = self.request.secrets
-        if secrets:
-            supervisor.call_secrets.begin(secrets)
+        supervisor.redactor.of_calls.remember(self.request.secrets)
         # Before what runs functions of the user, which may call the server, too.
         passage = None if supervisor.gate.is_free else Passage(supervisor.gate)
         progress = supervisor.handlers.progress
@@ -204,7 +202,7 @@ class ToolCall:
         except CallLeftOpenError as left:
             pending = pending_call(left.result, self.request, supervisor.description)
             await self._keep(pending)
-            raise pending_error(pending, self.request) from None
+            raise supervisor.redactor.error(pending_error(pending, self.request)) from None
         except Exception as error:
             failure = self._failure(error)
             supervisor.call_failed(failure)
@@ -213,8 +211,6 @@ class ToolCall:
             finally:
                 del failure  # its traceback holds this frame
         finally:
-            if secrets:
-                supervisor.call_secrets.end(secrets)
             if self._reports is not None:
                 self._reports.end()
 

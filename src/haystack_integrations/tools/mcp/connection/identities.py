@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.connection.patience import limited
 from haystack_integrations.tools.mcp.connection.session import caller_key
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
+from haystack_integrations.tools.mcp.redaction import secrets_in
 from haystack_integrations.tools.mcp.request_context import (
     Identity,
     IdentityRefusedError,
@@ -175,6 +176,8 @@ class Identities:
         try:
             identity = await self._identify(timeout)
             current_identity.set(identity)  # the task is the operation's own
+            if identity is not None:
+                self.base.redactor.of_calls.remember(secrets_in({"headers": identity.headers}))
             return await self._run_as(identity, operation, timeout + started)
         except MCPConnectionError as error:
             self.base.last_error = str(error)

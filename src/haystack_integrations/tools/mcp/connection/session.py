@@ -103,7 +103,7 @@ def _redacted(
         try:
             return await method(self, *args, **kwargs)
         except Exception as error:
-            failure = self._client._redactor_now().error(error)
+            failure = self._client.redactor.error(error)
             if failure is error:
                 del failure  # its traceback holds this frame
                 raise
@@ -457,12 +457,12 @@ class Session:
         except CallLeftOpenError:
             raise  # the server wants back what it gave to go on with, as it is
         except Exception as error:
-            failure = self._client._redactor_now().error(error)
+            failure = self._client.redactor.error(error)
             if failure is error:
                 del failure  # its traceback holds this frame
                 raise
         except BaseException as error:
-            failure = self._client._redactor_now().error(
+            failure = self._client.redactor.error(
                 self._interrupted(
                     error, task, lambda reason: outcome_unknown(reason, request.tool_name, request.tool_args)
                 )

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.call_secrets import CallSecrets
 from haystack_integrations.tools.mcp.connection.changes import Attendant, Listening
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
 from haystack_integrations.tools.mcp.connection.given_links import GivenLinks
@@ -59,6 +58,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 from haystack_integrations.tools.mcp.protocol.outcome_errors import ReadInterruptedError
 from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
+from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_context, current_identity
 
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ class Supervisor:
         )
         # For how long the server wants to get no requests, of this identity.
         self.rest: ServerRest = ServerRest()
-        # The Secrets among the arguments of calls, which the server may quote later, whoever makes them.
-        self.call_secrets: CallSecrets = CallSecrets()
+        # That of the latest session. What it knows of calls, the server may quote later, whoever makes them.
+        self.redactor: Redactor = Redactor()
 
     def _set_retries(self, source: object) -> None:
         self.max_retries = getattr(source, "max_retries", self.max_retries)
@@ -367,7 +367,7 @@ class Supervisor:
         supervisor.serves = key
         supervisor._base = self
         supervisor.gate = self.gate
-        supervisor.call_secrets = self.call_secrets
+        supervisor.redactor = self.redactor
         return supervisor
 
     def _forget(self, ended: _SharedTask[Any]) -> None:
@@ -417,7 +417,8 @@ class Supervisor:
                     "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
                     server=self.description,
                 )
-            client.redactor = client.redactor.knowing(self.server_info._secrets()).sharing(self.call_secrets.known)
+            secrets = self.server_info._secrets()
+            client.redactor = self.redactor = client.redactor.knowing(secrets, self.redactor.of_calls)
             identity = current_identity.get()
             if identity is not None and identity.headers and not client._takes_headers:
                 raise self._connect_error(_NO_HEADERS)

@@ -47,7 +47,6 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 )
 from haystack_integrations.tools.mcp.protocol.inputs import Continuation, Responses
 from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError, TaskClient, TaskState
-from haystack_integrations.tools.mcp.redaction import Redactor
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -148,7 +147,7 @@ class TaskRun:
         self._began = self._now()
         if self._continuation is not None:
             supervisor.call_begins()
-        supervisor.call_secrets.begin(self.request.secrets)
+        supervisor.redactor.of_calls.remember(self.request.secrets)
         progress = supervisor.handlers.progress
         self._reports = HandlerReports(progress) if progress is not None else None
         try:
@@ -160,13 +159,12 @@ class TaskRun:
         except asyncio.CancelledError:
             await cancel_task(self._task_id, supervisor)
             raise
-        except MCPCallPendingError:
-            raise
         except MCPInvocationError as error:
-            supervisor.call_failed(error)
+            supervisor.redactor.error(error)  # what a task says is the result of a request
+            if not isinstance(error, MCPCallPendingError):
+                supervisor.call_failed(error)
             raise
         finally:
-            supervisor.call_secrets.end(self.request.secrets)
             if self._reports is not None:
                 self._reports.end()
 
@@ -341,7 +339,7 @@ class TaskRun:
         failure._outcome = "answered"
         code = error.get("code")
         failure.code = code if isinstance(code, int) else None
-        failure.data = Redactor(self.request.secrets).value(error.get("data"))
+        failure.data = error.get("data")
         return failure
 
     def _timed_out(self) -> MCPInvocationError:
@@ -360,7 +358,6 @@ class TaskRun:
         self, kind: type[MCPInvocationError], text: str, cause: MCPConnectionError | None = None
     ) -> MCPInvocationError:
         request = self.request
-        text = Redactor(request.secrets).text(text)
         error = kind(f"Failed to invoke Tool `{request.display_name}`: {text}", request.display_name, request.tool_args)
         error._outcome = "may_have_run"  # what is a task has begun
         if cause is not None:
@@ -416,8 +413,7 @@ def pending_error(call: MCPPendingCall, request: CallRequest, reason: str = "") 
         what = " ".join(filter(None, ["the server wants input first, which nobody can give now.", asked, reason]))
     else:
         what = "the server runs it as a task."
-    text = Redactor(request.secrets).text(what)
-    msg = f"Failed to invoke Tool `{request.display_name}`: {text} The call is left open; do not repeat it."
+    msg = f"Failed to invoke Tool `{request.display_name}`: {what} The call is left open; do not repeat it."
     return MCPCallPendingError(msg, request.display_name, request.tool_args, pending_call=call)
 
 

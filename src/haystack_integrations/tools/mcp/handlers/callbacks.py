@@ -55,8 +55,7 @@ class Callbacks:
         self.handlers = handlers
         self._server = server
         self._server_name = server
-        # Asked each time: later calls have other secrets.
-        self.redactor: Callable[[], Redactor] = lambda: redactor
+        self._redactor = redactor
         # Whose loop a handler runs in that is part of no operation.
         self.caller: Callable[[], Caller | None] = lambda: None
         # The tasks of the requests that such a handler may be for.
@@ -188,7 +187,7 @@ class Callbacks:
         logger.info(
             "{server} does not set the level of its log messages: {error}",
             server=self._server,
-            error=self.redactor().text(str(error)),
+            error=self._redactor.text(str(error)),
         )
 
     def advice(self, before: dict[str, int], code: int | None = None, data: Any = None) -> str | None:
@@ -256,7 +255,7 @@ class Callbacks:
         :param field: The field of MCPHandlers.
         :param error: What it raised.
         """
-        error = self.redactor().error(error)
+        error = self._redactor.error(error)
         logger.error(
             "The handler `{field}` for {server} failed: {kind}: {error}",
             field=field,
@@ -314,7 +313,7 @@ class Callbacks:
         if self.handlers.log_level is not None and _severity(params.level) < _severity(self.handlers.log_level):
             return
         if self.handlers.logging is None:
-            log_message(self._server_name, params, self.redactor())
+            log_message(self._server_name, params, self._redactor)
         else:
             with self._on_behalf_of_caller():
                 self._logged.put(params)

@@ -5,25 +5,22 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, TypeVar
 
 import anyio
 import mcp_types as types
 from haystack import logging
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.convert.skills import MCPSkill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
-    failed_to,
     not_connected,
     outcome_unknown,
     raise_tool_error,
@@ -31,11 +28,17 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 )
 from haystack_integrations.tools.mcp.protocol.life import SessionLife
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError
+from haystack_integrations.tools.mcp.protocol.reading import ReadingClient
 from haystack_integrations.tools.mcp.protocol.rest import ServerRest
-from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
-from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.redaction import Redactor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# What some custom clients cannot.
+_CONTINUE = "continue calls. The tool did not run."
+_SEND_META = "send `meta`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class ServerDetails:
         return {name: {side: offered.get(name) for side, offered in both.items()} for name in identifiers}
 
 
-class MCPClient(ABC):
+class MCPClient(ReadingClient):
     """
     Abstract base class for MCP clients: one session with one server.
 
@@ -105,11 +108,8 @@ class MCPClient(ABC):
     # Tells how many seconds the task of a call has left. Set before `connect` by whoever opens the session.
     time_left: Callable[[asyncio.Task[Any]], float | None] = staticmethod(lambda _task: None)
 
-    # Called in the loop with each change of the server; must not block. Set before `connect` by whoever opens the
-    # session.
-    on_change: Callable[[ServerChange], None] | None = None
-
-    # Makes what a handler runs in that the server wants something of. Set likewise.
+    # Makes what a handler runs in that the server wants something of. Set before `connect` by whoever opens the
+    # session, as what follows.
     on_question: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
 
     # Whose event loop a handler runs in if nothing says for which call it is. Set likewise.
@@ -134,6 +134,7 @@ class MCPClient(ABC):
         :param base_delay: Delay before the second attempt in seconds; it doubles with each further one. Likewise.
         :param max_delay: Longest delay between attempts in seconds. Likewise.
         """
+        super().__init__()
         self.exit_stack = AsyncExitStack()
         # For how long the server wants to get no requests. Whoever opens the session replaces it by its own.
         self.rest: ServerRest = ServerRest()
@@ -194,26 +195,59 @@ class MCPClient(ABC):
         :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
             session, and becomes an MCPOutcomeUnknownError.
         """
+        if type(self).call_tool is MCPClient.call_tool:
+            return await self._send_call(
+                tool_name, tool_args, meta=meta, on_progress=on_progress, continuation=continuation
+            )
         if continuation is not None:
-            what = f"{type(self).__name__} cannot continue calls. The tool did not run."
-            msg = f"Failed to invoke Tool `{tool_name}`: {what}"
-            raise MCPInvocationError(msg, tool_name, tool_args)
+            raise self._cannot(_CONTINUE, tool_name, tool_args)
+        if meta is not None:
+            raise self._cannot(_SEND_META, tool_name, tool_args)
+        answer = await self._guarded(self.call_tool(tool_name, tool_args), tool_name, tool_args)
         try:
-            if type(self).call_tool is MCPClient.call_tool:
-                extras = call_extras(meta, on_progress)
-                result = await self._send_call(tool_name, tool_args, **extras)
-                return redacted_result(result, self._redactor_now()) if result.is_error else result
-            if meta is not None:
-                msg = f"Failed to invoke Tool `{tool_name}`: {type(self).__name__} cannot send `meta`"
-                raise MCPInvocationError(msg, tool_name, tool_args)
-            answer = await self.call_tool(tool_name, tool_args)
+            result = types.CallToolResult.model_validate_json(answer, by_name=False)
+        except ValidationError:  # a custom client may answer in plain words
+            return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
+        return redacted_result(result, self.redactor) if result.is_error else result
+
+    async def _send_call(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        *,
+        meta: dict[str, Any] | None = None,
+        on_progress: Any = None,
+        continuation: Any = None,
+    ) -> types.CallToolResult:
+        """
+        Call a tool in an SDK session, as `request_tool`.
+        """
+        if continuation is not None:
+            raise self._cannot(_CONTINUE, tool_name, tool_args)
+        if self.session is None:
+            raise not_connected()
+        extras = {"meta": meta, "progress_callback": on_progress}
+        sending = self.session.call_tool(
+            tool_name, tool_args, **{name: value for name, value in extras.items() if value is not None}
+        )
+        result: types.CallToolResult = await self._guarded(sending, tool_name, tool_args)
+        return redacted_result(result, self.redactor) if result.is_error else result
+
+    def _cannot(self, what: str, tool_name: str, tool_args: dict[str, Any]) -> MCPInvocationError:
+        msg = f"Failed to invoke Tool `{tool_name}`: {type(self).__name__} cannot {what}"
+        return MCPInvocationError(msg, tool_name, tool_args)
+
+    async def _guarded(self, sending: Awaitable[T], tool_name: str, tool_args: dict[str, Any]) -> T:
+        """
+        End the session if what custom code raises says that its connection is gone.
+        """
+        try:
+            return await sending
         except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
             if error.lost_because is not None:  # the session of a client that this one wraps
                 self.life.end(error.lost_because)
             raise
-        except TimeoutError:
-            raise
-        except MCPInvocationError:
+        except (TimeoutError, MCPInvocationError):
             raise
         except Exception as error:
             kinds = (MCPConnectionError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
@@ -222,24 +256,6 @@ class MCPClient(ABC):
                 raise
             self.life.end(describe_error(error))
             raise outcome_unknown(describe_error(error), tool_name, tool_args) from error
-        try:
-            result = types.CallToolResult.model_validate_json(answer, by_name=False)
-        except ValidationError:  # a custom client may answer in plain words
-            return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer))])
-        return redacted_result(result, self._redactor_now()) if result.is_error else result
-
-    def _redactor_now(self) -> Redactor:
-        """
-        Give the redactor that knows the secrets of the caller, too.
-        """
-        identity = current_identity.get()
-        return self.redactor.knowing(secrets_in({"headers": identity.headers})) if identity else self.redactor
-
-    async def _send_call(self, tool_name: str, tool_args: dict[str, Any], **extras: Any) -> types.CallToolResult:
-        if self.session is None:
-            raise not_connected()
-        result: types.CallToolResult = await self.session.call_tool(tool_name, tool_args, **extras)
-        return result
 
     async def ping(self) -> bool:
         """
@@ -265,176 +281,6 @@ class MCPClient(ABC):
         """
         return None
 
-    def _cannot_read(self, operation: str) -> NoReturn:
-        msg = f"{failed_to(operation, 'the server')}: its custom client, {type(self).__name__}, has no `{operation}`"
-        raise MCPConnectionError(msg, operation=operation)
-
-    async def list_resources(self, meta: dict[str, Any] | None = None) -> list[types.Resource]:  # noqa: ARG002
-        """
-        List the resources of the connected server. This and what follows fails if a custom client does not have it.
-
-        :param meta: The `_meta` of the requests.
-        :returns: The resources.
-        :raises MCPConnectionError: If that fails.
-        """
-        self._cannot_read("list_resources")
-
-    async def list_resource_templates(
-        self,
-        meta: dict[str, Any] | None = None,  # noqa: ARG002
-    ) -> list[types.ResourceTemplate]:
-        """
-        List the resource templates.
-
-        :param meta: The `_meta` of the requests.
-        :returns: The templates.
-        """
-        self._cannot_read("list_resource_templates")
-
-    async def read_resource(
-        self,
-        uri: str,  # noqa: ARG002
-        meta: dict[str, Any] | None = None,  # noqa: ARG002
-    ) -> types.ReadResourceResult:
-        """
-        Read a resource.
-
-        :param uri: Its URI.
-        :param meta: The `_meta` of the request.
-        :returns: Its contents.
-        """
-        self._cannot_read("read_resource")
-
-    async def list_prompts(self, meta: dict[str, Any] | None = None) -> list[types.Prompt]:  # noqa: ARG002
-        """
-        List the prompts.
-
-        :param meta: The `_meta` of the requests.
-        :returns: The prompts.
-        """
-        self._cannot_read("list_prompts")
-
-    async def get_prompt(
-        self,
-        name: str,  # noqa: ARG002
-        arguments: dict[str, str] | None = None,  # noqa: ARG002
-        meta: dict[str, Any] | None = None,  # noqa: ARG002
-    ) -> types.GetPromptResult:
-        """
-        Get a prompt.
-
-        :param name: Its name.
-        :param arguments: Its arguments.
-        :param meta: The `_meta` of the request.
-        :returns: Its messages.
-        """
-        self._cannot_read("get_prompt")
-
-    async def list_skills(self, meta: dict[str, Any] | None = None) -> list[MCPSkill]:  # noqa: ARG002
-        """
-        List the skills.
-
-        :param meta: The `_meta` of the requests.
-        :returns: The skills.
-        """
-        self._cannot_read("list_skills")
-
-    async def get_skill(
-        self,
-        uri: str,  # noqa: ARG002
-        meta: dict[str, Any] | None = None,  # noqa: ARG002
-    ) -> MCPSkill:
-        """
-        Get what the server says of a skill.
-
-        :param uri: URI of its `SKILL.md`.
-        :param meta: The `_meta` of the request.
-        :returns: The skill.
-        """
-        self._cannot_read("get_skill")
-
-    async def complete(
-        self,
-        ref: types.PromptReference | types.ResourceTemplateReference,  # noqa: ARG002
-        argument: dict[str, str],  # noqa: ARG002
-        context: dict[str, str] | None = None,  # noqa: ARG002
-        meta: dict[str, Any] | None = None,  # noqa: ARG002
-    ) -> types.Completion:
-        """
-        Ask for completions of an argument.
-
-        :param ref: The prompt or resource template.
-        :param argument: The `name` of the argument and its `value` so far.
-        :param context: The other arguments so far.
-        :param meta: The `_meta` of the request.
-        :returns: The completions.
-        """
-        self._cannot_read("complete")
-
-    async def request(
-        self,
-        method: str,  # noqa: ARG002
-        params: dict[str, Any] | None = None,  # noqa: ARG002
-        meta: dict[str, Any] | None = None,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """
-        Send a request of any method.
-
-        :param method: The method.
-        :param params: Its parameters.
-        :param meta: The `_meta` of the request.
-        :returns: The result as it came.
-        """
-        self._cannot_read("request")
-
-    async def cancel_task(self, task_id: str) -> None:  # noqa: ARG002
-        """
-        Ask the server to end a task.
-
-        :param task_id: The server's name of the task.
-        :raises MCPConnectionError: If that fails.
-        """
-        self._cannot_read("cancel_task")
-
-    @property
-    def listens(self) -> bool:
-        """
-        Whether changes are heard in a stream of their own, as since revision 2026-07-28.
-        """
-        return False
-
-    async def listen(
-        self,
-        wanted: WantedChanges,  # noqa: ARG002
-        acknowledged: Callable[[WantedChanges], None],  # noqa: ARG002
-    ) -> None:
-        """
-        Listen to changes until the server ends that. They go to `on_change`.
-
-        :param wanted: Which changes.
-        :param acknowledged: Called once the server sends them, with those that it does send.
-        :raises MCPConnectionError: If the server refuses, or the stream breaks.
-        """
-        self._cannot_read("listen")
-
-    async def subscribe_resource(self, uri: str) -> None:  # noqa: ARG002
-        """
-        Subscribe to changes of a resource, in revisions before 2026-07-28.
-
-        :param uri: Its URI.
-        :raises MCPConnectionError: If that fails.
-        """
-        self._cannot_read("subscribe_resource")
-
-    async def unsubscribe_resource(self, uri: str) -> None:  # noqa: ARG002
-        """
-        End the subscription to changes of a resource, in revisions before 2026-07-28.
-
-        :param uri: Its URI.
-        :raises MCPConnectionError: If that fails.
-        """
-        self._cannot_read("unsubscribe_resource")
-
     def unusable_tools(self) -> dict[str, str]:
         """
         Tell which tools were left out of the listing, although the server has them.
@@ -443,14 +289,14 @@ class MCPClient(ABC):
         """
         return {}
 
-    def why_unusable(self, tool_name: str) -> str | None:  # noqa: ARG002 - for subclasses
+    def why_unusable(self, tool_name: str) -> str | None:
         """
         Say why a tool was left out of the listing, although the server has it.
 
         :param tool_name: Name of the tool.
         :returns: A clause, or None if it was not left out.
         """
-        return None
+        return self.unusable_tools().get(tool_name)
 
     async def find_reason(self) -> str:
         """
@@ -500,19 +346,3 @@ class MCPClient(ABC):
         :returns: A clause, or the empty string.
         """
         return ""
-
-
-def call_extras(meta: dict[str, Any] | None, on_progress: Any) -> dict[str, Any]:
-    """
-    Name what goes with a call for the `call_tool` of the SDK.
-
-    :param meta: The `_meta` of the request, or None.
-    :param on_progress: What is awaited with progress, or None.
-    :returns: Keyword arguments; none for a plain call.
-    """
-    extras: dict[str, Any] = {}
-    if meta is not None:
-        extras["meta"] = meta
-    if on_progress is not None:
-        extras["progress_callback"] = on_progress
-    return extras

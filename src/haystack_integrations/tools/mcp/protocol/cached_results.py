@@ -9,7 +9,7 @@ Results that a server allows to be kept (SEP-2549, since revision 2026-07-28).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
@@ -37,6 +37,17 @@ def ttl_ms(result: Mapping[str, Any]) -> int:
     """
     said = result.get("ttlMs")
     return int(min(max(said, 0), _LONGEST_TTL)) if isinstance(said, int | float) else 0
+
+
+def shortest_ttl(pages: Iterable[Mapping[str, Any]]) -> float | None:
+    """
+    Return for how long pages may be kept. A server that wants nothing to be kept, or says nothing, sets no time.
+
+    :param pages: The pages of a listing, as in the protocol.
+    :returns: The shortest time, in seconds.
+    """
+    times = [ttl for page in pages if (ttl := ttl_ms(page))]
+    return min(times) / 1000 if times else None
 
 
 class CachedResults:
@@ -92,17 +103,20 @@ class CachedResults:
                 del self._kept[next(iter(self._kept))]
         return result
 
-    def drop(self, method: str, uri: str | None = None) -> None:
+    def drop(self, method: str, uri: str | None = None) -> bool:
         """
         Forget results of a method, also those that are being fetched, because they changed at the server.
 
         :param method: The method.
         :param uri: Of which resource, or part of one; None for all results.
+        :returns: Whether any were kept.
         """
         self._changes[method] += 1
-        for key in [key for key in self._kept if key[0] == method]:
-            if uri is None or uri.startswith(dict(key[1]).get("uri", "")):
-                del self._kept[key]
+        kept = [key for key in self._kept if key[0] == method]
+        stale = [key for key in kept if uri is None or uri.startswith(dict(key[1]).get("uri", ""))]
+        for key in stale:
+            del self._kept[key]
+        return bool(stale)
 
     def clear(self) -> None:
         """

@@ -9,11 +9,21 @@ What of a server may be different now. Free of the MCP SDK.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 ChangedList: TypeAlias = Literal["tools", "prompts", "resources"]
+
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_UPDATED: Final = "notifications/resources/updated"
+
+# How the filter of a subscription names the lists.
+_FLAGS: Final[dict[ChangedList, str]] = {
+    "tools": "toolsListChanged",
+    "prompts": "promptsListChanged",
+    "resources": "resourcesListChanged",
+}
 
 _moments = itertools.count(1)
 
@@ -68,6 +78,47 @@ class WantedChanges:
             *(ServerChange(kind) for kind in sorted(self.lists)),
             *(ServerChange("resource", uri) for uri in sorted(self.uris)),
         ]
+
+
+def change_of(method: str, params: Mapping[str, Any]) -> ServerChange | None:
+    """
+    Return what a notification says has changed.
+
+    :param method: Its method.
+    :param params: Its parameters.
+    :returns: The change; None if it says nothing of the kind.
+    """
+    if method == _UPDATED:
+        uri = params.get("uri")
+        return ServerChange("resource", uri) if isinstance(uri, str) else None
+    return next((ServerChange(kind) for kind in _FLAGS if method == f"notifications/{kind}/list_changed"), None)
+
+
+def written_filters(wanted: WantedChanges) -> dict[str, Any]:
+    """
+    Write the filter of a subscription.
+
+    :param wanted: Which changes.
+    :returns: The filter, as in the protocol.
+    """
+    filters: dict[str, Any] = {_FLAGS[kind]: True for kind in sorted(wanted.lists)}
+    return {**filters, "resourceSubscriptions": sorted(wanted.uris)} if wanted.uris else filters
+
+
+def read_filters(filters: Any) -> WantedChanges:
+    """
+    Read the filter that a server honours.
+
+    :param filters: The filter, as in the protocol, or anything else.
+    :returns: The changes.
+    """
+    if not isinstance(filters, dict):
+        return WantedChanges()
+    uris = filters.get("resourceSubscriptions")
+    return WantedChanges(
+        frozenset(kind for kind, flag in _FLAGS.items() if filters.get(flag) is True),
+        frozenset(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else frozenset(),
+    )
 
 
 # Ends a subscription; it may be called from any thread, and again.

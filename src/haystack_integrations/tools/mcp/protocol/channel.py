@@ -5,7 +5,7 @@
 """
 What goes over one connection: the exchanges in flight, and what the server asks and says.
 
-The transport below carries messages and says how each request fared; the peer above knows what they mean. All of it
+The transport below carries messages and says how each request fared; the client above knows what they mean. All of it
 runs in the event loop of the session.
 """
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
 
 from haystack import logging
 from mcp_types import INVALID_REQUEST
@@ -23,6 +23,7 @@ from opentelemetry.propagate import inject
 
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RequestError
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable
+from haystack_integrations.tools.mcp.protocol.life import SessionLife, SessionState
 from haystack_integrations.tools.mcp.redaction import redact_text
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -32,52 +33,6 @@ TELL_TIMEOUT = 5.0
 
 # Requests whose cancelling the protocol forbids.
 _NEVER_CANCELLED = frozenset({"initialize", "server/discover", "tasks/cancel"})
-
-
-class Peer(Protocol):
-    """
-    Who understands what the server sends.
-    """
-
-    async def answer(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> dict[str, Any] | None:
-        """
-        Answer a request of the server, in a task of its own.
-
-        :param method: Its method.
-        :param params: Its parameters.
-        :param exchange: The request of ours in whose stream it came, if that is known.
-        :returns: The result; None to give no answer.
-        :raises ProtocolError: To answer with an error.
-        """
-        ...
-
-    def notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
-        """
-        Take note of a notification of the server, other than progress and cancelling. Must neither block nor raise.
-
-        :param method: Its method.
-        :param params: Its parameters.
-        :param exchange: The request of ours in whose stream it came, if that is known.
-        """
-
-    def heard(self) -> None:
-        """
-        Take note that the server sent something.
-        """
-
-    def ended(self, reason: str | None) -> None:
-        """
-        Take note that the transport ended by itself, or that its session is lost. May be called more than once.
-
-        :param reason: Why; None if that has still to be found out.
-        """
-
-    def drained(self, reason: str) -> None:
-        """
-        Take note that the session takes no further requests, although those in flight may still be answered.
-
-        :param reason: Why.
-        """
 
 
 class Transport(ABC):
@@ -156,22 +111,31 @@ class Channel:
     def __init__(
         self,
         transport: Transport,
-        peer: Peer,
+        life: SessionLife,
         *,
-        span_attributes: Callable[[], Mapping[str, str]],
+        answer: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]],
+        notified: Callable[[str, dict[str, Any], Exchange | None], None],
+        span_attributes: Callable[[], Mapping[str, str]] = dict,
         redact: Callable[[str], str] = redact_text,
     ) -> None:
         """
         Initialize the Channel.
 
         :param transport: Carries the messages.
-        :param peer: Understands what the server sends.
+        :param life: Hears of everything that comes in, and of the end.
+        :param answer: Answers a request of the server, in a task of its own: from its method and parameters it makes
+            the result, or None to give no answer. It raises a ProtocolError to answer with an error.
+        :param notified: Called with the method and the parameters of each notification of the server other than
+            progress and cancelling, and with the request of ours in whose stream it came, if that is known. Must
+            neither block nor raise.
         :param span_attributes: Returns what a span says of the server.
         :param redact: Redacts the text of an error that a span shows.
         """
         self.transport = transport
         transport.channel = self
-        self._peer = peer
+        self._life = life
+        self._make_answer = answer
+        self._notify_client = notified
         self._span_attributes = span_attributes
         self._redact = redact
         self._tracer = trace.get_tracer("mcp-haystack")
@@ -222,16 +186,18 @@ class Channel:
                 span.set_attributes({**attributes, **self._span_attributes()})
             try:
                 return await self._request(exchange)
-            except ProtocolError as error:
-                if span.is_recording():
-                    span.set_attributes({"error.type": str(error.code), "rpc.response.status_code": str(error.code)})
-                    span.set_status(trace.StatusCode.ERROR, self._redact(error.message))
-                raise
             except RequestError as error:
                 if span.is_recording():
-                    span.set_attribute("error.type", type(error).__name__)
-                    span.set_status(trace.StatusCode.ERROR)
+                    self._show(error, span)
                 raise
+
+    def _show(self, error: RequestError, span: trace.Span) -> None:
+        if isinstance(error, ProtocolError):
+            span.set_attributes({"error.type": str(error.code), "rpc.response.status_code": str(error.code)})
+            span.set_status(trace.StatusCode.ERROR, self._redact(error.message))
+        else:
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(trace.StatusCode.ERROR)
 
     async def _request(self, exchange: Exchange) -> dict[str, Any]:
         self._exchanges[exchange.id] = exchange
@@ -273,10 +239,7 @@ class Channel:
         :param exchange: The request that it is about.
         :raises Exception: If that fails.
         """
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
-        await self._send(message, exchange)
+        await self._send({"method": method} if params is None else {"method": method, "params": params}, exchange)
 
     def notify(self, method: str, params: dict[str, Any] | None = None, exchange: Exchange | None = None) -> None:
         """
@@ -286,14 +249,15 @@ class Channel:
         :param params: Its parameters.
         :param exchange: The request that it is about.
         """
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
-        self.spawn(self._send_quietly(message, exchange))
+        self.spawn(self._unless_it_fails(self.tell(method, params, exchange)))
 
-    async def _send_quietly(self, message: dict[str, Any], exchange: Exchange | None) -> None:
+    async def _send(self, message: dict[str, Any], exchange: Exchange | None) -> None:
+        async with asyncio.timeout(TELL_TIMEOUT):
+            await self.transport.tell({"jsonrpc": "2.0", **message}, exchange)
+
+    async def _unless_it_fails(self, sending: Awaitable[None]) -> None:
         try:
-            await self._send(message, exchange)
+            await sending
         except Exception as error:
             logger.debug("A message could not be sent: {kind}", kind=type(error).__name__)
 
@@ -304,7 +268,7 @@ class Channel:
         :param frame: The message, as `frames.read` returns it.
         :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
         """
-        self._peer.heard()
+        self._life.heard()
         if isinstance(frame, Unreadable):
             exchange = exchange or self._find(frame.id)
             if exchange is not None:
@@ -345,38 +309,36 @@ class Channel:
             if task is not None:
                 task.cancel()
         else:
-            self._peer.notified(method, params, exchange)
+            self._notify_client(method, params, exchange)
 
     def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
-        if request_id in self._asked:
-            error = {"code": INVALID_REQUEST, "message": "A request with this id is being answered"}
-            message = {"jsonrpc": "2.0", "id": request_id, "error": error}
-            self.spawn(self._send_quietly(message, exchange))
-            return
-        task = self.spawn(self._answer(request_id, method, params, exchange), exchange)
-        self._asked[request_id] = task
-        task.add_done_callback(lambda _: self._asked.pop(request_id, None))
+        is_second = request_id in self._asked
+        task = self.spawn(self._answer(request_id, method, params, exchange, is_second=is_second), exchange)
+        if not is_second:
+            self._asked[request_id] = task
+            task.add_done_callback(lambda _: self._asked.pop(request_id, None))
 
     async def _answer(
-        self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None
+        self,
+        request_id: str | int,
+        method: str,
+        params: dict[str, Any],
+        exchange: Exchange | None,
+        *,
+        is_second: bool,
     ) -> None:
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
+        message: dict[str, Any] = {"id": request_id}
         try:
-            result = await self._peer.answer(method, params, exchange)
-            if result is None:
-                return
-            message["result"] = result
+            if is_second:
+                raise ProtocolError(INVALID_REQUEST, "A request with this id is being answered")
+            message["result"] = await self._make_answer(method, params)
             if message["result"] is None:
                 return
         except ProtocolError as error:
             message["error"] = {"code": error.code, "message": error.message}
             if error.data is not None:
                 message["error"]["data"] = error.data
-        await self._send_quietly(message, exchange)
-
-    async def _send(self, message: dict[str, Any], exchange: Exchange | None) -> None:
-        async with asyncio.timeout(TELL_TIMEOUT):
-            await self.transport.tell(message, exchange)
+        await self._unless_it_fails(self._send(message, exchange))
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], exchange: Exchange | None = None) -> asyncio.Task[None]:
         """
@@ -396,7 +358,7 @@ class Channel:
         """
         Note that the server sent something that is no message, such as a comment that keeps a stream alive.
         """
-        self._peer.heard()
+        self._life.heard()
 
     def drained(self, reason: str) -> None:
         """
@@ -404,7 +366,7 @@ class Channel:
 
         :param reason: Why, as a clause.
         """
-        self._peer.drained(reason)
+        self._life.end(reason, SessionState.DRAINING)
 
     def ended(self, reason: str | None = None) -> None:
         """
@@ -413,7 +375,7 @@ class Channel:
         :param reason: Why, as a clause; None if that has still to be found out.
         """
         self.has_ended = True
-        self._peer.ended(reason)
+        self._life.end(reason)
         for exchange in self.in_flight:
             exchange.lose(reason or "")
 

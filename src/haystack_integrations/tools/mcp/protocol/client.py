@@ -7,10 +7,8 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
-from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 import mcp_types as types
@@ -19,7 +17,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
-from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD, read_page
+from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -29,7 +27,8 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
-from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.protocol.base import ServerDetails
+from haystack_integrations.tools.mcp.protocol.cached_results import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
 from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
 from haystack_integrations.tools.mcp.protocol.error_texts import (
@@ -52,12 +51,11 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
 )
 from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
-from haystack_integrations.tools.mcp.protocol.param_headers import ParamHeaders
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
-from haystack_integrations.tools.mcp.protocol.result_validation import InvalidResultError, ResultValidation
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
-from haystack_integrations.tools.mcp.redaction import Redactor, secrets_in
+from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_identity
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -111,19 +109,10 @@ class WireClient(TaskClient):
         self._failure: str | None = None
         # The HTTP status with which a connect was refused.
         self._connect_status: str | None = None
-        self._validation = ResultValidation(self._describe)
-        self._param_headers = ParamHeaders()
-        self._unusable_tools: dict[str | int, str] = {}
+        self._tools = ListedTools(self._describe)
+        self.redactor: Redactor = Redactor()
         self._callbacks: Callbacks = self.handlers.callbacks("", self.redactor)
         self._server_requests: ServerRequests = ServerRequests(self._callbacks)
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """
-        Make a subclass with its own `call_tool` use it for calls of a session, too.
-        """
-        super().__init_subclass__(**kwargs)
-        if cls.call_tool is not MCPClient.call_tool:
-            cls.request_tool = MCPClient.request_tool  # type: ignore[method-assign]
 
     @abstractmethod
     async def _make_transport(self) -> Transport:
@@ -171,7 +160,7 @@ class WireClient(TaskClient):
             self.life = SessionLife()
         info = self._server_info()
         if info is not None:
-            self.redactor: Redactor = self._redactor_now().knowing(info._secrets())
+            self.redactor.learn(info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         self._failure = None
@@ -189,9 +178,11 @@ class WireClient(TaskClient):
             transport = await self._make_transport()
             self._channel = Channel(
                 transport,
-                self,
+                self.life,
+                answer=self._server_requests.answer,
+                notified=self._notified,
                 span_attributes=self._span_attributes,
-                redact=lambda text: self._redactor_of_all().text(text),
+                redact=self.redactor.text,
             )
             await transport.open()
             self._opening = await self._negotiate()
@@ -225,7 +216,6 @@ class WireClient(TaskClient):
 
     async def _load_handlers(self) -> None:
         callbacks = self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
-        callbacks.redactor = self._redactor_of_all
         callbacks.on_question = self.on_question
         callbacks.caller = self.caller
         callbacks.requests_under_way = self.requests_under_way
@@ -284,17 +274,16 @@ class WireClient(TaskClient):
         what = status or self.life.loss or reason or self._explain(error)
         protocol = error if isinstance(error, ProtocolError) else None
         refusal = self._refusal()
-        if refusal is not None and (protocol is None or self.redactor.text(describe_error(protocol)) != refusal):
+        if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
         is_local = lacks_descriptors(error) or reason == NO_DESCRIPTORS
         if is_local:
             what = NO_DESCRIPTORS
-        self._failure = what = self.redactor.text(what)
+        self._failure = what
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # What would find out more sends requests without a token.
         asks_nobody = is_local or is_unauthorized or self.rest.seconds > 0
         advice = None if asks_nobody else await self._advice()
-        advice = self.redactor.text(advice) if advice else None
         kind = MCPAuthorizationError if is_unauthorized else MCPConnectionError
         return kind(
             f"Failed to connect to {self._describe()}: {self._combine(what, advice)}",
@@ -306,7 +295,7 @@ class WireClient(TaskClient):
 
     def _refusal(self) -> str | None:
         refusal = self._negotiation.refusal if self._negotiation is not None and self._opening is None else None
-        return None if refusal is None else self.redactor.text(describe_error(refusal))
+        return None if refusal is None else describe_error(refusal)
 
     def progress(self) -> str:
         """
@@ -357,72 +346,9 @@ class WireClient(TaskClient):
         finally:
             self._release()
 
-    # What comes from the server.
-
-    async def answer(
-        self,
-        method: str,
-        params: dict[str, Any],
-        exchange: Exchange | None,  # noqa: ARG002 - its task runs in the context of that one
-    ) -> dict[str, Any] | None:
-        """
-        Answer a request of the server, in a task of its own.
-
-        :param method: Its method.
-        :param params: Its parameters.
-        :param exchange: The request of ours in whose stream it came, if that is known.
-        :returns: The result; None if there is no answer.
-        :raises ProtocolError: To answer with an error.
-        """
-        return await self._server_requests.answer(method, params)
-
-    def notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
-        """
-        Take note of a notification of the server.
-
-        :param method: Its method.
-        :param params: Its parameters.
-        :param exchange: The request of ours in whose stream it came, if that is known.
-        """
+    def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         self._changed(method, params)
         self._server_requests.notified(method, params, exchange)
-
-    def heard(self) -> None:
-        """
-        Take note that the server sent something.
-        """
-        self.life.heard()
-
-    def ended(self, reason: str | None) -> None:
-        """
-        Take note that the transport ended by itself.
-
-        :param reason: Why; None if that has still to be found out.
-        """
-        self.life.end(reason)
-
-    def drained(self, reason: str) -> None:
-        """
-        Take note that the session takes no further requests.
-
-        :param reason: Why.
-        """
-        self.life.end(reason, SessionState.DRAINING)
-
-    # Secrets.
-
-    def _learn(self, secrets: Iterable[str]) -> None:
-        """
-        Redact more secrets, which became known in the middle of a request.
-        """
-        self.redactor = self.redactor.knowing(list(secrets))
-        self.life.redact = self.redactor.text
-
-    def _redactor_of_all(self) -> Redactor:
-        in_flight = self._channel.in_flight if self._channel is not None else ()
-        headers = (exchange.identity.headers for exchange in in_flight if exchange.identity is not None)
-        secrets = [secret for sent in headers for secret in secrets_in({"headers": sent})]
-        return self.redactor.knowing(secrets) if secrets else self.redactor
 
     # Requests.
 
@@ -474,7 +400,11 @@ class WireClient(TaskClient):
         if self._is_modern:
             result.setdefault("resultType", "complete")
         if method == LIST_METHOD:
-            result = await self._readable_page(result, revision)
+            try:
+                result = await self._tools.read(result, revision)
+            except ValueError as error:
+                msg = f"{failed_to('list_tools', self._describe())}: {error}"
+                raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
         mended = await mend_result(method, revision, result)
         if mended.left_out:
             logger.warning(
@@ -485,45 +415,12 @@ class WireClient(TaskClient):
             )
         return mended.result
 
-    async def _readable_page(self, page: dict[str, Any], version: str) -> dict[str, Any]:
-        try:
-            read = await read_page(page, version)
-        except ValueError as error:
-            msg = f"Failed to list the tools of {self._describe()}: {error}"
-            raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
-        left_out = read.left_out | self._param_headers.note(read.result, is_used=self._is_modern)
-        for tool, reason in left_out.items():
-            if self._unusable_tools.get(tool) != reason:
-                logger.warning(
-                    "Left out tool {tool} of {server}: {reason}",
-                    tool=f"'{tool}'" if isinstance(tool, str) else f"number {tool}",
-                    server=self._describe(),
-                    reason=reason,
-                )
-        self._unusable_tools.update(left_out)
-        for definition in read.result["tools"]:
-            self._unusable_tools.pop(definition["name"], None)
-        if read.dropped:
-            logger.debug(
-                "Dropped invalid fields of the tools of {server}: {fields}",
-                server=self._describe(),
-                fields="; ".join(
-                    f"{tool}: {', '.join(fields[:_MOST_SHOWN])}"
-                    for tool, fields in islice(read.dropped.items(), _MOST_SHOWN)
-                ),
-            )
-        return read.result
-
     async def _list_all(self) -> list[types.Tool]:
-        async def fetch(cursor: str | None) -> dict[str, Any]:
-            return await self._request(LIST_METHOD, {} if cursor is None else {"cursor": cursor})
-
-        pages = await self._pages("list_tools", "tools", fetch)
-        self.tools_ttl: float | None = self._shortest_ttl(pages)
+        pages = await self._pages("list_tools", "tools", partial(self._request, LIST_METHOD))
+        self.tools_ttl: float | None = shortest_ttl(pages) if self._is_modern else None
         listed = [self._parsed("list_tools", types.ListToolsResult, page) for page in pages]
         tools = [tool for page in listed for tool in page.tools]
-        for tool in tools:
-            self._validation.note(tool.name, tool.output_schema)
+        self._tools.note_schemas(tools)
         return tools
 
     def unusable_tools(self) -> dict[str, str]:
@@ -532,17 +429,8 @@ class WireClient(TaskClient):
 
         :returns: The reasons, by the names of the tools; by their numbers for those without a valid name.
         """
-        named = self._unusable_tools.items()
+        named = self._tools.unusable.items()
         return {tool if isinstance(tool, str) else f"number {tool}": reason for tool, reason in named}
-
-    def why_unusable(self, tool_name: str) -> str | None:
-        """
-        Say why a tool was left out of the listing, although the server has it.
-
-        :param tool_name: Name of the tool.
-        :returns: A clause, or None if it was not left out.
-        """
-        return self._unusable_tools.get(tool_name)
 
     async def list_tools(self) -> list[types.Tool] | None:
         """
@@ -557,52 +445,54 @@ class WireClient(TaskClient):
         if self._channel is None:
             raise not_connected()
         if not self.life.is_open or self._has_died():
-            raise await self._not_read(operation)
+            interrupted = ReadInterruptedError(
+                f"{failed_to(operation, self._describe())}: {await self._session_ended()}", operation=operation
+            )
+            interrupted.was_sent = False
+            raise interrupted
         try:
             return await read()
         except (RequestError, ValueError, InvalidResultError) as error:
-            failure = self._redactor_now().error(await self._read_error(error, operation))
-        try:
-            raise failure
-        finally:
-            del failure  # its traceback holds this frame
+            failure = self.redactor.error(await self._read_error(error, operation))
+        raise failure
 
-    async def _not_read(self, operation: str) -> ReadInterruptedError:
-        reason = await self._session_ended()
-        error = ReadInterruptedError(f"{failed_to(operation, self._describe())}: {reason}", operation=operation)
-        error.was_sent = False
-        return error
-
-    async def _read_error(self, error: Exception, operation: str) -> Exception:
-        what = failed_to(operation, self._describe())
-        info = self._server_info()
+    async def _read_error(self, error: Exception, operation: str) -> MCPConnectionError:
+        what, info = failed_to(operation, self._describe()), self._server_info()
         if isinstance(error, RefusedError) and error.is_unauthorized:
             return MCPAuthorizationError(f"{what}: {error.reason}", info, operation)
         if isinstance(error, RefusedError | LostError) and not isinstance(error, UnreadableError):
-            if error.reason and error.status is not None and self.life.is_open:
-                return MCPConnectionError(f"{what}: {error.reason}", info, operation)
-            reason = error.reason or await self.find_reason()
+            reason = await self._reason(error)
+            if error.status is not None and self.life.is_open:
+                return MCPConnectionError(f"{what}: {reason}", info, operation)
             failure = ReadInterruptedError(f"{what}: {reason}", info, operation)
             failure.was_sent = isinstance(error, LostError)
             return failure
+        text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # its text may quote it
+        if self.life.state is SessionState.DRAINING:  # what is only read is read again in a new session
+            return ReadInterruptedError(f"{what}: {text}", info, operation)
+        code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
+        return MCPConnectionError(f"{what}: {text}", info, operation, code=code, data=data)
+
+    async def _reason(self, error: RefusedError | LostError) -> str:
+        """Say why a request is not answered; of one that ended with its session, why that ended."""
+        if error.reason:
+            return error.reason
+        return (await self.find_reason() if self.life.over.is_set() else self.life.reason) or CLOSED_DURING_CALL
+
+    def _describe_answer(self, error: Exception) -> str | None:
+        """Say what is wrong with the answer to a request, or None if it is the request itself."""
         if isinstance(error, ProtocolError):
             self._note_error(error)
-            status = f"the server answered with HTTP {error.status}: " if error.status else ""
-            text = f"{what}: {status}{describe_error(error)}"
-            if self.life.state is SessionState.DRAINING:  # what is only read is read again in a new session
-                return ReadInterruptedError(text, info, operation)
-            return MCPConnectionError(text, info, operation, code=error.code, data=error.data)
+            is_vague = error.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND)
+            status = f"the server answered with HTTP {error.status}: " if is_vague else ""
+            return f"{status}{describe_error(error)}"
         if isinstance(error, ValidationError):
-            text = f"the server's answer is no valid result: {describe_validation(error)}"
-        elif isinstance(error, ValueError):
-            text = "a parameter cannot be sent as JSON"  # its text may quote it
-        else:
-            text = describe_error(error)
-        return MCPConnectionError(f"{what}: {text}", info, operation)
+            return f"the server's answer is no valid result: {describe_validation(error)}"
+        return None if isinstance(error, ValueError) else describe_error(error)
 
     # Calls.
 
-    async def request_tool(
+    async def _send_call(
         self,
         tool_name: str,
         tool_args: dict[str, Any],
@@ -612,15 +502,8 @@ class WireClient(TaskClient):
         continuation: Continuation | None = None,
     ) -> types.CallToolResult:
         """
-        Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
+        Call a tool, as `request_tool`.
 
-        :param tool_name: Name of the tool to call.
-        :param tool_args: Arguments to pass to the tool.
-        :param meta: The `_meta` of the request.
-        :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
-            progress.
-        :param continuation: What to continue a call with that was left open.
-        :returns: The result.
         :raises CallLeftOpenError: If the server does not answer, but has questions for the user, or makes a task of it.
         :raises CallDidNotRunError: If the tool provably did not run.
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
@@ -630,20 +513,20 @@ class WireClient(TaskClient):
             raise not_connected()
         if self._channel is None or not self.life.is_open or self._has_died():
             # What is not written to a dead server's pipe has not run for sure.
-            raise await self._not_called()
+            reason = await self._session_ended()
+            not_run = CallDidNotRunError(reason)
+            not_run.lost_because = reason
+            raise not_run
         wanted = self._callbacks.wanted()
         try:
             result = await self._call(tool_name, tool_args, meta, on_progress, continuation)
             if not result.is_error:
-                await self._validation.validate(tool_name, result)
+                await self._tools.validate(tool_name, result)
                 return result
-            return redacted_result(self._with_advice(result, wanted), self._redactor_now())
+            return redacted_result(self._with_advice(result, wanted), self.redactor)
         except (RequestError, ValueError, RuntimeError) as error:
-            failure = self._redactor_now().error(await self._call_error(error, wanted, tool_name, tool_args, meta))
-        try:
-            raise failure
-        finally:
-            del failure  # its traceback holds this frame
+            failure = self.redactor.error(await self._call_error(error, wanted, tool_name, tool_args, meta))
+        raise failure
 
     async def _call(
         self,
@@ -653,7 +536,10 @@ class WireClient(TaskClient):
         on_progress: Any,
         continuation: Continuation | None,
     ) -> types.CallToolResult:
-        reports = _Reports(on_progress, self._channel) if on_progress is not None and self._channel else None
+        def report(params: dict[str, Any]) -> None:
+            progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
+            if self._channel is not None and isinstance(progress, int | float):
+                self._channel.spawn(on_progress(progress, total, message))
 
         async def send_once(more: dict[str, Any]) -> dict[str, Any]:
             return await self._request(
@@ -661,8 +547,8 @@ class WireClient(TaskClient):
                 {"name": tool_name, "arguments": tool_args, **more},
                 name=tool_name,
                 meta=meta,
-                headers=self._param_headers.of(tool_name, tool_args) if self._is_modern else None,
-                on_progress=reports.put if reports is not None else None,
+                headers=self._tools.headers(tool_name, tool_args) if self._is_modern else None,
+                on_progress=report if on_progress is not None else None,
             )
 
         async def send(more: dict[str, Any]) -> dict[str, Any]:
@@ -677,15 +563,7 @@ class WireClient(TaskClient):
                 return await send_once(more)
 
         result = await self._finished(tool_name, send, continuation)
-        if reports is not None:
-            await reports.delivered()
         return types.CallToolResult.model_validate(result, by_name=False)
-
-    async def _not_called(self) -> CallDidNotRunError:
-        reason = await self._session_ended()
-        error = CallDidNotRunError(reason)
-        error.lost_because = reason
-        return error
 
     async def _session_ended(self) -> str:
         if self.life.is_open:
@@ -700,53 +578,36 @@ class WireClient(TaskClient):
         tool_args: dict[str, Any],
         meta: dict[str, Any] | None,
     ) -> Exception:
-        code = data = None
-        outcome = None
         if isinstance(error, UnreadableError):
             return outcome_unknown(error.reason, tool_name, tool_args)
+        code = data = outcome = None
+        text = self._describe_answer(error)
         if isinstance(error, RefusedError | LostError):
-            return await self._unanswered(error, tool_name, tool_args)
-        if isinstance(error, ProtocolError):
-            self._note_error(error)
+            reason = await self._reason(error)
+            if isinstance(error, LostError) or error.status is None or not self.life.is_open:
+                return self._unanswered(error, reason, tool_name, tool_args)
+            text, outcome = f"{with_full_stop(reason)} The tool did not run.", "did_not_run"
+        elif isinstance(error, ProtocolError):
             code, data = error.code, error.data
-            text = describe_error(error)
-            if error.status is not None and code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
-                text = f"the server answered with HTTP {error.status}: {text}"
             if (advice := self._callbacks.advice(wanted, code, data)) is not None:
-                text = f"{with_full_stop(text)} {advice}"
+                text = f"{with_full_stop(text or '')} {advice}"
             if self.life.state is SessionState.DRAINING:
-                text = f"{with_full_stop(text)} The next call opens a new session."
-        elif isinstance(error, ValidationError):
-            text, outcome = f"the server's answer is no valid result: {describe_validation(error)}", "answered"
-        elif isinstance(error, InvalidResultError):
-            text, outcome = describe_error(error), "answered"
+                text = f"{with_full_stop(text or '')} The next call opens a new session."
+        elif isinstance(error, ValidationError | InvalidResultError):
+            outcome = "answered"
         elif isinstance(error, ValueError):
             text = describe_unsendable(tool_args if meta is None else {**tool_args, "_meta": meta}, error)
-        else:
-            text = describe_error(error)
         failure = MCPInvocationError(
             f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args, code=code, data=data
         )
-        if outcome is not None:
-            failure._outcome = outcome
+        failure._outcome = outcome or failure._outcome
         if not isinstance(error, ValueError) or isinstance(error, ValidationError):  # it quotes an argument
             failure.__cause__ = error
         return failure
 
-    async def _unanswered(
-        self, error: RefusedError | LostError, tool_name: str, tool_args: dict[str, Any]
-    ) -> Exception:
-        over = self.life.over.is_set()
-        reason = error.reason or (await self.find_reason() if over else self.life.reason or CLOSED_DURING_CALL)
-        if isinstance(error, RefusedError) and error.status is not None and self.life.is_open:
-            refused = MCPInvocationError(
-                f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool did not run.",
-                tool_name,
-                tool_args,
-            )
-            refused._outcome = "did_not_run"
-            refused.__cause__ = error
-            return refused
+    def _unanswered(
+        self, error: RefusedError | LostError, reason: str, tool_name: str, tool_args: dict[str, Any]
+    ) -> CallDidNotRunError | MCPOutcomeUnknownError:
         failure: CallDidNotRunError | MCPOutcomeUnknownError
         if isinstance(error, RefusedError):
             failure = CallDidNotRunError(reason, denied=error.is_final or error.is_unauthorized)
@@ -762,10 +623,6 @@ class WireClient(TaskClient):
         if advice is None:
             return result
         return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
-
-    async def _send_call(self, tool_name: str, tool_args: dict[str, Any], **extras: Any) -> types.CallToolResult:
-        meta, on_progress = extras.get("meta"), extras.get("progress_callback")
-        return await WireClient.request_tool(self, tool_name, tool_args, meta=meta, on_progress=on_progress)
 
     async def ping(self) -> bool:
         """
@@ -788,7 +645,7 @@ class WireClient(TaskClient):
             logger.debug(
                 "A ping of {server} was answered: {error}",
                 server=self._describe(),
-                error=self._redactor_now().text(describe_error(error)),
+                error=self.redactor.text(describe_error(error)),
             )
         return True
 
@@ -832,34 +689,6 @@ class WireClient(TaskClient):
         if self._opening is not None and self._opening.server is not None:
             attributes["mcp.server.name"] = self._opening.server.name
         return attributes
-
-
-class _Reports:
-    """
-    Delivers the reports of a call's progress one after the other, and all of them before the call returns.
-    """
-
-    def __init__(self, on_progress: Callable[..., Coroutine[Any, Any, None]], channel: Channel) -> None:
-        self._on_progress = on_progress
-        self._channel = channel
-        self._waiting: deque[dict[str, Any]] = deque()
-        self._delivering: asyncio.Task[None] | None = None
-
-    def put(self, params: dict[str, Any]) -> None:
-        if not isinstance(params.get("progress"), int | float):
-            return
-        self._waiting.append(params)
-        if self._delivering is None or self._delivering.done():
-            self._delivering = self._channel.spawn(self._deliver())
-
-    async def _deliver(self) -> None:
-        while self._waiting:
-            params = self._waiting.popleft()
-            await self._on_progress(params["progress"], params.get("total"), params.get("message"))
-
-    async def delivered(self) -> None:
-        if self._delivering is not None:
-            await asyncio.wait({self._delivering})
 
 
 def _is_being_cancelled() -> bool:

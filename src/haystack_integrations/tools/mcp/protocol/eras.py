@@ -127,7 +127,9 @@ class Negotiation:
         try:
             async with asyncio.timeout(_DISCOVER_TIMEOUT):
                 return await self.discover()
-        except (TimeoutError, ValidationError, UnreadableError):
+        except TimeoutError:
+            return await self.handshake_first()  # a server that is only slow refuses it
+        except (ValidationError, UnreadableError):
             pass
         except ProtocolError as error:
             if error.code == types.UNSUPPORTED_PROTOCOL_VERSION and not _lists_handshake(error.data):

@@ -15,7 +15,6 @@ import mcp_types as types
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, count_values
 from haystack_integrations.tools.mcp.convert.results import error_text
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
@@ -47,10 +46,6 @@ def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: di
             del error  # its traceback holds this frame
 
 
-# How many blocks of an error are shown from its beginning, and from its end.
-_ERROR_BLOCKS = 400
-
-
 def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.CallToolResult:
     """
     Redact what a tool's own error quotes.
@@ -59,16 +54,8 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
     :param redactor: Knows the secrets of the server.
     :returns: A result with the redacted text of the error, and nothing else.
     """
-    content, structured = result.content, result.structured_content
-    if (omitted := len(content) - 2 * _ERROR_BLOCKS) > 0:
-        remark = types.TextContent(type="text", text=f"[... {omitted:,} more blocks ...]")
-        content = [*content[:_ERROR_BLOCKS], remark, *content[-_ERROR_BLOCKS:]]
-    if count_values(structured)[0] > MAX_VALUES:
-        structured = None
-        content = content or [types.TextContent(type="text", text="[structured content that is too large to be shown]")]
-    shown = result.model_copy(update={"content": content, "structured_content": structured})
-    # Metadata is no text, and as large as the server likes.
-    dumped = shown.model_dump(by_alias=True, mode="json", exclude={"meta": True, "content": {"__all__": {"meta"}}})
+    # Metadata is no text.
+    dumped = result.model_dump(by_alias=True, mode="json", exclude={"meta": True, "content": {"__all__": {"meta"}}})
     text = redactor.text(error_text(dumped))
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
@@ -92,6 +79,10 @@ _READS = {
     "list_skills": "list the skills of",
     "get_skill": "get a skill of",
     "complete": "get completions of",
+    "cancel_task": "cancel a task of",
+    "subscribe_resource": "subscribe to a resource of",
+    "unsubscribe_resource": "unsubscribe from a resource of",
+    "listen": "listen to the changes of",
     "request": "send a request to",
 }
 

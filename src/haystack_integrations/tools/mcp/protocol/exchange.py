@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -111,65 +112,39 @@ class UnreadableError(LostError):
     """
 
 
+def _new_answer() -> asyncio.Future[dict[str, Any]]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """
     One request: what is sent, who waits for the answer, and its fate. To be used in the loop that made it.
+
+    :param id: Its id, unique in the session.
+    :param method: Its method.
+    :param params: Its parameters with their `_meta`, as they are sent.
+    :param version: The revision of the protocol in which it is made; None for `initialize`.
+    :param name: What it is about, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
+    :param headers: Further HTTP headers of it, such as `Mcp-Param-…`.
+    :param identity: The user on whose behalf it is made.
+    :param on_progress: Called with the parameters of each report of progress.
+    :param time_left: Returns how many seconds it may still take; None if that is not limited.
     """
 
-    __slots__ = (
-        "answer",
-        "context",
-        "fate",
-        "headers",
-        "id",
-        "identity",
-        "method",
-        "name",
-        "on_progress",
-        "params",
-        "time_left",
-        "version",
-    )
-
-    def __init__(
-        self,
-        request_id: int,
-        method: str,
-        params: dict[str, Any] | None = None,
-        *,
-        version: str | None = None,
-        name: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        identity: Identity | None = None,
-        on_progress: Callable[[dict[str, Any]], None] | None = None,
-        time_left: Callable[[], float | None] | None = None,
-    ) -> None:
-        """
-        Initialize the Exchange, in the context of its caller.
-
-        :param request_id: Its id, unique in the session.
-        :param method: Its method.
-        :param params: Its parameters with their `_meta`, as they are sent.
-        :param version: The revision of the protocol in which it is made; None for `initialize`.
-        :param name: What it is about, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
-        :param headers: Further HTTP headers of it, such as `Mcp-Param-…`.
-        :param identity: The user on whose behalf it is made.
-        :param on_progress: Called with the parameters of each report of progress.
-        :param time_left: Returns how many seconds it may still take; None if that is not limited.
-        """
-        self.id: int = request_id
-        self.method: str = method
-        self.params: dict[str, Any] | None = params
-        self.version: str | None = version
-        self.name: str | None = name
-        self.headers: Mapping[str, str] | None = headers
-        self.identity: Identity | None = identity
-        self.on_progress: Callable[[dict[str, Any]], None] | None = on_progress
-        self.time_left: Callable[[], float | None] | None = time_left
-        # What the server wants while it is answered is done on behalf of the same caller.
-        self.context: contextvars.Context = contextvars.copy_context()
-        self.fate: Fate = Fate.NEW
-        self.answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    id: int
+    method: str
+    params: dict[str, Any] | None = None
+    version: str | None = None
+    name: str | None = None
+    headers: Mapping[str, str] | None = None
+    identity: Identity | None = None
+    on_progress: Callable[[dict[str, Any]], None] | None = None
+    time_left: Callable[[], float | None] | None = None
+    # What the server wants while it is answered is done on behalf of the same caller.
+    context: contextvars.Context = field(init=False, default_factory=contextvars.copy_context)
+    fate: Fate = field(init=False, default=Fate.NEW)
+    answer: asyncio.Future[dict[str, Any]] = field(init=False, default_factory=_new_answer)
 
     @property
     def is_settled(self) -> bool:

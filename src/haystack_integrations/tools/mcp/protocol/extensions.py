@@ -92,43 +92,41 @@ class Extensions:
         }
         return {**told, TASKS_EXTENSION: told.get(TASKS_EXTENSION, {})} if version in MODERN_PROTOCOL_VERSIONS else told
 
-    def has_claim(self, result_type: str, version: str) -> bool:
+    def claim(self, result_type: str, version: str) -> Any:
         """
-        Tell whether the user has an extension for a kind of results.
+        Return what the user has for a kind of results.
 
         :param result_type: The `resultType`.
         :param version: The revision of the protocol.
-        :returns: True if there is one.
+        :returns: The claim of an extension; None if there is none.
         """
-        return self._claim(result_type, version) is not None
-
-    def _claim(self, result_type: str, version: str) -> Any:
         claims = (claim for of_extension in self._claims.values() for claim in of_extension)
         return next((each for each in claims if each.result_type == result_type and _is_active(each, version)), None)
 
-    async def resolve(self, tool_name: str, result: Mapping[str, Any], session: ClaimSession) -> dict[str, Any]:
-        """
-        Let the user's extension make an ordinary result of one of its kind.
 
-        :param tool_name: Name of the tool.
-        :param result: The result of the call. There is a claim for it.
-        :param session: What the extension sends requests with.
-        :returns: The result of the tool, as in the protocol.
-        :raises ProtocolError: If the server answers a request of the extension with an error.
-        :raises ValidationError: If the result is not what the extension wants.
-        """
-        from mcp import MCPError  # noqa: PLC0415 - as above
-        from mcp.client.extension import ClaimContext  # noqa: PLC0415
+async def resolve(claim: Any, tool_name: str, result: Mapping[str, Any], session: ClaimSession) -> dict[str, Any]:
+    """
+    Let the user's extension make an ordinary result of one of its kind.
 
-        claim = self._claim(result["resultType"], session.protocol_version)
-        read = claim.model.model_validate(result, by_name=False)
-        context = ClaimContext(session=session, tool_name=tool_name, read_timeout_seconds=None)  # type: ignore[arg-type]
-        try:
-            final = await claim.resolve(read, context)
-        except MCPError as error:
-            raise ProtocolError(error.code, error.message, error.data) from error
-        dumped: dict[str, Any] = final.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return dumped
+    :param claim: The claim of the extension.
+    :param tool_name: Name of the tool.
+    :param result: The result of the call.
+    :param session: What the extension sends requests with.
+    :returns: The result of the tool, as in the protocol.
+    :raises ProtocolError: If the server answers a request of the extension with an error.
+    :raises ValidationError: If the result is not what the extension wants.
+    """
+    from mcp import MCPError  # noqa: PLC0415 - as above
+    from mcp.client.extension import ClaimContext  # noqa: PLC0415
+
+    read = claim.model.model_validate(result, by_name=False)
+    context = ClaimContext(session=session, tool_name=tool_name, read_timeout_seconds=None)  # type: ignore[arg-type]
+    try:
+        final = await claim.resolve(read, context)
+    except MCPError as error:
+        raise ProtocolError(error.code, error.message, error.data) from error
+    dumped: dict[str, Any] = final.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return dumped
 
 
 def _is_active(claim: Any, version: str) -> bool:

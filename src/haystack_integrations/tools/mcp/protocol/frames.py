@@ -26,16 +26,6 @@ TAIL_SIZE = 256
 
 _UNREADABLE = "the server's answer could not be read"
 
-# Text up to the next escape of half a surrogate pair, and that escape.
-_SOUND = re.compile(
-    r"""
-    (?: [^\\]++ | \\[^u] | \\u(?![dD][89a-fA-F])
-      | \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2} )*+
-    """,
-    re.DOTALL | re.VERBOSE,
-)
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-
 # A string may end with the text: searched again from each of its quotes, it would take quadratic time.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _AFTER_KEY = re.compile(r"\s*:\s*")
@@ -85,11 +75,11 @@ def read(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
     """
     try:
         value = from_json(data)
-    except ValueError:
-        text = _mended(data.decode(errors="replace") if isinstance(data, bytes) else data)
+    except ValueError as error:
+        text = data.decode(errors="replace") if isinstance(data, bytes) else data
         try:
-            value = _parsed(text)
-        except (ValueError, RecursionError) as error:
+            value = _mended(text)
+        except (ValueError, RecursionError):
             return _unreadable(text, str(error))
     if isinstance(value, list):
         return [frame for item in value[:MAX_BATCH] if (frame := _checked(item)) is not None]
@@ -130,29 +120,10 @@ def is_no_answer(head: bytes) -> bool:
     return "method" in _top_level(head.decode(errors="replace"))
 
 
-def _mended(text: str) -> str:
-    text = text.lstrip("\ufeff")
-    if "\\u" not in text:
-        return text
-    parts: list[str] = []
-    at = 0
-    while at < len(text):
-        sound = _SOUND.match(text, at)
-        start = sound.end() if sound else at
-        half = _HALF_PAIR.match(text, start)
-        end = half.end() if half else start + 1
-        parts += [text[at:start], "\\ufffd" if half else text[start:end]]
-        at = end
-    return "".join(parts)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return from_json(text)
-    except ValueError as error:
-        if not str(error).startswith("control character"):  # a raw tab in a string, for example
-            raise
-        return json.loads(text, strict=False)
+def _mended(text: str) -> Any:
+    # `json` takes what `pydantic_core` refuses: halves of surrogate pairs, and control characters in a string.
+    text = json.dumps(json.loads(text.lstrip("\ufeff"), strict=False), ensure_ascii=False)
+    return from_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def _checked(value: Any) -> dict[str, Any] | Unreadable | None:

@@ -3,26 +3,35 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a client reads beside tools: resources, prompts, skills, completions, and answers to any request.
+What a client asks its server beside calls of tools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from abc import ABC
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import mcp_types as types
 from haystack import logging
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_TOOLS
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.protocol.cached_results import CachedResults, ttl_ms
+from haystack_integrations.tools.mcp.protocol.changes import (
+    ACKNOWLEDGED,
+    ServerChange,
+    WantedChanges,
+    change_of,
+    read_filters,
+    written_filters,
+)
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.protocol.inputs import answered
-from haystack_integrations.tools.mcp.protocol.requesting import RequestingClient
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -41,39 +50,109 @@ _NAMES: Final = {
     "tasks/result": "taskId",
 }
 
+# What may be kept of each list.
+_KEPT: Final = {"prompts": ("prompts/list",), "resources": ("resources/list", "resources/templates/list")}
+
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+# Sends a request with more parameters, or with the parameters it is given.
+Send = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
-class ReadingClient(RequestingClient):
+
+class ReadingClient(ABC):
     """
-    What a client reads beside tools.
+    What a client reads of its server, with requests that `_request` sends and `_read` guards.
+
+    A custom client has neither, so that each of these methods fails, unless it has its own.
     """
+
+    # What was negotiated; None while there is no session.
+    _revision: str | None = None
+    _capabilities: types.ServerCapabilities = types.ServerCapabilities()
 
     # Answers what the server asks. Set when a session is opened.
     _server_requests: ServerRequests
 
-    def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
+    # Called in the loop with each change of the server; must not block. Set before `connect` by whoever opens the
+    # session.
+    on_change: Callable[[ServerChange], None] | None = None
+
+    # Called with what the server honours of the stream that is being opened.
+    _acknowledged: Callable[[WantedChanges], None] | None = None
+
+    def __init__(self) -> None:
         """
         Initialize the client.
-
-        :param max_retries: As of MCPClient, like the other parameters.
-        :param base_delay: Likewise.
-        :param max_delay: Likewise.
         """
-        super().__init__(max_retries, base_delay, max_delay)
         # To be cleared when a session is opened.
         self._cached: CachedResults = CachedResults()
 
-    async def _pages(
-        self, operation: str, things: str, fetch: Callable[[str | None], Awaitable[dict[str, Any]]]
-    ) -> list[dict[str, Any]]:
+    @property
+    def _is_modern(self) -> bool:
+        """
+        Whether the session is of revision 2026-07-28 or later.
+        """
+        return self._revision in MODERN_PROTOCOL_VERSIONS
+
+    def _describe(self) -> str:
+        """Return what the server is called in messages."""
+        return "the server"
+
+    def _server_info(self) -> Any:
+        """Return the server info for errors."""
+        return None
+
+    async def _request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+    ) -> dict[str, Any]:
+        """
+        Send a request and wait for its result.
+
+        :param method: Its method.
+        :param params: Its parameters, as in the protocol.
+        :param name: What it is about, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
+        :param meta: More for its `_meta`.
+        :param headers: Further HTTP headers, such as `Mcp-Param-…`.
+        :param on_progress: Called with the parameters of each report of progress; with it, the server is asked for
+            progress.
+        :returns: The result, made readable as far as it can be (`convert.odd_messages`). Since revision 2026-07-28 it
+            has a `resultType`, which may be "input_required" or that of an extension.
+        :raises RequestError: If there is none (`protocol.exchange`).
+        :raises ValueError: If a parameter cannot be written as JSON.
+        """
+        raise NotImplementedError
+
+    async def _read(self, operation: str, read: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002 - for subclasses
+        """
+        Read something of the server, and make an error of the package of whatever goes wrong.
+
+        :param operation: What that is, for errors.
+        :param read: Does it, with `_request`.
+        :returns: Its result.
+        :raises ReadInterruptedError: If the connection broke meanwhile.
+        :raises MCPConnectionError: If it fails otherwise.
+        """
+        missing = operation if hasattr(self, operation) else "request"
+        msg = f"{failed_to(operation, self._describe())}: its custom client, {type(self).__name__}, has no `{missing}`"
+        raise MCPConnectionError(msg, operation=operation)
+
+    # Results
+
+    async def _pages(self, operation: str, things: str, send: Send) -> list[dict[str, Any]]:
         """
         Read all pages of a listing. Of one that repeats itself, or has no end, those are read that came before.
 
         :param operation: What is done, for errors.
         :param things: What is listed, for messages.
-        :param fetch: Reads the page at a cursor.
+        :param send: Requests the page with the parameters that it gets.
         :returns: The pages; none of a server that does not know the request.
         :raises MCPConnectionError: If the first page is too large.
         """
@@ -85,7 +164,7 @@ class ReadingClient(RequestingClient):
         while True:
             cursors.add(cursor)
             try:
-                page = await fetch(cursor)
+                page = await send({} if cursor is None else {"cursor": cursor})
             except ProtocolError as error:
                 if error.code == types.METHOD_NOT_FOUND and not pages:
                     return []  # a server of other things only
@@ -121,7 +200,7 @@ class ReadingClient(RequestingClient):
         )
         return pages
 
-    async def _fetch(
+    async def _kept(
         self, method: str, params: dict[str, Any], meta: dict[str, Any] | None, name: str | None = None
     ) -> dict[str, Any]:
         """
@@ -136,22 +215,23 @@ class ReadingClient(RequestingClient):
         return await self._cached.fetched(method, params, fetch, is_refresh=meta is not None)
 
     async def _listing(
-        self, operation: str, method: str, model: type[ModelT], things: str, meta: dict[str, Any] | None
-    ) -> list[ModelT]:
-        async def fetch(cursor: str | None) -> dict[str, Any]:
-            return await self._fetch(method, {} if cursor is None else {"cursor": cursor}, meta)
+        self, operation: str, method: str, model: type[BaseModel], things: str, meta: dict[str, Any] | None
+    ) -> list[Any]:
+        async def send(params: dict[str, Any]) -> dict[str, Any]:
+            return await self._kept(method, params, meta)
 
-        async def read() -> list[ModelT]:
+        async def read() -> list[Any]:
             if getattr(self._capabilities, method.partition("/")[0]) is None:
                 return []
             try:
-                pages = await self._pages(operation, things, fetch)
+                pages = await self._pages(operation, things, send)
             except ProtocolError as error:
-                if error.code != types.INVALID_PARAMS:
+                # The cursor of a page that was kept may not hold any more.
+                if error.code != types.INVALID_PARAMS or not self._cached.drop(method):
                     raise
-                self._cached.drop(method)  # the cursor of a page that was kept may not hold any more
-                pages = await self._pages(operation, things, fetch)
-            return [self._parsed(operation, model, page) for page in pages]
+                pages = await self._pages(operation, things, send)
+            listed = (self._parsed(operation, model, page) for page in pages)
+            return [item for page in listed for item in getattr(page, things.replace(" ", "_"))]
 
         return await self._read(operation, read)
 
@@ -172,12 +252,7 @@ class ReadingClient(RequestingClient):
         msg = f"{failed_to(operation, self._describe())}: the server's answer is no valid result: {reason}"
         return MCPConnectionError(msg, self._server_info(), operation)
 
-    async def _with_inputs(
-        self,
-        operation: str,
-        model: type[ModelT],
-        send: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
-    ) -> ModelT:
+    async def _with_inputs(self, operation: str, model: type[ModelT], send: Send) -> ModelT:
         async def read() -> ModelT:
             try:
                 result = await answered(send, self._server_requests if self._is_modern else None)
@@ -187,15 +262,17 @@ class ReadingClient(RequestingClient):
 
         return await self._read(operation, read)
 
+    # Resources and prompts
+
     async def list_resources(self, meta: dict[str, Any] | None = None) -> list[types.Resource]:
         """
         List the resources of the server, all pages of them.
 
         :param meta: The `_meta` of the requests.
         :returns: The resources; none of a server without resources.
+        :raises MCPConnectionError: If that fails.
         """
-        pages = await self._listing("list_resources", "resources/list", types.ListResourcesResult, "resources", meta)
-        return [resource for page in pages for resource in page.resources]
+        return await self._listing("list_resources", "resources/list", types.ListResourcesResult, "resources", meta)
 
     async def list_resource_templates(self, meta: dict[str, Any] | None = None) -> list[types.ResourceTemplate]:
         """
@@ -205,8 +282,7 @@ class ReadingClient(RequestingClient):
         :returns: The templates; none of a server without resources.
         """
         method, model = "resources/templates/list", types.ListResourceTemplatesResult
-        pages = await self._listing("list_resource_templates", method, model, "resource templates", meta)
-        return [template for page in pages for template in page.resource_templates]
+        return await self._listing("list_resource_templates", method, model, "resource templates", meta)
 
     async def read_resource(self, uri: str, meta: dict[str, Any] | None = None) -> types.ReadResourceResult:
         """
@@ -220,7 +296,7 @@ class ReadingClient(RequestingClient):
         async def send(more: dict[str, Any]) -> dict[str, Any]:
             if more:  # with input, so that nothing may be kept
                 return await self._request("resources/read", {"uri": uri, **more}, name=uri, meta=meta)
-            return await self._fetch("resources/read", {"uri": uri}, meta, uri)
+            return await self._kept("resources/read", {"uri": uri}, meta, uri)
 
         return await self._with_inputs("read_resource", types.ReadResourceResult, send)
 
@@ -231,8 +307,7 @@ class ReadingClient(RequestingClient):
         :param meta: The `_meta` of the requests.
         :returns: The prompts; none of a server without prompts.
         """
-        pages = await self._listing("list_prompts", "prompts/list", types.ListPromptsResult, "prompts", meta)
-        return [prompt for page in pages for prompt in page.prompts]
+        return await self._listing("list_prompts", "prompts/list", types.ListPromptsResult, "prompts", meta)
 
     async def get_prompt(
         self, name: str, arguments: dict[str, str] | None = None, meta: dict[str, Any] | None = None
@@ -251,71 +326,6 @@ class ReadingClient(RequestingClient):
             return await self._request("prompts/get", {**params, **more}, name=name, meta=meta)
 
         return await self._with_inputs("get_prompt", types.GetPromptResult, send)
-
-    @property
-    def _has_skills(self) -> bool:
-        return SKILLS_EXTENSION in (self._capabilities.extensions or {})
-
-    async def list_skills(self, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
-        """
-        List the skills of the server, all pages of them.
-
-        :param meta: The `_meta` of the requests.
-        :returns: The skills; none of a server that does not say that it has the extension.
-        """
-
-        async def fetch(cursor: str | None) -> dict[str, Any]:
-            page = await self._request("skills/list", {} if cursor is None else {"cursor": cursor}, meta=meta)
-            if not isinstance(page.get("skills"), list) or not isinstance(page.get("nextCursor"), str | None):
-                msg = f"{failed_to('list_skills', self._describe())}: its answer is not as the extension wants it"
-                raise MCPConnectionError(msg, self._server_info(), "list_skills")
-            return page
-
-        async def read() -> list[MCPSkill]:
-            pages = await self._pages("list_skills", "skills", fetch) if self._has_skills else []
-            return [skill for page in pages for entry in page["skills"] if (skill := self._usable(entry)) is not None]
-
-        return await self._read("list_skills", read)
-
-    def _usable(self, entry: Any) -> MCPSkill | None:
-        try:
-            return read_skill(entry)
-        except ValueError as error:
-            uri = entry.get("uri") if isinstance(entry, dict) else None
-            logger.warning(
-                "Left out skill {skill} of {server}: {reason}",
-                skill=repr(uri),
-                server=self._describe(),
-                reason=str(error),
-            )
-            return None
-
-    async def get_skill(self, uri: str, meta: dict[str, Any] | None = None) -> MCPSkill:
-        """
-        Get what the server says of a skill.
-
-        :param uri: URI of its `SKILL.md`.
-        :param meta: The `_meta` of the request.
-        :returns: The skill.
-        """
-
-        async def read() -> MCPSkill:
-            what = failed_to("get_skill", self._describe())
-            if not self._has_skills:
-                msg = f"{what}: it does not have the extension {SKILLS_EXTENSION}"
-                raise MCPConnectionError(msg, self._server_info(), "get_skill")
-            result = await self._request("skills/get", {"uri": uri}, meta=meta)
-            try:
-                skill = read_skill(result.get("skill"))
-                if skill.uri != uri:
-                    msg = "it is another one"
-                    raise ValueError(msg)
-            except ValueError as error:
-                msg = f"{what}: {error}"
-                raise MCPConnectionError(msg, self._server_info(), "get_skill") from None
-            return skill
-
-        return await self._read("get_skill", read)
 
     async def complete(
         self,
@@ -355,8 +365,149 @@ class ReadingClient(RequestingClient):
         :param meta: The `_meta` of the request.
         :returns: The result as it came.
         """
-        name = (params or {}).get(_NAMES.get(method, ""))
-        return await self._read(
-            method,
-            lambda: self._request(method, params, name=name if isinstance(name, str) else None, meta=meta),
-        )
+        about = (params or {}).get(_NAMES.get(method, ""))
+        name = about if isinstance(about, str) else None
+        return await self._read(method, lambda: self._request(method, params, name=name, meta=meta))
+
+    async def cancel_task(self, task_id: str) -> None:
+        """
+        Ask the server to end a task.
+
+        :param task_id: The server's name of the task.
+        """
+        await self._read("cancel_task", lambda: self._request("tasks/cancel", {"taskId": task_id}, name=task_id))
+
+    # Skills
+
+    @property
+    def _has_skills(self) -> bool:
+        return SKILLS_EXTENSION in (self._capabilities.extensions or {})
+
+    async def list_skills(self, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
+        """
+        List the skills of the server, all pages of them.
+
+        :param meta: The `_meta` of the requests.
+        :returns: The skills; none of a server that does not say that it has the extension.
+        """
+
+        async def send(params: dict[str, Any]) -> dict[str, Any]:
+            page = await self._request("skills/list", params, meta=meta)
+            if not isinstance(page.get("skills"), list) or not isinstance(page.get("nextCursor"), str | None):
+                msg = f"{failed_to('list_skills', self._describe())}: its answer is not as the extension wants it"
+                raise MCPConnectionError(msg, self._server_info(), "list_skills")
+            return page
+
+        async def read() -> list[MCPSkill]:
+            pages = await self._pages("list_skills", "skills", send) if self._has_skills else []
+            return [skill for page in pages for entry in page["skills"] if (skill := self._usable(entry)) is not None]
+
+        return await self._read("list_skills", read)
+
+    def _usable(self, entry: Any) -> MCPSkill | None:
+        try:
+            return read_skill(entry)
+        except ValueError as error:
+            uri = entry.get("uri") if isinstance(entry, dict) else None
+            logger.warning(
+                "Left out skill {skill} of {server}: {reason}",
+                skill=repr(uri),
+                server=self._describe(),
+                reason=str(error),
+            )
+            return None
+
+    async def get_skill(self, uri: str, meta: dict[str, Any] | None = None) -> MCPSkill:
+        """
+        Get what the server says of a skill.
+
+        :param uri: URI of its `SKILL.md`.
+        :param meta: The `_meta` of the request.
+        :returns: The skill.
+        """
+
+        async def read() -> MCPSkill:
+            what = failed_to("get_skill", self._describe())
+            if not self._has_skills:
+                msg = f"{what}: it does not have the extension {SKILLS_EXTENSION}"
+                raise MCPConnectionError(msg, self._server_info(), "get_skill")
+            result = await self._request("skills/get", {"uri": uri}, meta=meta)
+            try:
+                skill = read_skill(result.get("skill"))
+            except ValueError as error:
+                msg = f"{what}: {error}"
+                raise MCPConnectionError(msg, self._server_info(), "get_skill") from None
+            if skill.uri != uri:
+                msg = f"{what}: it is another one"
+                raise MCPConnectionError(msg, self._server_info(), "get_skill")
+            return skill
+
+        return await self._read("get_skill", read)
+
+    # Changes (SEP-2575): before revision 2026-07-28 notifications, since then the stream of `subscriptions/listen`
+
+    def _changed(self, method: str, params: Mapping[str, Any]) -> None:
+        """
+        Take note of a notification that says that something changed, or will be told; of others, nothing.
+
+        :param method: Its method.
+        :param params: Its parameters.
+        """
+        if method == ACKNOWLEDGED and self._acknowledged is not None:
+            acknowledged, self._acknowledged = self._acknowledged, None
+            acknowledged(read_filters(params.get("notifications")))
+        change = change_of(method, params)
+        if change is None:
+            return
+        if change.kind == "resource":
+            self._cached.drop("resources/read", change.uri)
+        for kept in _KEPT.get(change.kind, ()):
+            self._cached.drop(kept)
+        if self.on_change is not None:
+            self.on_change(change)
+
+    @property
+    def listens(self) -> bool:
+        """
+        Whether changes are heard in a stream of their own, as since revision 2026-07-28.
+        """
+        return self._is_modern
+
+    async def listen(self, wanted: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> None:
+        """
+        Listen to changes until the server ends that. They go to `on_change`.
+
+        A stream may be opened while another one is open, but not before that one is acknowledged.
+
+        :param wanted: Which changes.
+        :param acknowledged: Called once the server sends them, with those that it does send.
+        :raises MCPConnectionError: If the server refuses, or the stream breaks.
+        """
+
+        async def read() -> None:
+            self._acknowledged = acknowledged
+            try:
+                await self._request("subscriptions/listen", {"notifications": written_filters(wanted)})
+            finally:
+                if self._acknowledged is acknowledged:
+                    self._acknowledged = None
+
+        await self._read("listen", read)
+
+    async def subscribe_resource(self, uri: str) -> None:
+        """
+        Subscribe to changes of a resource, in revisions before 2026-07-28.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        await self._read("subscribe_resource", lambda: self._request("resources/subscribe", {"uri": uri}))
+
+    async def unsubscribe_resource(self, uri: str) -> None:
+        """
+        End the subscription to changes of a resource, in revisions before 2026-07-28.
+
+        :param uri: Its URI.
+        :raises MCPConnectionError: If that fails.
+        """
+        await self._read("unsubscribe_resource", lambda: self._request("resources/unsubscribe", {"uri": uri}))

@@ -24,13 +24,13 @@ from pydantic import ValidationError
 from haystack_integrations.tools.mcp.convert.odd_messages import mend_params
 from haystack_integrations.tools.mcp.handlers.callbacks import FIELDS, Callbacks
 from haystack_integrations.tools.mcp.handlers.calling import InOrder
+from haystack_integrations.tools.mcp.protocol.changes import ACKNOWLEDGED
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
 from haystack_integrations.tools.mcp.protocol.extensions import Extensions
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _LOG: Final = "notifications/message"
-_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
 
 class ServerRequests:
@@ -139,7 +139,7 @@ class ServerRequests:
         try:
             if binding is not None:
                 self._bound[method].put(binding.params_type.model_validate(params))
-            elif is_known and method != _ACKNOWLEDGED and (method == _LOG or handlers.messages is not None):
+            elif is_known and method != ACKNOWLEDGED and (method == _LOG or handlers.messages is not None):
                 message = methods.parse_server_notification(method, version, mend_params(method, params))
                 if isinstance(message, types.LoggingMessageNotification):
                     self.callbacks.log(message.params)

@@ -17,13 +17,13 @@ from mcp_types.version import LATEST_MODERN_VERSION
 
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
+from haystack_integrations.tools.mcp.protocol.base import MCPClient
 from haystack_integrations.tools.mcp.protocol.error_texts import redacted_result
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-from haystack_integrations.tools.mcp.protocol.extensions import ClaimSession
+from haystack_integrations.tools.mcp.protocol.extensions import ClaimSession, resolve
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation, Responses, answered
+from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import read_requests
-from haystack_integrations.tools.mcp.protocol.result_validation import InvalidResultError, ResultValidation
-from haystack_integrations.tools.mcp.protocol.subscriptions import ListeningClient
 
 # What some servers leave out, in seconds; and what no server is waited for longer between two questions for a task.
 _USUAL_POLL_INTERVAL: Final = 1.0
@@ -74,12 +74,12 @@ class TaskState(types.Result):
             return None
 
 
-class TaskClient(ListeningClient):
+class TaskClient(MCPClient):
     """
     What a client does with calls that a server does not answer with the result of a tool.
     """
 
-    _validation: ResultValidation
+    _tools: ListedTools
 
     async def _finished(
         self,
@@ -108,11 +108,12 @@ class TaskClient(ListeningClient):
         kind = result.get("resultType", "complete")
         if kind == "complete":
             return result
-        if requests.extensions.has_claim(kind, self._revision):
+        claim = requests.extensions.claim(kind, self._revision)
+        if claim is not None:
             session = ClaimSession(
                 lambda method, params, name: self._request(method, params, name=name), self._revision
             )
-            return await requests.extensions.resolve(tool_name, result, session)
+            return await resolve(claim, tool_name, result, session)
         if kind == "task":
             TaskState.model_validate(result, by_name=False)
             raise CallLeftOpenError(result)
@@ -133,15 +134,6 @@ class TaskClient(ListeningClient):
             return self._parsed("tasks/get", TaskState, {**result, "resultType": "complete"})  # some say "task"
 
         return await self._read("tasks/get", read)
-
-    async def cancel_task(self, task_id: str) -> None:
-        """
-        Ask the server to end a task.
-
-        :param task_id: The server's name of the task.
-        :raises MCPConnectionError: If that fails.
-        """
-        await self._read("tasks/cancel", lambda: self._request("tasks/cancel", {"taskId": task_id}, name=task_id))
 
     async def answer_for_task(self, requests: Mapping[str, Any]) -> Responses:
         """
@@ -184,6 +176,6 @@ class TaskClient(ListeningClient):
         mended = await mend_result(CALL_METHOD, self._revision or LATEST_MODERN_VERSION, result)
         read = types.CallToolResult.model_validate(mended.result, by_name=False)
         if read.is_error:
-            return redacted_result(read, self._redactor_now())
-        await self._validation.validate(tool_name, read)
+            return redacted_result(read, self.redactor)
+        await self._tools.validate(tool_name, read)
         return read

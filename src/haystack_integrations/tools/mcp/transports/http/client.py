@@ -102,7 +102,7 @@ class _HttpClient(WireClient):
             timeout=min(5.0, phase_timeouts(self._info)["connect"] or 5.0),
             route=await find_route(self._info),
             has_auth=self._info._has_auth,
-            redact=self._redacted,
+            redact=self.redactor.text,
         )
 
     def _note_error(self, error: ProtocolError) -> None:
@@ -138,18 +138,15 @@ class _HttpClient(WireClient):
             rest=self.rest,
             max_message_size=self._info.max_message_size,
             heard=self.life.heard,
-            redact=self._redacted,
+            redact=self.redactor.text,
         )
-
-    def _redacted(self, text: str) -> str:
-        return self._redactor_of_all().text(text)
 
     async def _auth(self) -> httpx2.Auth | None:
         info = self._info
         if not info._has_auth:
             return None
         if info._token_source is not None:
-            return TokenSourceAuth(info._token_source, self._learn)
+            return TokenSourceAuth(info._token_source, self.redactor.learn)
         try:
             config = info._oauth
             if config is None:
@@ -158,7 +155,7 @@ class _HttpClient(WireClient):
         except Exception as error:
             msg = f"Failed to connect to {self._describe()}: authorization cannot begin: {error}"
             raise MCPAuthorizationError(msg, server_info=info, operation="connect") from error
-        return connected(auth, info, self._learn)
+        return connected(auth, info, self.redactor.learn)
 
 
 class SSEClient(_HttpClient):

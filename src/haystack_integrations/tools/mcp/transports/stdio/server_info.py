@@ -187,7 +187,7 @@ class StdioServerInfo(MCPServerInfo):
         """
         Describe the server for messages.
 
-        :returns: The command line, with the values of options that look like credentials redacted.
+        :returns: The command line, with the values of options that are named as secrets redacted.
         """
         return f"stdio server `{self._command_line()}`"
 
@@ -195,13 +195,13 @@ class StdioServerInfo(MCPServerInfo):
         """
         Give the command with its arguments for messages.
 
-        :returns: The command line, with the values of options that look like credentials redacted.
+        :returns: The command line, with the values of options that are named as secrets redacted.
         """
         return " ".join([redact_text(shown(self.command)), *redact_args(map(shown, self.args or []))])
 
     def _secrets(self) -> set[str]:
         # An error may quote what the server inherited, too, such as the password of a package index.
-        return super()._secrets() | secrets_in({"env": inherited_environment(self.inherit_env)})
+        return super()._secrets() | secrets_in({"inherited": inherited_environment(self.inherit_env)})
 
     def _redacted_fields(self) -> dict[str, Any]:
         fields = super()._redacted_fields()

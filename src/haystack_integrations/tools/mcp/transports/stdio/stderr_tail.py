@@ -41,7 +41,7 @@ class StderrTail:
     """
     Keeps the last 200 lines of a server's standard error, and quotes those that say what is wrong in error messages.
 
-    The secrets of the server, and what has the shape of a credential, are redacted. Lines are cut after 500
+    The secrets of the server, and well-known tokens, are redacted. Lines are cut after 500
     characters. A carriage return, as in a progress bar, ends a line, too. Escape sequences and control characters are
     removed: they would reach a terminal through messages and logs.
     """

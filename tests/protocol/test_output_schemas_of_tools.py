@@ -10,7 +10,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
-from haystack_integrations.tools.mcp.protocol import result_validation
-from haystack_integrations.tools.mcp.protocol.result_validation import ResultValidation
+from haystack_integrations.tools.mcp.protocol import listed_tools
 from tests.support.background import in_thread, text, together
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.handshake_server import HandshakeServer, result_of
@@ -51,8 +49,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Lets the loop finish every validation, so that a busy machine makes no difference.
     """
-    monkeypatch.setattr(result_validation, "_IN_LOOP", Budget(LIMIT, 10_000))
-    monkeypatch.setattr(result_validation, "_LOOP_TIME", 10 * LIMIT)
+    monkeypatch.setattr(listed_tools, "_IN_LOOP", Budget(LIMIT, 10_000))
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -119,7 +116,7 @@ class Threads:
         monkeypatch.setattr(OutputSchema, "validate", validate_schema)
 
     def _validate(self, schema: OutputSchema, budget: Budget) -> Verdict:
-        if budget is not result_validation._IN_THREAD:
+        if budget is not listed_tools._IN_THREAD:
             return Verdict(cut_off=True)
         self.started.append(schema)
         assert self.may_end.wait(LIMIT)
@@ -154,19 +151,12 @@ def test_the_timeout_of_a_call_holds_while_its_result_is_validated(threads):
         assert len(threads.started) == 1
 
 
-def test_a_session_has_one_thread_and_all_together_have_two_and_nobody_waits_for_those_of_others(threads):
-    servers = [server_with(INTEGER, {"x": 1}) for _ in range(3)]
-    with ExitStack() as stack:
-        first, second, third = (stack.enter_context(MCPConnection(server.info)) for server in servers)
-        calls = together([lambda: first.call_tool("search")] * 3)
-        wait_until(lambda: len(threads.started) == 1, "the first thread")
-        calls += together([lambda: second.call_tool("search")])
-        wait_until(lambda: len(threads.started) == 2, "the second thread")
-        assert text(third.call_tool("search")) == "found"
-        assert len(threads.started) == 2
-        assert not any(call.done() for call in calls)
+def test_a_session_validates_in_one_thread(threads):
+    with MCPConnection(server_with(INTEGER, {"x": 1}).info) as connection:
+        calls = together([lambda: connection.call_tool("search")] * 3)
+        wait_until(lambda: len(threads.started) == 1, "the thread")
         threads.may_end.set()
-        assert [text(call.result(LIMIT)) for call in calls] == ["found"] * 4
+        assert [text(call.result(LIMIT)) for call in calls] == ["found"] * 3
 
 
 def test_after_it_was_cut_off_in_a_thread_a_tool_is_given_up_with_one_warning(threads, caplog):
@@ -181,24 +171,6 @@ def test_after_it_was_cut_off_in_a_thread_a_tool_is_given_up_with_one_warning(th
         assert "takes longer than 1 s" in given_up(caplog)[0]
         connection.call_tool("other")
         assert len(threads.started) == 2
-
-
-async def test_the_results_of_a_session_have_a_share_of_the_time_of_the_loop(monkeypatch):
-    clock = count(0, 0.01)  # each validation takes 10 ms, and the next one begins 10 ms later
-    monkeypatch.setattr(result_validation, "perf_counter", lambda: next(clock))
-    seconds: list[float] = []
-
-    def validate(_schema: OutputSchema, _value: Any, budget: Budget) -> Verdict:
-        seconds.append(budget.seconds)
-        return Verdict()
-
-    monkeypatch.setattr(OutputSchema, "validate", validate)
-    validation = ResultValidation(lambda: "a server")
-    validation.note("search", INTEGER)
-    for _ in range(12):
-        await validation.validate("search", text_result("found", structured_content={"x": 1}))
-    assert seconds[0] == 0.01
-    assert seconds[-1] == pytest.approx(0.005)
 
 
 Start = Callable[[dict[str, Any], dict[str, Any]], MCPServerInfo]

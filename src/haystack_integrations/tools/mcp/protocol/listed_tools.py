@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+import mcp_types as types
+from haystack import logging
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
+from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# How many tools with invalid fields, and how many fields of each, are logged.
+_MOST_SHOWN: Final = 50
+
+_HEADER: Final = "x-mcp-header"
+
+# All sessions share one event loop. Nearly all validations take some milliseconds there; what takes longer begins anew
+# in a thread, and is given up after a second.
+_IN_LOOP: Final = Budget(seconds=0.01, values=2_000)
+_IN_THREAD: Final = Budget(seconds=1.0, values=100_000, gives_way=True)
+
+
+class InvalidResultError(RuntimeError):
+    """
+    Raised for a result that violates the output schema of its tool, or cannot be validated. The tool has run.
+    """
+
+
+class ListedTools:
+    """
+    What the definitions of a server's tools mean for their calls.
+
+    Which tools cannot be used, which arguments also go as HTTP headers, and what the results conform to.
+    """
+
+    def __init__(self, describe: Callable[[], str]) -> None:
+        """
+        Initialize the ListedTools: none.
+
+        :param describe: Names the server in messages.
+        """
+        self._describe = describe
+        # Why tools were left out, by their names; by their numbers if they have none.
+        self.unusable: dict[str | int, str] = {}
+        # The headers by the places of the arguments, by the names of the tools.
+        self._headers: dict[str, dict[tuple[str, ...], str]] = {}
+        self._schemas: dict[str, OutputSchema | None] = {}
+        self._given_up: set[str] = set()
+        self._one_in_thread = asyncio.Lock()
+
+    async def read(self, page: dict[str, Any], version: str) -> dict[str, Any]:
+        """
+        Read a page of `tools/list`, and leave out what cannot be used.
+
+        :param page: The page.
+        :param version: The revision of the protocol.
+        :returns: The page with the usable tools.
+        :raises ValueError: If the page cannot be read.
+        """
+        read = await read_page(page, version)
+        listed = read.result["tools"]
+        left_out = dict(read.left_out)
+        if version in MODERN_PROTOCOL_VERSIONS:
+            left_out |= {tool["name"]: reason for tool in listed if (reason := self._note_headers(tool)) is not None}
+        usable = [tool for tool in listed if tool["name"] not in left_out]
+        for tool, reason in left_out.items():
+            if self.unusable.get(tool) != reason:
+                logger.warning(
+                    "Left out tool {tool} of {server}: {reason}",
+                    tool=f"'{tool}'" if isinstance(tool, str) else f"number {tool}",
+                    server=self._describe(),
+                    reason=reason,
+                )
+        self.unusable.update(left_out)
+        for definition in usable:
+            self.unusable.pop(definition["name"], None)
+        if read.dropped:
+            logger.debug(
+                "Dropped invalid fields of the tools of {server}: {fields}",
+                server=self._describe(),
+                fields="; ".join(
+                    f"{tool}: {', '.join(fields[:_MOST_SHOWN])}"
+                    for tool, fields in islice(read.dropped.items(), _MOST_SHOWN)
+                ),
+            )
+        return {**read.result, "tools": usable}
+
+    def _note_headers(self, tool: dict[str, Any]) -> str | None:
+        """
+        Take from a tool's definition which arguments go as headers, too (SEP-2243).
+
+        :param tool: The definition.
+        :returns: Why it cannot be used; None if it can.
+        """
+        schema = tool.get("inputSchema")
+        self._headers.pop(tool["name"], None)
+        if not _mentions_header(schema):
+            return None
+        from mcp.shared.inbound import (  # noqa: PLC0415 - the SDK takes a second to import, and few tools need it
+            find_invalid_x_mcp_header,
+            x_mcp_header_map,
+        )
+
+        reason = find_invalid_x_mcp_header(schema)
+        if reason is not None:
+            return f"invalid {_HEADER} ({reason})"
+        self._headers[tool["name"]] = x_mcp_header_map(schema)
+        return None
+
+    def headers(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, str] | None:
+        """
+        Return the HTTP headers of a call.
+
+        :param tool_name: Name of the tool.
+        :param arguments: Its arguments.
+        :returns: The headers; None if there are none.
+        """
+        found = self._headers.get(tool_name)
+        if not found:
+            return None
+        from mcp.shared.inbound import mcp_param_headers  # noqa: PLC0415 - it was imported with the definition
+
+        return mcp_param_headers(found, arguments)
+
+    def note_schemas(self, tools: Iterable[types.Tool]) -> None:
+        """
+        Take the output schemas of tools, in place of earlier ones. An empty one counts as none: it promises nothing.
+
+        :param tools: The tools.
+        """
+        for tool in tools:
+            self._schemas[tool.name] = OutputSchema(tool.output_schema) if tool.output_schema else None
+
+    async def validate(self, tool_name: str, result: types.CallToolResult) -> None:
+        """
+        Validate a result. One whose validation takes too long, or is impossible, passes.
+
+        :param tool_name: Name of the tool. Results of an unknown tool are not validated.
+        :param result: The result, which is not an error of the tool.
+        :raises InvalidResultError: If the result violates the schema. The text quotes nothing of it.
+        """
+        schema = self._schemas.get(tool_name)
+        if schema is None:
+            return
+        value = result.structured_content
+        if value is None and "structured_content" not in result.model_fields_set:
+            msg = f"Tool {tool_name} has an output schema but did not return structured content"
+            raise InvalidResultError(msg)
+        verdict = schema.validate(value, _IN_LOOP)
+        if verdict.cut_off:
+            verdict = await self._validate_in_thread(tool_name, schema, value)
+        if verdict.violation is not None:
+            raise InvalidResultError(verdict.violation)
+        if verdict.unusable is not None:
+            self._give_up(tool_name, schema, verdict.unusable)
+        elif verdict.undecided is not None:
+            logger.debug(
+                "A result of tool '{tool}' of {server} was not validated against its output schema: {reason}",
+                tool=tool_name,
+                server=self._describe(),
+                reason=verdict.undecided,
+            )
+
+    async def _validate_in_thread(self, tool_name: str, schema: OutputSchema, value: Any) -> Verdict:
+        def validate() -> Verdict:
+            verdict = schema.validate(value, _IN_THREAD)
+            if verdict.cut_off:
+                self._give_up(tool_name, schema, f"that takes longer than {_IN_THREAD.seconds:g} s")
+            return verdict
+
+        async with self._one_in_thread:
+            if self._schemas.get(tool_name) is not schema:
+                return Verdict()  # given up meanwhile
+            try:
+                running = start_in_thread(validate)
+            except RuntimeError as error:  # there are too many threads
+                return Verdict(undecided=str(error))
+            # A caller who gives up does not end the thread, which ends by itself.
+            return await asyncio.shield(running)
+
+    def _give_up(self, tool_name: str, schema: OutputSchema, reason: str) -> None:
+        if self._schemas.get(tool_name) is schema:
+            self._schemas[tool_name] = None
+        if tool_name not in self._given_up:
+            self._given_up.add(tool_name)
+            logger.warning(
+                "Results of tool '{tool}' of {server} are no longer validated against its output schema: {reason}",
+                tool=tool_name,
+                server=self._describe(),
+                reason=reason,
+            )
+
+
+def _mentions_header(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        return _HEADER in schema or any(map(_mentions_header, schema.values()))
+    return isinstance(schema, list) and any(map(_mentions_header, schema))
