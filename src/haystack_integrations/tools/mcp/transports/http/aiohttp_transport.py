@@ -175,7 +175,7 @@ class _Connector(aiohttp.TCPConnector):
 
     async def connect(self, *args: Any, **options: Any) -> Any:
         while True:
-            connection = await super().connect(*args, **options)
+            connection: Any = await super().connect(*args, **options)
             protocol = connection.protocol
             is_new = protocol not in self._used
             if protocol.is_connected() and (is_new or not (protocol.should_close or _is_readable(protocol.transport))):
