@@ -7,12 +7,12 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-DIRECT, FLOOR, OURS, OURS_ASYNCIO, UPSTREAM = "direct", "floor", "ours", "ours-asyncio", "2.1.1"
-CLIENTS = (DIRECT, FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
+DIRECT, FLOOR, OURS, OURS_PLAIN, UPSTREAM = "direct", "floor", "ours", "ours-plain", "2.1.1"
+CLIENTS = (DIRECT, FLOOR, OURS, OURS_PLAIN, UPSTREAM)
 FASTMCP, HAYHOOKS = "fastmcp", "hayhooks"
 SERVERS = (FASTMCP, OURS, HAYHOOKS)
 SUBJECTS = (*CLIENTS, FASTMCP, HAYHOOKS)
-ALL_BRIDGES = (FLOOR, OURS, OURS_ASYNCIO, UPSTREAM)
+ALL_BRIDGES = (FLOOR, OURS, OURS_PLAIN, UPSTREAM)
 MAIN_SUBJECTS = (FLOOR, OURS, UPSTREAM)
 
 SLOW_SERVERS, SLOW_START = 10, 0.3
@@ -41,6 +41,16 @@ class Repeats:
     """Units per turn. The subject reports their median."""
     upstream_rounds: int | None = None
     """Limits 2.1.1 to this number of rounds, in cases where it is very slow."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A target: how much of another subject's time, or of another figure, one needs."""
+
+    subject: str
+    to: str
+    at_most: float
+    figure: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,8 +88,14 @@ class Case:
     """Targets for other figures that the case reports in addition to its time."""
     least: dict[str, float] = field(default_factory=dict)
     """Targets for other figures that should be high."""
+    ratios: tuple[Ratio, ...] = ()
+    """Targets for several subjects."""
     content: str = ""
     """What the compared servers serve; see served.py."""
+
+    def ratios_of(self, figure: str) -> tuple[Ratio, ...]:
+        """The targets for one figure, "" for the time."""
+        return tuple(ratio for ratio in self.ratios if ratio.figure == figure)
 
     @property
     def connects(self) -> bool:
@@ -109,7 +125,7 @@ def _call(
     name: str, title: str, request: dict[str, Any], server: Literal["stdio", "http"], quick: int, full: int, **more: Any
 ) -> Case:
     """A case of single calls. `quick` and `full` are the numbers of calls per turn."""
-    subjects = ALL_BRIDGES if more.pop("uvloop_matters", False) else MAIN_SUBJECTS
+    subjects = ALL_BRIDGES if more.pop("fast_matters", False) else MAIN_SUBJECTS
     return Case(name, title, request, Repeats(15, quick), Repeats(30, full), server, subjects=subjects, **more)
 
 
@@ -120,11 +136,11 @@ def _single_calls() -> list[Case]:
         cases += [
             _call(
                 f"call-sync-{server}", f"one call, sync, {label}", {"case": "call", **echo},
-                server, quick, full, uvloop_matters=True, at_most={FLOOR: 1.10},
+                server, quick, full, fast_matters=True, at_most={FLOOR: 1.10},
             ),
             _call(
                 f"call-async-{server}", f"one call, async, {label}", {"case": "call_async", **echo},
-                server, quick, full, uvloop_matters=True, at_most={FLOOR: 1.10},
+                server, quick, full, fast_matters=True, at_most={FLOOR: 1.10},
             ),
         ]  # fmt: skip
     single = {"via": "tool", **echo}
@@ -178,48 +194,76 @@ def _concurrent_calls() -> list[Case]:
     return cases
 
 
+_COSTLESS_TARGETS: dict[str, tuple[tuple[str, str, float, float], ...]] = {
+    "async-stdio": (("", DIRECT, 0.65, 0.65), ("cpu", DIRECT, 0.6, 0.6)),
+    "async-http": (("", DIRECT, 0.5, 0.8), ("cpu", DIRECT, 0.45, 0.8)),
+    "sync-stdio": (("", FLOOR, 0.45, 0.5),),
+    "sync-http": (("", FLOOR, 0.4, 0.75),),
+    "256-sleeping-stdio": (("", DIRECT, 0.4, 0.4),),
+    "256-sleeping-http": (("", DIRECT, 0.5, 1.0),),
+    "1mb-stdio": (("", DIRECT, 0.7, 0.7),),
+    "1mb-http": (("", DIRECT, 0.95, 1.1),),
+}
+"""The figure, beside whose, and the highest ratio of ours with the extra `fast` and of ours without it."""
+
+
+def _costless_case(
+    kind: str, server: str, title: str, request: dict[str, Any], quick: int, full: int, **more: Any
+) -> Case:
+    """A case of `_costless`. `quick` and `full` are the numbers of units per turn."""
+    name = f"{kind}-{server}"
+    ratios = [
+        Ratio(subject, to, at_most, figure)
+        for figure, to, fast, plain in _COSTLESS_TARGETS.get(name, ())
+        for subject, at_most in ((OURS, fast), (OURS_PLAIN, plain))
+    ]
+    label = "HTTP" if server == "http" else server
+    subjects = (
+        (FLOOR, OURS, OURS_PLAIN) if request["case"] in {"call", "concurrent"} else (DIRECT, FLOOR, OURS, OURS_PLAIN)
+    )
+    return Case(
+        f"costless-{name}", f"{title}, {label}", {**request, "counts_cpu": True},
+        Repeats(15 if quick > 1 else 7, quick), Repeats(40 if quick > 1 else 20, full),
+        "costless-http" if server == "http" else "costless-stdio", subjects=subjects, ratios=tuple(ratios), **more,
+    )  # fmt: skip
+
+
 def _costless() -> list[Case]:
-    """What the client itself costs. Without uvloop, as the SDK in the caller's loop runs."""
+    """What the client itself costs, with the extra `fast` and without."""
     echo = {"tool": "echo", "arguments": {"text": "hello"}}
-    subjects = (DIRECT, FLOOR, OURS, OURS_ASYNCIO)
-    cases = []
-    for server, single, many in (("stdio", 1.3, 1.2), ("http", 1.15, 1.1)):
-        label = "HTTP" if server == "http" else server
-        server_name: Literal["costless-stdio", "costless-http"] = (
-            "costless-http" if server == "http" else "costless-stdio"
-        )
-        cases += [
-            Case(
-                f"costless-async-{server}", f"one async call that costs the server nothing, {label}",
-                {"case": "call_async", **echo}, Repeats(15, 50), Repeats(40, 100), server_name,
-                subjects=subjects, at_most={DIRECT: single}, judged=OURS_ASYNCIO,
-            ),
-            Case(
-                f"costless-256-async-{server}", f"… 256 of them at once, {label}",
-                {"case": "concurrent_async", **echo, "concurrency": 256}, Repeats(7, 3), Repeats(20, 5), server_name,
-                subjects=subjects, at_most={DIRECT: many}, judged=OURS_ASYNCIO, most_stall=0.03,
-            ),
-        ]  # fmt: skip
-    subjects = (FLOOR, OURS, OURS_ASYNCIO)
+    sleep = {"tool": "sleep", "arguments": {"seconds": 0.05}}
     big = {"tool": "big", "arguments": {"size": 1_000_000}}
-    cases += [
+    cases = []
+    for server in ("stdio", "http"):
+        cases += [
+            _costless_case(
+                "async", server, "one async call that costs the server nothing", {"case": "call_async", **echo}, 50, 100
+            ),
+            _costless_case("sync", server, "… sync", {"case": "call", **echo}, 50, 100),
+            _costless_case(
+                "256-async", server, "… 256 of them at once, async",
+                {"case": "concurrent_async", **echo, "concurrency": 256}, 3, 5, judged=OURS_PLAIN, most_stall=0.03,
+            ),
+            _costless_case(
+                "256-sleeping", server, "256 calls of 50 ms at once, async",
+                {"case": "concurrent_async", **sleep, "concurrency": 256}, 1, 2,
+            ),
+            _costless_case("1mb", server, "one async call with 1 MB of text", {"case": "call_async", **big}, 3, 5),
+        ]  # fmt: skip
+    cases.append(
         Case(
-            "costless-256-threads-stdio", "… 256 sync calls at once, in threads, stdio",
-            {"case": "concurrent", **echo, "concurrency": 256}, Repeats(7, 3), Repeats(20, 5), "costless-stdio",
-            subjects=subjects, at_most={FLOOR: 1.05}, judged=OURS_ASYNCIO,
-        ),
-        Case(
-            "costless-1mb-http", "… 1 MB of text, sync, HTTP", {"case": "call", **big},
-            Repeats(15, 3), Repeats(40, 5), "costless-http",
-            subjects=subjects, at_most={FLOOR: 1.05}, judged=OURS_ASYNCIO,
-        ),
-    ]  # fmt: skip
+            "costless-256-threads-stdio", "256 sync calls at once, in threads, stdio",
+            {"case": "concurrent", **echo, "concurrency": 256},
+            Repeats(7, 3), Repeats(20, 5), "costless-stdio",
+            subjects=(FLOOR, OURS, OURS_PLAIN), at_most={FLOOR: 1.05}, judged=OURS_PLAIN,
+        )
+    )  # fmt: skip
     cases.append(
         Case(
             "large-result-http", "… 50,000 content blocks, sync, HTTP",
             {"case": "held_up", "tool": "blocks", "arguments": {"size": 50_000}},
-            Repeats(5), Repeats(10), "costless-http", subjects=(FLOOR, OURS, OURS_ASYNCIO, UPSTREAM),
-            most={"held-up": 0.1}, judged=OURS_ASYNCIO,
+            Repeats(5), Repeats(10), "costless-http", subjects=(FLOOR, OURS, OURS_PLAIN, UPSTREAM),
+            most={"held-up": 0.1}, judged=OURS_PLAIN,
         )
     )  # fmt: skip
     return cases
@@ -262,12 +306,12 @@ def _connecting() -> list[Case]:
         Case(
             "warm-up-file", f"{FILE_SERVERS} servers of a file, one of {SLOWEST_START} s and one dead",
             {"case": "warm_up_file"}, Repeats(3), Repeats(7), "file",
-            subjects=(OURS, OURS_ASYNCIO), most={"against-slowest": 1.5},
+            subjects=(OURS, OURS_PLAIN), most={"against-slowest": 1.5},
         ),
         Case(
             "warm-up-registry", "… the same servers in a registry, by one alias",
             {"case": "warm_up_registry"}, Repeats(3), Repeats(7), "file",
-            subjects=(OURS, OURS_ASYNCIO), most={"against-slowest": 1.5},
+            subjects=(OURS, OURS_PLAIN), most={"against-slowest": 1.5},
         ),
         Case(
             "single-tools", f"{SINGLE_TOOLS} MCPTools of one server",

@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that costs as little as possible, so that a measurement shows the client: `echo`, `big` and `blocks`, without the SDK.
+A server that costs as little as possible, so that a measurement shows the client: `echo`, `sleep`, `big` and `blocks`,
+without the SDK.
 
     python costless_server.py                     # over stdio
     python costless_server.py --transport http    # prints its URL; exits when its stdin is closed
 
-It answers one request after the other and knows only what the subjects send.
+It answers one request after the other, but those of `sleep` when they are due, and knows only what the subjects send.
 """
 
 import asyncio
@@ -17,12 +18,16 @@ import os
 import socket
 import sys
 import threading
+from queue import SimpleQueue
+from time import monotonic, sleep
 from typing import Any
 
 _TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+_SECONDS = {"type": "object", "properties": {"seconds": {"type": "number"}}, "required": ["seconds"]}
 _SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
 _TOOLS = [
     {"name": "echo", "description": "Return the text", "inputSchema": _TEXT},
+    {"name": "sleep", "description": "Return after this many seconds", "inputSchema": _SECONDS},
     {"name": "big", "description": "Return a text of this many characters", "inputSchema": _SIZE},
     {"name": "blocks", "description": "Return this many content blocks", "inputSchema": _SIZE},
 ]
@@ -46,7 +51,7 @@ def _result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             content = _blocks.setdefault(size, [{"type": "text", "text": f"Block {n}"} for n in range(size)])
             return {"content": content, "isError": False, **_MODERN}
         text = (
-            arguments["text"]
+            arguments.get("text", "done")
             if size is None
             else _texts.setdefault(size, ("All work and no play. \u00e4\n" * size)[:size])
         )
@@ -61,27 +66,45 @@ def _result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def answer(message: bytes) -> bytes | None:
-    """The answer to a JSON-RPC message, None to a notification."""
+def answer(message: bytes) -> tuple[bytes | None, float]:
+    """The answer to a JSON-RPC message, None to a notification; and after how many seconds."""
     request = json.loads(message)
     if "id" not in request:
-        return None
-    result = _result(request["method"], request.get("params") or {})
+        return None, 0.0
+    params = request.get("params") or {}
+    result = _result(request["method"], params)
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
     if result is None:
         reply["error"] = {"code": -32601, "message": "Method not found"}
     else:
         reply["result"] = result
-    return json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode()
+    seconds = params.get("arguments", {}).get("seconds", 0.0)
+    return json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode(), seconds
+
+
+def _write(reply: bytes) -> None:
+    sys.stdout.buffer.write(reply + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def serve_stdio() -> None:
     """Answer line by line until stdin is closed."""
+    # All of them sleep for the same time, so the first to come is the first that is due.
+    sleeping: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
+
+    def wake() -> None:
+        while True:
+            due, reply = sleeping.get()
+            sleep(max(0.0, due - monotonic()))
+            _write(reply)
+
+    threading.Thread(target=wake, daemon=True).start()
     for line in sys.stdin.buffer:
-        reply = answer(line)
-        if reply is not None:
-            sys.stdout.buffer.write(reply + b"\n")
-            sys.stdout.buffer.flush()
+        reply, seconds = answer(line)
+        if reply is not None and seconds:
+            sleeping.put((monotonic() + seconds, reply))
+        elif reply is not None:
+            _write(reply)
 
 
 class _HttpConnection(asyncio.Protocol):
@@ -106,13 +129,16 @@ class _HttpConnection(asyncio.Protocol):
             self._respond(lines[0].partition(" ")[0], body)
 
     def _respond(self, method: str, body: bytes) -> None:
-        reply = answer(body) if method == "POST" else None
+        reply, seconds = answer(body) if method == "POST" else (None, 0.0)
         if reply is None:
             status = "202 Accepted" if method == "POST" else "405 Method Not Allowed"
             self._transport.write(f"HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n".encode())
             return
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(reply)}\r\n\r\n"
-        self._transport.write(head.encode() + reply)
+        if seconds:
+            asyncio.get_running_loop().call_later(seconds, self._transport.write, head.encode() + reply)
+        else:
+            self._transport.write(head.encode() + reply)
 
 
 async def serve_http() -> None:

@@ -101,7 +101,8 @@ def build_environments(*, ours_path: Path | None, upstream: bool, hayhooks: bool
         _build("hayhooks", HAYHOOKS, made_from="")
     if not upstream:
         return
-    frozen = _run(python_of("ours"), "-m", "pip", "freeze", "--exclude", "mcp-haystack", "--exclude", "uvloop")
+    apart = [part for name in ("aiohttp", "mcp-haystack", "uvloop") for part in ("--exclude", name)]
+    frozen = _run(python_of("ours"), "-m", "pip", "freeze", *apart)
     constraints = ENVIRONMENTS / "constraints.txt"
     constraints.write_text(frozen)
     _build("upstream", [UPSTREAM, *COMMON, "--constraint", str(constraints)], made_from=frozen)

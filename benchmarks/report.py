@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
-from cases import CLIENTS, DIRECT, FASTMCP, FLOOR, HAYHOOKS, OURS, OURS_ASYNCIO, SERVERS, SUBJECTS, UPSTREAM, Case
+from cases import CLIENTS, DIRECT, FASTMCP, FLOOR, HAYHOOKS, OURS, OURS_PLAIN, SERVERS, SUBJECTS, UPSTREAM, Case, Ratio
 
 
 @dataclass
@@ -26,6 +26,8 @@ class Row:
     """The subject that the targets are for."""
     at_least: float | None = None
     """Target of a figure that should be high."""
+    ratios: tuple[Ratio, ...] = ()
+    """Targets for its ratios."""
     compares: tuple[str, ...] = CLIENTS
     """The columns of its table."""
 
@@ -72,7 +74,14 @@ class Report:
         """The row of a case, created if necessary."""
         return self.rows.setdefault(
             case.name,
-            Row(case.name, case.title, at_most=dict(case.at_most), judged=case.judged, compares=case.compares),
+            Row(
+                case.name,
+                case.title,
+                at_most=dict(case.at_most),
+                judged=case.judged,
+                compares=case.compares,
+                ratios=case.ratios_of(""),
+            ),
         )
 
     def figure(self, case: Case, subject: str, name: str, value: float) -> None:
@@ -80,6 +89,7 @@ class Report:
         is_load = case.request["case"] == "load_memory"
         titles = {
             "stall": ("… longest stall of the caller's loop", "s"),
+            "cpu": ("… CPU of the client for each call", "s"),
             "processes": ("… processes", ""),
             "megabytes": ("… memory of the server after all calls" if is_load else "… their memory", "MB"),
             "import": ("the import alone", "s"),
@@ -106,8 +116,9 @@ class Report:
         at_most = {"limit": limit} if (limit := limits.get(name)) is not None else {}
         key = f"{case.name}:{name}"
         row = Row(
-            key, title, unit, at_most=at_most, judged=case.judged, at_least=case.least.get(name), compares=case.compares
-        )
+            key, title, unit, at_most=at_most, judged=case.judged, at_least=case.least.get(name), compares=case.compares,
+            ratios=case.ratios_of(name),
+        )  # fmt: skip
         self.rows.setdefault(key, row).add(subject, value)
 
     def add_linearity(self) -> None:
@@ -166,6 +177,12 @@ class Report:
                 what = row.judged if to == "limit" else f"{row.judged} / {to}"
                 allowed = limit if row.unit == "" else limit * (1 + tolerance)
                 found.append(Verdict(row.name, what, value, limit, passed=value <= allowed))
+            for wanted in row.ratios:
+                value = row.ratio(wanted.subject, wanted.to)
+                if value is not None:
+                    passed = value <= wanted.at_most * (1 + tolerance)
+                    what = f"{wanted.subject} / {wanted.to}"
+                    found.append(Verdict(row.name, what, value, wanted.at_most, passed=passed))
             value = row.typical(row.judged)
             if row.at_least is not None and value is not None:
                 passed = value >= row.at_least * (1 - tolerance)
@@ -190,7 +207,13 @@ class Report:
     def table(self, tolerance: float) -> str:
         """A Markdown table of the ways to call servers, and one of the servers, with one row per case."""
         ratios = {
-            CLIENTS: ((OURS_ASYNCIO, DIRECT), (OURS, FLOOR), (OURS_ASYNCIO, FLOOR), (OURS, UPSTREAM)),
+            CLIENTS: (
+                (OURS, DIRECT),
+                (OURS_PLAIN, DIRECT),
+                (OURS, FLOOR),
+                (OURS_PLAIN, FLOOR),
+                (OURS, UPSTREAM),
+            ),
             SERVERS: ((OURS, FASTMCP), (OURS, HAYHOOKS)),
         }
         return "\n\n".join(
@@ -202,7 +225,7 @@ class Report:
     def _table_of(
         self, rows: list[Row], compares: tuple[str, ...], pairs: tuple[tuple[str, str], ...], tolerance: float
     ) -> str:
-        names = {OURS_ASYNCIO: "… no uvloop"}
+        names = {OURS_PLAIN: "… plain"}
         head = [
             "case", "", *(names.get(subject, subject) for subject in compares),
             *(f"{names.get(one, one)} / {other}" for one, other in pairs), "target",

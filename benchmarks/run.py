@@ -37,7 +37,7 @@ from cases import (
     IDLE_HTTP,
     IDLE_STDIO,
     OURS,
-    OURS_ASYNCIO,
+    OURS_PLAIN,
     SEARCHED_SERVERS,
     SEARCHED_TOOLS,
     SLOW_SERVERS,
@@ -59,7 +59,7 @@ WORKERS = {
     DIRECT: ("ours", ["--subject", "direct"]),
     FLOOR: ("ours", ["--subject", "floor"]),
     OURS: ("ours", ["--subject", "ours"]),
-    OURS_ASYNCIO: ("ours", ["--subject", "ours", "--no-uvloop"]),
+    OURS_PLAIN: ("ours", ["--subject", "ours", "--without-fast"]),
     UPSTREAM: ("upstream", ["--subject", "upstream"]),
 }
 """The environment of each subject, and the arguments of its worker."""

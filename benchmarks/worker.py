@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 from stall import stall_watch
@@ -45,7 +45,7 @@ class Worker:
     """Measures one subject."""
 
     def __init__(self, subject_name: str) -> None:
-        # Imported here, because --no-uvloop must take effect before any of these imports.
+        # Imported here, because --without-fast must take effect before any of these imports.
         import psutil
         from subjects import AinvokeSubject, DirectSubject, FloorSubject, HaystackSubject, NotSupportedError
 
@@ -99,11 +99,19 @@ class Worker:
         times = []
         for _ in range(request["n"] // _WARM_UP_SHARE + 1):
             call()
+        cpu = process_time()
         for _ in range(request["n"]):
             begin = perf_counter()
             call()
             times.append(perf_counter() - begin)
-        return {"seconds": statistics.median(times)}
+        return {
+            "seconds": statistics.median(times),
+            "figures": self._cpu_of(request, process_time() - cpu, request["n"]),
+        }
+
+    @staticmethod
+    def _cpu_of(request: Request, seconds: float, calls: int) -> dict[str, float]:
+        return {"cpu": seconds / calls} if request.get("counts_cpu") else {}
 
     def measure_overhead(self, request: Request) -> Answer:
         """Calls with something in addition and calls without it, in turns; the ratio of their medians."""
@@ -131,17 +139,19 @@ class Worker:
         """The same with async calls in this thread's loop."""
         call = self._session(request).call_async(request["tool"], request["arguments"])
 
-        async def measure() -> list[float]:
+        async def measure() -> tuple[list[float], float]:
             times = []
             for _ in range(request["n"] // _WARM_UP_SHARE + 1):
                 await call()
+            cpu = process_time()
             for _ in range(request["n"]):
                 begin = perf_counter()
                 await call()
                 times.append(perf_counter() - begin)
-            return times
+            return times, process_time() - cpu
 
-        return {"seconds": statistics.median(self._runner.run(measure()))}
+        times, cpu = self._runner.run(measure())
+        return {"seconds": statistics.median(times), "figures": self._cpu_of(request, cpu, request["n"])}
 
     def measure_listing(self, request: Request) -> Answer:
         """The median of `n` listings of all tools, one after another. hayhooks lists tools of its own, too."""
@@ -238,16 +248,19 @@ class Worker:
             await asyncio.gather(*(call() for _ in range(request["concurrency"])))
             return perf_counter() - begin
 
-        async def measure() -> tuple[list[float], float]:
+        async def measure() -> tuple[list[float], float, float]:
             await batch()
+            cpu = process_time()
             times = [await batch() for _ in range(request["n"])]
+            cpu = process_time() - cpu
             # In a batch of its own, because the watch wakes the loop all the time.
             async with stall_watch() as gaps:
                 await batch()
-            return times, max(gaps)
+            return times, max(gaps), cpu
 
-        times, stall = self._runner.run(measure())
-        return {"seconds": statistics.median(times), "figures": {"stall": stall}}
+        times, stall, cpu = self._runner.run(measure())
+        figures = self._cpu_of(request, cpu, request["n"] * request["concurrency"])
+        return {"seconds": statistics.median(times), "figures": {"stall": stall, **figures}}
 
     def measure_held_up(self, request: Request) -> Answer:
         """
@@ -525,10 +538,11 @@ def main() -> None:
     """Answer requests until stdin is closed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--subject", choices=["ours", "upstream", "floor", "direct"], required=True)
-    parser.add_argument("--no-uvloop", action="store_true", help="behave as if uvloop were not installed")
+    parser.add_argument("--without-fast", action="store_true", help="behave as if the extra `fast` were not installed")
     options = parser.parse_args()
-    if options.no_uvloop:
-        sys.modules["uvloop"] = None  # type: ignore[assignment]
+    if options.without_fast:
+        for module in ("aiohttp", "uvloop"):
+            sys.modules[module] = None  # type: ignore[assignment]
     # Answers go to the original stdout; everything else that is printed goes to stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -10,6 +10,7 @@ import datetime as dt
 import ipaddress
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,19 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture(params=["httpx2", "aiohttp"])
+def http_stack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """
+    What carries the requests of a session: httpx2's own transport, or that of the extra `fast`.
+    """
+    if request.param == "aiohttp":
+        pytest.importorskip("aiohttp")
+        pytest.importorskip("uvloop")
+    else:
+        monkeypatch.setitem(sys.modules, "aiohttp", None)
+    return request.param
 
 
 @pytest.fixture(scope="module")

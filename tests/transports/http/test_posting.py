@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
 from haystack_integrations.tools.mcp.protocol.rest import ServerRest
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from haystack_integrations.tools.mcp.transports.http import posting
-from haystack_integrations.tools.mcp.transports.http.options import open_transport
+from haystack_integrations.tools.mcp.transports.http.options import open_session_transport
 from haystack_integrations.tools.mcp.transports.http.posting import BusyError, HttpSender, TooLargeError
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response
@@ -300,12 +300,13 @@ class TestBodies:
         assert await sender.read(await post(sender)) == b""
 
 
+@pytest.mark.usefixtures("http_stack")
 async def test_connections_are_kept_for_the_next_request_and_closed_at_the_end() -> None:
     async def answer(request: HttpRequest) -> bytes:
         return response("200 OK", {"n": len(request.body)})
 
     async with ScriptedPeer(answer) as peer:
-        sender = HttpSender(open_transport(), headers={}, timeout=PHASES)
+        sender = HttpSender(open_session_transport(), headers={}, timeout=PHASES)
         await sender.open()
         async with aclosing(sender):
             for _ in range(5):
@@ -316,8 +317,9 @@ async def test_connections_are_kept_for_the_next_request_and_closed_at_the_end()
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.usefixtures("http_stack")
 async def test_nothing_listens_there() -> None:
-    sender, exchange = HttpSender(open_transport(), headers={}, timeout=PHASES), Exchange(1, "x")
+    sender, exchange = HttpSender(open_session_transport(), headers={}, timeout=PHASES), Exchange(1, "x")
     await sender.open()
     async with aclosing(sender):
         with pytest.raises(httpx2.ConnectError) as raised:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, UnreadableError
-from haystack_integrations.tools.mcp.transports.http.options import open_transport
+from haystack_integrations.tools.mcp.transports.http.options import open_session_transport
 from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.http.streamable_http import StreamableHttpTransport
 from tests.support.rows import rows
@@ -24,13 +24,15 @@ from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.usefixtures("no_proxies")
 
+over_both_stacks = pytest.mark.usefixtures("http_stack")
+
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 
 
 def transport(url: str, **options: Any) -> StreamableHttpTransport:
     phases: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": None}
-    sender = HttpSender(open_transport(), **{"headers": {}, "timeout": phases, **options})
+    sender = HttpSender(open_session_transport(), **{"headers": {}, "timeout": phases, **options})
     return StreamableHttpTransport(sender, url)
 
 
@@ -193,6 +195,7 @@ class TestBodies:
         assert says in str(error) and "s3cret" not in str(error)
 
 
+@over_both_stacks
 class TestBreaks:
     async def test_nobody_listens(self) -> None:
         async with Wire(transport("http://127.0.0.1:9/mcp")) as wire:
@@ -270,6 +273,7 @@ class TestBreaks:
         assert exchange.fate is Fate.REFUSED and error.status == "403 Forbidden"
 
 
+@over_both_stacks
 class TestStreams:
     async def test_what_comes_before_the_answer_is_passed_on(self) -> None:
         answers: list[Any] = []
@@ -345,6 +349,7 @@ class TestStreams:
             assert len(peer.requests) == 1
 
 
+@over_both_stacks
 class TestListening:
     @rows("status", ["400 Bad Request", "401 Unauthorized", "404 Not Found", "405 Method Not Allowed", "406 No"])
     async def test_a_server_need_not_have_a_stream(self, status: str) -> None:
@@ -389,6 +394,7 @@ class TestListening:
             assert [request.method for request in peer.requests] == ["POST"]
 
 
+@over_both_stacks
 class TestEnds:
     @rows("version", [LEGACY, MODERN])
     async def test_a_caller_that_gives_up_closes_its_response(self, version: str) -> None:
@@ -453,6 +459,7 @@ class TestEnds:
                 assert (wire.heard.drained_because, wire.heard.ended_because) == ([], [])
 
 
+@over_both_stacks
 @rows("written", [lambda request: chunked(event(result(request))), lambda request: response("200 OK", result(request))])
 async def test_256_requests_at_once(written: Callable[[HttpRequest], bytes]) -> None:
     async with ScriptedPeer(always(written)) as peer, Wire(transport(peer.url)) as wire:

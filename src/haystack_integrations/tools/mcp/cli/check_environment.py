@@ -32,6 +32,7 @@ _SUBJECT = "environment"
 _EXTRAS = {
     "fastmcp": ("serving (mcp-haystack serve)", 'pip install "mcp-haystack[serve]"'),
     "uvloop": ("a faster event loop", 'pip install "mcp-haystack[fast]"'),
+    "aiohttp": ("faster calls over HTTP", 'pip install "mcp-haystack[fast]"'),
 }
 
 _PROGRAMS = {

@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.transports.http.http_server_info import (
     resolve_url,
 )
 from haystack_integrations.tools.mcp.transports.http.login import connected
-from haystack_integrations.tools.mcp.transports.http.options import find_route, open_transport
+from haystack_integrations.tools.mcp.transports.http.options import find_route, open_session_transport
 from haystack_integrations.tools.mcp.transports.http.posting import NO_CONNECTION, HttpSender
 from haystack_integrations.tools.mcp.transports.http.refusals import UNKNOWN_SESSION, says_unknown_session
 from haystack_integrations.tools.mcp.transports.http.sse import SseTransport
@@ -131,7 +131,7 @@ class _HttpClient(WireClient):
         if over_sse and timeout["read"] is None:  # messages are only acknowledged
             timeout["read"] = timeout["connect"]
         return HttpSender(
-            open_transport(route),
+            open_session_transport(route),
             headers=self._headers,
             timeout=timeout,
             auth=await self._auth(),

@@ -82,9 +82,10 @@ def _find_route(info: HttpServerInfo) -> Route:
         _load_client_cert(verify, info.client_cert)
     proxy = _proxy(info.proxy, verify)
     if info.http_transport is None:
+        _fastest_transport()  # imports it here, where it holds up nobody
         # Nobody else gets the shared context, so that nobody can change whom it trusts.
         return Route(_trusted_by_default() if verify is True else verify, proxy)
-    transport = _result("http_transport", info.http_transport, **_transport_arguments(verify, proxy))
+    transport = _result("http_transport", info.http_transport, proxy=proxy, **_transport_arguments(verify))
     if not isinstance(transport, httpx2.AsyncBaseTransport):
         msg = f"`http_transport` must give an httpx2.AsyncBaseTransport, it gave {type(transport).__name__}"
         raise ValueError(msg)
@@ -179,11 +180,11 @@ def _proxy(proxy: str | Secret | None, verify: ssl.SSLContext | bool) -> httpx2.
     return httpx2.Proxy(url, ssl_context=context if url.startswith("https:") else None)
 
 
-def _transport_arguments(verify: ssl.SSLContext | bool, proxy: httpx2.Proxy | None) -> dict[str, Any]:
+def _transport_arguments(verify: ssl.SSLContext | bool) -> dict[str, Any]:
     limits = httpx2.Limits(
         max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS, keepalive_expiry=_KEEPALIVE_EXPIRY
     )
-    return {"verify": verify, "proxy": proxy, "limits": limits, "socket_options": _tcp_keepalive()}
+    return {"verify": verify, "limits": limits, "socket_options": _tcp_keepalive()}
 
 
 def open_transport(route: Route | None = None) -> httpx2.AsyncBaseTransport:
@@ -196,19 +197,39 @@ def open_transport(route: Route | None = None) -> httpx2.AsyncBaseTransport:
     :param route: Certificates, proxy and transport.
     :returns: The transport, not yet entered.
     """
-    route = route or Route()
+    return _open(route or Route(), _Transport)
+
+
+def open_session_transport(route: Route | None = None) -> httpx2.AsyncBaseTransport:
+    """
+    Make the transport of a session.
+
+    It is that of `open_transport`, but over aiohttp if the extra `fast` is installed and no proxy is used.
+
+    :param route: Certificates, proxy and transport.
+    :returns: The transport, not yet entered.
+    """
+    return _open(route or Route(), _fastest_transport())
+
+
+def _open(route: Route, direct: Callable[..., httpx2.AsyncBaseTransport]) -> httpx2.AsyncBaseTransport:
     if route.transport is not None:
         return route.transport
     if route.proxy is None and uses_environment_proxies():
-        return _EnvironmentTransport(route.verify)
-    return _make_transport(route.verify, route.proxy)
+        return _EnvironmentTransport(route.verify, direct)
+    arguments = _transport_arguments(route.verify)
+    return direct(**arguments) if route.proxy is None else _Transport(proxy=route.proxy, **arguments)
 
 
-def _make_transport(verify: ssl.SSLContext | bool, proxy: httpx2.Proxy | None) -> httpx2.AsyncBaseTransport:
-    """
-    Make the transport that is used unless the server info has one of its own.
-    """
-    return _Transport(**_transport_arguments(verify, proxy))
+def _fastest_transport() -> Callable[..., httpx2.AsyncBaseTransport]:
+    try:
+        import aiohttp  # noqa: F401, PLC0415
+        import uvloop  # noqa: F401, PLC0415
+    except ImportError:
+        return _Transport
+    from haystack_integrations.tools.mcp.transports.http.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
+
+    return AiohttpTransport
 
 
 @asynccontextmanager
@@ -252,8 +273,9 @@ class _EnvironmentTransport(httpx2.AsyncBaseTransport):
     Goes through the proxy that the environment names for a URL, if it names one.
     """
 
-    def __init__(self, verify: ssl.SSLContext | bool) -> None:
-        self._verify = verify
+    def __init__(self, verify: ssl.SSLContext | bool, direct: Callable[..., httpx2.AsyncBaseTransport]) -> None:
+        self._arguments = _transport_arguments(verify)
+        self._direct = direct
         self._proxies = urllib.request.getproxies()
         self._transports: dict[str | None, httpx2.AsyncBaseTransport] = {}
 
@@ -261,8 +283,12 @@ class _EnvironmentTransport(httpx2.AsyncBaseTransport):
         proxy = environment_proxy(request.url, self._proxies)
         transport = self._transports.get(proxy)
         if transport is None:
-            through = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
-            transport = self._transports[proxy] = _make_transport(self._verify, through)
+            if proxy:
+                through = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}")
+                transport = _Transport(proxy=through, **self._arguments)
+            else:
+                transport = self._direct(**self._arguments)
+            self._transports[proxy] = transport
         return await transport.handle_async_request(request)
 
     async def aclose(self) -> None:

@@ -1,0 +1,397 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What holds whatever carries the requests, httpx2's own transport or aiohttp: cookies, proxies, user info, and failures.
+"""
+
+import asyncio
+import gzip
+import os
+import socket
+import ssl
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
+from haystack_integrations.tools.mcp.transports.http.options import Route, open_session_transport, open_transport
+from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
+from tests.support.forward_proxy import ForwardProxy
+from tests.support.rows import rows
+from tests.support.scripted_peer import HttpRequest, ScriptedPeer, chunked, response
+from tests.support.waiting import LIMIT
+
+pytestmark = pytest.mark.usefixtures("no_proxies", "http_stack")
+
+BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}'
+PHASES: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": None}
+
+
+def new_sender(verify: ssl.SSLContext | bool = True, **options: Any) -> HttpSender:
+    return HttpSender(open_session_transport(Route(verify)), **{"headers": {}, "timeout": PHASES, **options})
+
+
+async def post(sender: HttpSender, url: str) -> httpx2.Response:
+    answered = await sender.send("POST", httpx2.URL(url), {"Content-Type": "application/json"}, BODY)
+    await sender.read(answered)
+    return answered
+
+
+async def accept(_: HttpRequest) -> bytes:
+    return response("200 OK", {})
+
+
+class TestCookies:
+    async def test_a_load_balancer_gets_its_cookies_back_within_the_session(self) -> None:
+        async def answer(request: HttpRequest) -> bytes:
+            number = len(peer.requests)
+            second = b"Set-Cookie: zone=b; Path=/; HttpOnly\r\n" if number == 1 else b""
+            cookie = b"Set-Cookie: node=%d; Path=/\r\n" % number if number < 3 else b""
+            return response("200 OK", {}).replace(b"\r\n\r\n", b"\r\n" + cookie + second + b"\r\n", 1)
+
+        async with ScriptedPeer(answer) as peer:
+            async with (sender := new_sender()).opened():
+                for _ in range(4):
+                    await post(sender, peer.url)
+            async with (other := new_sender()).opened():
+                await post(other, peer.url)
+        sent = [request.headers.get("cookie") for request in peer.requests]
+        assert [sorted(each.split("; ")) if each else [] for each in sent] == [
+            [],
+            ["node=1", "zone=b"],
+            ["node=2", "zone=b"],
+            ["node=2", "zone=b"],
+            [],
+        ]
+
+    async def test_a_cookie_of_a_path_goes_there_alone(self) -> None:
+        async def answer(_: HttpRequest) -> bytes:
+            return response("200 OK", {}, Set_Cookie="node=1; Path=/other")
+
+        async with ScriptedPeer(answer) as peer, (sender := new_sender()).opened():
+            for path in ("mcp", "mcp", "other"):
+                await post(sender, f"http://127.0.0.1:{peer.port}/{path}")
+        assert [request.headers.get("cookie") for request in peer.requests] == [None, None, "node=1"]
+
+
+class TestProxiesOfTheEnvironment:
+    @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+    async def test_plain_requests_go_through_it(self, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+        with ForwardProxy("alice:pa55") as proxy:
+            monkeypatch.setenv(variable, f"http://alice:pa55@127.0.0.1:{proxy.port}")
+            async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+                assert (await post(sender, peer.url)).status_code == 200
+            assert proxy.requests == [f"POST {peer.url}"]
+
+    @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "all_proxy"])
+    async def test_requests_with_tls_are_tunnelled(
+        self, monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path], variable: str
+    ) -> None:
+        served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        served.load_cert_chain(*certificate)
+        trusted = ssl.create_default_context(cafile=str(certificate[0]))
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(BODY)
+            writer.write(response("200 OK", {}))
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=served)
+        place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with ForwardProxy() as proxy:
+            monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
+            async with server, (sender := new_sender(trusted)).opened():
+                assert (await post(sender, f"https://{place}/mcp")).status_code == 200
+            assert proxy.requests == [f"CONNECT {place}"]
+
+    async def test_a_host_in_no_proxy_is_reached_directly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with ForwardProxy() as proxy:
+            monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{proxy.port}")
+            monkeypatch.setenv("NO_PROXY", "other.test,127.0.0.1")
+            async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+                for _ in range(2):
+                    await post(sender, peer.url)
+            assert proxy.requests == []
+        assert (len(peer.requests), peer.connections) == (2, 1)
+
+
+class TestUserInfo:
+    async def test_that_of_a_url_becomes_basic_authentication(self) -> None:
+        async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+            await post(sender, f"http://alice:p%40ss@127.0.0.1:{peer.port}/mcp?a=b%20c")
+        (request,) = peer.requests
+        assert request.headers["authorization"] == "Basic YWxpY2U6cEBzcw=="
+        assert (request.target, request.headers["host"]) == ("/mcp?a=b%20c", f"127.0.0.1:{peer.port}")
+
+    async def test_an_auth_precedes_it(self) -> None:
+        class Token(httpx2.Auth):
+            def auth_flow(self, request: httpx2.Request) -> Any:
+                request.headers["Authorization"] = "Bearer t0ken"
+                yield request
+
+        async with ScriptedPeer(accept) as peer, (sender := new_sender(auth=Token())).opened():
+            await post(sender, f"http://alice:pa55@127.0.0.1:{peer.port}/mcp")
+        assert peer.requests[0].headers["authorization"] == "Bearer t0ken"
+
+
+async def fail(url: str, content: bytes = BODY, verify: ssl.SSLContext | bool = True, **phases: float) -> str:
+    """
+    Post a request that fails; return with what, and what that proves.
+    """
+    exchange = Exchange(1, "tools/call")
+    async with (sender := new_sender(verify, timeout={**PHASES, **phases})).opened():
+        try:
+            answered = await sender.send("POST", httpx2.URL(url), {}, content, exchange=exchange)
+            await sender.read(answered)
+        except httpx2.TransportError as error:
+            sender.settle(exchange, error)
+            assert "s3cret" not in str(exchange.answer.exception()) + "".join(traceback.format_exception(error))
+            return f"{type(error).__name__}, {exchange.fate.name}"
+    return "it did not fail"
+
+
+@asynccontextmanager
+async def raw_server(serve: Callable[..., Awaitable[None]], **options: Any) -> AsyncIterator[str]:
+    """
+    Serve connections as a test wants, and yield the URL.
+    """
+
+    async def until_closed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError), closing(writer):
+            await serve(reader, writer)
+
+    server = await asyncio.start_server(until_closed, "127.0.0.1", 0, **options)
+    scheme = "https" if "ssl" in options else "http"
+    async with server:
+        yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp?key=s3cret"
+
+
+class TestFailures:
+    async def test_what_proves_that_nothing_was_sent(self, certificate: tuple[Path, Path]) -> None:
+        async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await reader.read()
+
+        assert await fail("http://127.0.0.1:9/mcp?key=s3cret") == "ConnectError, REFUSED"
+        assert await fail("http://nowhere.invalid/mcp?key=s3cret") == "ConnectError, REFUSED"
+        assert await fail("ftp://127.0.0.1/mcp") == "UnsupportedProtocol, REFUSED"
+        async with raw_server(silent) as url:
+            assert await fail(url.replace("http:", "https:"), connect=0.2) == "ConnectTimeout, REFUSED"
+        served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        served.load_cert_chain(*certificate)
+        async with raw_server(silent, ssl=served) as url:
+            async with (sender := new_sender()).opened():
+                with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                    await post(sender, url)
+            assert await fail(url) == "ConnectError, REFUSED"
+
+    @rows(
+        ("written", "failure"),
+        [
+            (b"", "RemoteProtocolError, LOST"),
+            (b"HTTP/1.1 200 OK\r\nContent-", "RemoteProtocolError, LOST"),
+            (b"SSH-2.0-OpenSSH_9.6\r\n", "RemoteProtocolError, LOST"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "RemoteProtocolError, LOST"),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", "RemoteProtocolError, LOST"),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{", "RemoteProtocolError, LOST"),
+        ],
+    )
+    async def test_what_is_closed_early_or_no_http(self, written: bytes, failure: str) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(BODY)
+            writer.write(written)
+            await writer.drain()
+
+        async with raw_server(serve) as url:
+            assert await fail(url) == failure
+
+    async def test_a_reset(self) -> None:
+        async def answer(request: HttpRequest) -> None:
+            request.cut()
+
+        async with ScriptedPeer(answer) as peer:
+            assert await fail(peer.url) == "ReadError, LOST"
+
+    async def test_a_server_that_says_nothing(self) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if b"begin" in await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+            await reader.read()
+
+        async with raw_server(serve) as url:
+            assert await fail(url, read=0.2) == "ReadTimeout, LOST"
+            assert await fail(url.replace("mcp", "begin"), read=0.2) == "ReadTimeout, LOST"
+
+    async def test_a_server_that_takes_no_large_body(self) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if b"reset" in await reader.readuntil(b"\r\n\r\n"):
+                writer.transport.abort()
+            else:
+                await over.wait()
+
+        over = asyncio.Event()
+        async with raw_server(serve, limit=1024) as url:
+            assert await fail(url, b"x" * 20_000_000, write=0.2) == "WriteTimeout, LOST"
+            assert await fail(url.replace("mcp", "reset"), b"x" * 20_000_000) in ("WriteError, LOST", "ReadError, LOST")
+            over.set()
+
+
+class TestConnections:
+    async def test_a_post_is_never_sent_twice(self) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while True:
+                await reader.readuntil(BODY)
+                arrived.append(writer)
+                if len(arrived) == 2:  # over the connection that is used again
+                    return
+                writer.write(response("200 OK", {}))
+
+        arrived: list[asyncio.StreamWriter] = []
+        async with raw_server(serve) as url, (sender := new_sender()).opened():
+            await post(sender, url)
+            exchange = Exchange(1, "tools/call")
+            with pytest.raises(httpx2.RemoteProtocolError) as raised:
+                await sender.send("POST", httpx2.URL(url), {}, BODY, exchange=exchange)
+            sender.settle(exchange, raised.value)
+            assert exchange.fate is Fate.LOST and exchange.answer.exception() is not None
+            assert len(arrived) == 2 and arrived[0] is arrived[1]
+            await post(sender, url)
+        assert len(arrived) == 3
+
+    @rows(
+        "late",
+        [
+            None,
+            b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong",
+        ],
+    )
+    async def test_what_comes_over_an_idle_connection_is_no_answer(self, late: bytes | None) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.append(writer)
+            while True:
+                await reader.readuntil(BODY)
+                writer.write(response("200 OK", {}))
+                await writer.drain()
+                if len(connections) == 1:
+                    await answered.wait()
+                    if late is None:
+                        writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+                    else:
+                        writer.write(late)
+                    came.set()
+
+        connections: list[asyncio.StreamWriter] = []
+        answered, came = asyncio.Event(), asyncio.Event()
+        async with raw_server(serve) as url, (sender := new_sender()).opened():
+            await post(sender, url)
+            answered.set()
+            await came.wait()  # the event loop has not told the client yet
+            for _ in range(3):
+                later = await sender.send("POST", httpx2.URL(url), {}, BODY)
+                assert (later.status_code, await sender.read(later)) == (200, b"{}")
+        assert len(connections) == 2
+
+    async def test_a_response_that_is_closed_early_gives_its_connection_up(self) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(BODY)
+            writer.write(chunked(b": alive\n\n", is_finished=False))
+            await reader.read()
+            gone.set()
+
+        gone = asyncio.Event()
+        async with raw_server(serve) as url, (sender := new_sender()).opened():
+            answered = await sender.send("POST", httpx2.URL(url), {}, BODY)
+            await answered.aclose()
+            await asyncio.wait_for(gone.wait(), LIMIT)
+
+    async def test_a_request_that_is_given_up_closes_its_connection(self) -> None:
+        async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await reader.readuntil(BODY)
+            began.set()
+            await reader.read()
+            gone.set()
+
+        began, gone = asyncio.Event(), asyncio.Event()
+        async with raw_server(serve) as url, (sender := new_sender()).opened():
+            sending = asyncio.create_task(post(sender, url))
+            await asyncio.wait_for(began.wait(), LIMIT)
+            sending.cancel()
+            await asyncio.wait_for(gone.wait(), LIMIT)
+
+    async def test_interim_responses_are_passed_over(self) -> None:
+        async def answer(_: HttpRequest) -> bytes:
+            interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+            return interim + response("200 OK", {"n": 1})
+
+        async with ScriptedPeer(answer) as peer, (sender := new_sender()).opened():
+            for _ in range(2):
+                answered = await sender.send("POST", httpx2.URL(peer.url), {}, BODY)
+                assert (answered.status_code, await sender.read(answered)) == (200, b'{"n": 1}')
+        assert peer.connections == 1
+
+
+class TestWhatIsCarried:
+    @rows(
+        "target",
+        ["/mcp", "/", "/a/../b", "/a%2Fb?x=a%20b+c&y=%C3%BC", "//double", "/mcp?url=http://x.test/?a=b", "/mcp;v=1?&&"],
+    )
+    async def test_a_target_arrives_as_it_is(self, target: str) -> None:
+        async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+            url = httpx2.URL(f"http://127.0.0.1:{peer.port}{target}#fragment")
+            await post(sender, str(url))
+        assert peer.requests[0].target == url.raw_path.decode()
+
+    async def test_headers_arrive_as_they_are(self) -> None:
+        headers = [("X-Twice", "1"), ("X-Twice", "2"), ("X-Empty", ""), ("User-Agent", "mine"), ("Accept", "a/b")]
+        async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+            await sender.read(await sender.send("GET", httpx2.URL(peer.url), {}))
+            transport = sender._transport
+            request = httpx2.Request("POST", peer.url, headers=headers, content=b"{}")
+            await (await transport.handle_async_request(request)).aread()
+        get, sent = (request.headers for request in peer.requests)
+        assert set(get) == {"host", "accept", "accept-encoding", "connection", "user-agent"}
+        assert sent == {
+            "host": f"127.0.0.1:{peer.port}", "x-twice": "2", "x-empty": "", "user-agent": "mine",
+            "accept": "a/b", "content-length": "2",
+        }  # fmt: skip
+
+    async def test_large_headers_and_bodies_and_what_is_compressed(self) -> None:
+        async def answer(request: HttpRequest) -> bytes:
+            body = gzip.compress(request.body, 1)
+            return response("207 Multi", body, X_Large="x" * 60_000, Content_Encoding="gzip")
+
+        large = os.urandom(5_000_000)
+        async with ScriptedPeer(answer) as peer, (sender := new_sender()).opened():
+            answered = await sender.send("POST", httpx2.URL(peer.url), {}, large)
+            assert await sender.read(answered) == large
+        assert (answered.status_code, answered.reason_phrase, answered.http_version) == (207, "Multi", "HTTP/1.1")
+        assert len(answered.headers["x-large"]) == 60_000
+
+
+@pytest.mark.parametrize("missing", [None, "aiohttp", "uvloop"])
+def test_aiohttp_is_used_where_the_extra_is_installed(
+    monkeypatch: pytest.MonkeyPatch, http_stack: str, missing: str | None
+) -> None:
+    if missing is not None:
+        monkeypatch.setitem(sys.modules, missing, None)
+    custom = httpx2.AsyncHTTPTransport()
+    names = [
+        type(opened).__name__
+        for opened in (
+            open_session_transport(),
+            open_session_transport(Route(proxy=httpx2.Proxy("http://127.0.0.1:9"))),
+            open_session_transport(Route(transport=custom)),
+            open_transport(),
+        )
+    ]
+    is_fast = http_stack == "aiohttp" and missing is None
+    assert names == ["AiohttpTransport" if is_fast else "_Transport", "_Transport", "AsyncHTTPTransport", "_Transport"]
