@@ -14,7 +14,7 @@ import ssl
 import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,13 @@ def new_sender(verify: ssl.SSLContext | bool = True, **options: Any) -> HttpSend
     return HttpSender(open_session_transport(Route(verify)), **{"headers": {}, "timeout": PHASES, **options})
 
 
+@asynccontextmanager
+async def opened(sender: HttpSender) -> AsyncIterator[HttpSender]:
+    await sender.open()
+    async with aclosing(sender):
+        yield sender
+
+
 async def post(sender: HttpSender, url: str) -> httpx2.Response:
     answered = await sender.send("POST", httpx2.URL(url), {"Content-Type": "application/json"}, BODY)
     await sender.read(answered)
@@ -58,10 +65,10 @@ class TestCookies:
             return response("200 OK", {}).replace(b"\r\n\r\n", b"\r\n" + cookie + second + b"\r\n", 1)
 
         async with ScriptedPeer(answer) as peer:
-            async with (sender := new_sender()).opened():
+            async with opened(sender := new_sender()):
                 for _ in range(4):
                     await post(sender, peer.url)
-            async with (other := new_sender()).opened():
+            async with opened(other := new_sender()):
                 await post(other, peer.url)
         sent = [request.headers.get("cookie") for request in peer.requests]
         assert [sorted(each.split("; ")) if each else [] for each in sent] == [
@@ -76,7 +83,7 @@ class TestCookies:
         async def answer(_: HttpRequest) -> bytes:
             return response("200 OK", {}, Set_Cookie="node=1; Path=/other")
 
-        async with ScriptedPeer(answer) as peer, (sender := new_sender()).opened():
+        async with ScriptedPeer(answer) as peer, opened(sender := new_sender()):
             for path in ("mcp", "mcp", "other"):
                 await post(sender, f"http://127.0.0.1:{peer.port}/{path}")
         assert [request.headers.get("cookie") for request in peer.requests] == [None, None, "node=1"]
@@ -87,7 +94,7 @@ class TestProxiesOfTheEnvironment:
     async def test_plain_requests_go_through_it(self, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
         with ForwardProxy("alice:pa55") as proxy:
             monkeypatch.setenv(variable, f"http://alice:pa55@127.0.0.1:{proxy.port}")
-            async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+            async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
                 assert (await post(sender, peer.url)).status_code == 200
             assert proxy.requests == [f"POST {peer.url}"]
 
@@ -109,7 +116,7 @@ class TestProxiesOfTheEnvironment:
         place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         with ForwardProxy() as proxy:
             monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
-            async with server, (sender := new_sender(trusted)).opened():
+            async with server, opened(sender := new_sender(trusted)):
                 assert (await post(sender, f"https://{place}/mcp")).status_code == 200
             assert proxy.requests == [f"CONNECT {place}"]
 
@@ -117,7 +124,7 @@ class TestProxiesOfTheEnvironment:
         with ForwardProxy() as proxy:
             monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{proxy.port}")
             monkeypatch.setenv("NO_PROXY", "other.test,127.0.0.1")
-            async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+            async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
                 for _ in range(2):
                     await post(sender, peer.url)
             assert proxy.requests == []
@@ -126,7 +133,7 @@ class TestProxiesOfTheEnvironment:
 
 class TestUserInfo:
     async def test_that_of_a_url_becomes_basic_authentication(self) -> None:
-        async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+        async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
             await post(sender, f"http://alice:p%40ss@127.0.0.1:{peer.port}/mcp?a=b%20c")
         (request,) = peer.requests
         assert request.headers["authorization"] == "Basic YWxpY2U6cEBzcw=="
@@ -138,7 +145,7 @@ class TestUserInfo:
                 request.headers["Authorization"] = "Bearer t0ken"
                 yield request
 
-        async with ScriptedPeer(accept) as peer, (sender := new_sender(auth=Token())).opened():
+        async with ScriptedPeer(accept) as peer, opened(sender := new_sender(auth=Token())):
             await post(sender, f"http://alice:pa55@127.0.0.1:{peer.port}/mcp")
         assert peer.requests[0].headers["authorization"] == "Bearer t0ken"
 
@@ -148,7 +155,7 @@ async def fail(url: str, content: bytes = BODY, verify: ssl.SSLContext | bool = 
     Post a request that fails; return with what, and what that proves.
     """
     exchange = Exchange(1, "tools/call")
-    async with (sender := new_sender(verify, timeout={**PHASES, **phases})).opened():
+    async with opened(sender := new_sender(verify, timeout={**PHASES, **phases})):
         try:
             answered = await sender.send("POST", httpx2.URL(url), {}, content, exchange=exchange)
             await sender.read(answered)
@@ -188,7 +195,7 @@ class TestFailures:
         served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         served.load_cert_chain(*certificate)
         async with raw_server(silent, ssl=served) as url:
-            async with (sender := new_sender()).opened():
+            async with opened(sender := new_sender()):
                 with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
                     await post(sender, url)
             assert await fail(url) == "ConnectError, REFUSED"
@@ -255,7 +262,7 @@ class TestConnections:
                 writer.write(response("200 OK", {}))
 
         arrived: list[asyncio.StreamWriter] = []
-        async with raw_server(serve) as url, (sender := new_sender()).opened():
+        async with raw_server(serve) as url, opened(sender := new_sender()):
             await post(sender, url)
             exchange = Exchange(1, "tools/call")
             with pytest.raises(httpx2.RemoteProtocolError) as raised:
@@ -291,7 +298,7 @@ class TestConnections:
 
         connections: list[asyncio.StreamWriter] = []
         answered, came = asyncio.Event(), asyncio.Event()
-        async with raw_server(serve) as url, (sender := new_sender()).opened():
+        async with raw_server(serve) as url, opened(sender := new_sender()):
             await post(sender, url)
             answered.set()
             await came.wait()  # the event loop has not told the client yet
@@ -308,7 +315,7 @@ class TestConnections:
             gone.set()
 
         gone = asyncio.Event()
-        async with raw_server(serve) as url, (sender := new_sender()).opened():
+        async with raw_server(serve) as url, opened(sender := new_sender()):
             answered = await sender.send("POST", httpx2.URL(url), {}, BODY)
             await answered.aclose()
             await asyncio.wait_for(gone.wait(), LIMIT)
@@ -321,7 +328,7 @@ class TestConnections:
             gone.set()
 
         began, gone = asyncio.Event(), asyncio.Event()
-        async with raw_server(serve) as url, (sender := new_sender()).opened():
+        async with raw_server(serve) as url, opened(sender := new_sender()):
             sending = asyncio.create_task(post(sender, url))
             await asyncio.wait_for(began.wait(), LIMIT)
             sending.cancel()
@@ -332,7 +339,7 @@ class TestConnections:
             interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
             return interim + response("200 OK", {"n": 1})
 
-        async with ScriptedPeer(answer) as peer, (sender := new_sender()).opened():
+        async with ScriptedPeer(answer) as peer, opened(sender := new_sender()):
             for _ in range(2):
                 answered = await sender.send("POST", httpx2.URL(peer.url), {}, BODY)
                 assert (answered.status_code, await sender.read(answered)) == (200, b'{"n": 1}')
@@ -345,14 +352,14 @@ class TestWhatIsCarried:
         ["/mcp", "/", "/a/../b", "/a%2Fb?x=a%20b+c&y=%C3%BC", "//double", "/mcp?url=http://x.test/?a=b", "/mcp;v=1?&&"],
     )
     async def test_a_target_arrives_as_it_is(self, target: str) -> None:
-        async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+        async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
             url = httpx2.URL(f"http://127.0.0.1:{peer.port}{target}#fragment")
             await post(sender, str(url))
         assert peer.requests[0].target == url.raw_path.decode()
 
     async def test_headers_arrive_as_they_are(self) -> None:
         headers = [("X-Twice", "1"), ("X-Twice", "2"), ("X-Empty", ""), ("User-Agent", "mine"), ("Accept", "a/b")]
-        async with ScriptedPeer(accept) as peer, (sender := new_sender()).opened():
+        async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
             await sender.read(await sender.send("GET", httpx2.URL(peer.url), {}))
             transport = sender._transport
             request = httpx2.Request("POST", peer.url, headers=headers, content=b"{}")
@@ -370,7 +377,7 @@ class TestWhatIsCarried:
             return response("207 Multi", body, X_Large="x" * 60_000, Content_Encoding="gzip")
 
         large = os.urandom(5_000_000)
-        async with ScriptedPeer(answer) as peer, (sender := new_sender()).opened():
+        async with ScriptedPeer(answer) as peer, opened(sender := new_sender()):
             answered = await sender.send("POST", httpx2.URL(peer.url), {}, large)
             assert await sender.read(answered) == large
         assert (answered.status_code, answered.reason_phrase, answered.http_version) == (207, "Multi", "HTTP/1.1")
