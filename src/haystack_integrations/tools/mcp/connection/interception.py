@@ -167,10 +167,10 @@ class InterceptedCall:
 
     def _enter_loop(self, call: MCPToolCall, index: int) -> types.CallToolResult:
         reports = None if self._request.on_progress is None else WaitingReports(self._request.on_progress)
-        note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
+        note = reports.add if reports is not None else None
         # What is sent has its own time limit; an interceptor may wait for as long as it likes.
         with self._naming(None):
-            return self._executor.run(self._step_async(call, index, note), wait=wait)
+            return self._executor.run(self._step_async(call, index, note), waiter=reports)
 
     async def _step_async(self, call: MCPToolCall, index: int, note: _Note) -> types.CallToolResult:
         """

@@ -63,7 +63,7 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
     if (omitted := len(content) - 2 * _ERROR_BLOCKS) > 0:
         remark = types.TextContent(type="text", text=f"[... {omitted:,} more blocks ...]")
         content = [*content[:_ERROR_BLOCKS], remark, *content[-_ERROR_BLOCKS:]]
-    if count_values(structured)[0] > MAX_VALUES:
+    if count_values(structured) > MAX_VALUES:
         structured = None
         content = content or [types.TextContent(type="text", text="[structured content that is too large to be shown]")]
     shown = result.model_copy(update={"content": content, "structured_content": structured})
