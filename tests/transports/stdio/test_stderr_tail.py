@@ -7,6 +7,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, StdioServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.stderr_tail import StderrTail
+from tests.support.waiting import LIMIT
 
 SECRET = "kw8-4f_Zq0-mV3xT6"
 
@@ -19,10 +20,15 @@ def tail(*chunks, secrets=(SECRET,)):
 
 
 class TestLines:
-    def test_the_last_lines_are_quoted_if_none_says_what_is_wrong(self):
-        quoted = tail("".join(f"line {i}\n" for i in range(1000)))
-        assert quoted == " | ".join(f"line {i}" for i in range(955, 1000))
-        assert 400 < len(quoted) <= 500
+    def test_the_last_ones_are_quoted(self):
+        assert tail("".join(f"line {i}\n" for i in range(1000))).endswith("line 997 | line 998 | line 999")
+        quoted = tail("".join(f"{i} {'x' * 100}\n" for i in range(1000)))
+        assert len(quoted) == 1000
+        assert quoted.startswith("…")
+        assert quoted.endswith(f" | 999 {'x' * 100}")
+
+    def test_those_without_a_word_are_not(self):
+        assert tail("╭────╮\n│ Hi │\n╰────╯\n  ^\ndisk full\n") == "│ Hi │ | disk full"
 
     def test_a_line_may_come_in_parts(self):
         assert tail("no such ", "file\nbye\n") == "no such file | bye"
@@ -46,7 +52,7 @@ class TestLines:
         assert taken.text() == "café\ufffd"
 
     def test_a_long_line_is_cut(self):
-        assert tail("a" * 300, "b" * 10_000, "c\nd\n") == f"{'a' * 300}{'b' * 195}… | d"
+        assert tail("a" * 300, "b" * 10_000, "c\nd\n") == f"{'a' * 300}{'b' * 200} | d"
 
 
 class TestTerminals:
@@ -115,3 +121,18 @@ def test_secrets_on_the_stderr_of_a_server_are_redacted_in_errors(script: str, e
         connection.open()
     connection.close()
     assert SECRET not in str(raised.value)
+
+
+def test_of_a_server_that_ends_without_a_word_the_command_and_the_names_of_its_variables_are_shown(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/company-ca.pem")
+    info = StdioServerInfo(
+        "/bin/sh", ["-c", "exit 3", "sh", "--token", "s3same-open"], env={"API_KEY": "s3same-open", "LEVEL": "l0ud"}
+    )
+    connection = MCPConnection(info, connection_timeout=LIMIT)
+    with pytest.raises(MCPConnectionError, match="exit code 3") as failure:
+        connection.open()
+    connection.close()
+    said = str(failure.value)
+    assert "was started as `/bin/sh -c exit 3 sh --token ***`, with API_KEY, LEVEL from `env`" in said
+    assert "inherit_env" in said
+    assert not [value for value in ("s3same", "l0ud", "company-ca") if value in said]

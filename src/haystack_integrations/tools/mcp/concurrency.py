@@ -8,69 +8,34 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# How many values one item of a result, or another part of it, may have: it is validated at once, in up to 10 ms, or
-# 50 ms if all of them are invalid.
+# How many values one item of a result, or another part of it, may have to be validated.
 MAX_VALUES: Final = 10_000
 
-# How many tools, and how many resources or prompts, all pages of a listing may have together. Some steps take all of
-# them at once, as does the garbage collector.
+# How many tools, and how many resources or prompts, all pages of a listing may have together.
 MAX_TOOLS: Final = 10_000
 MAX_ITEMS: Final = 50_000
 
 _CONTAINERS: Final = (dict, list)
 
-# How long a task may run before the others get a turn, in seconds. A call of another session needs a dozen turns.
-_LONGEST_TURN: Final = 0.001
 
-# For how long the interpreter lock is let go, in seconds; in effect about twice as long. A loop that only polls between
-# turns lets go of it too briefly for a thread to wake up and take it, and too often for the thread to demand it, which
-# it does after 5 ms without a release. A thread with a call of another session would then wait to the very end.
-_HANDOVER: Final = 0.00005
-
-
-class Turns:
-    """
-    Lets others run in between, where there is much to compute: other threads, and the tasks of the same event loop.
-    """
-
-    def __init__(self) -> None:
-        """
-        Initialize the Turns, in a task of an event loop.
-        """
-        self._began = monotonic()
-
-    async def give(self) -> None:
-        """
-        Let the others run, if it was computed for a millisecond.
-        """
-        if monotonic() - self._began > _LONGEST_TURN:
-            sleep(_HANDOVER)
-            await asyncio.sleep(0)
-            self._began = monotonic()
-
-
-def count_values(value: Any) -> tuple[int, int]:
+def count_values(value: Any) -> int:
     """
     Count the values in a value as of JSON.
 
     :param value: The value.
-    :returns: Their number, itself included, and how many of them are arrays or objects; of more than MAX_VALUES, any
-        number above it.
+    :returns: Their number, itself included; of more than MAX_VALUES, any number above it.
     """
-    count, opened, containers = 1, 0, [value] if isinstance(value, _CONTAINERS) else []
+    count, containers = 1, [value] if isinstance(value, _CONTAINERS) else []
     while containers and count <= MAX_VALUES:
         container = containers.pop()
-        opened += 1
         count += len(container)
-        if count <= MAX_VALUES:  # so that it takes a millisecond, however many there are
-            members = container.values() if isinstance(container, dict) else container
-            containers += [each for each in members if isinstance(each, _CONTAINERS)]
-    return count, opened
+        members = container.values() if isinstance(container, dict) else container
+        containers += [each for each in members if isinstance(each, _CONTAINERS)]
+    return count
 
 
 def start_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:

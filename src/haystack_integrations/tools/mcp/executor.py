@@ -12,10 +12,10 @@ import ctypes
 import os
 import threading
 import weakref
-from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from haystack import logging
@@ -29,12 +29,10 @@ THREAD_NAME = "mcp-haystack-executor"
 # More than an event loop opens.
 _LOOP_DESCRIPTORS = 16
 
-# How many iterations of the loop it takes from the end of an operation until its caller is told: its task calls back,
-# and what it calls is called in the next one.
-_UNTIL_TOLD = 3
-
 # Seconds for closing the sessions at interpreter exit.
 _EXIT_TIMEOUT = 10.0
+
+_SHUT_DOWN = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
@@ -111,194 +109,104 @@ class OperationCancelledError(RuntimeError):
         super().__init__(f"The operation was cancelled{reason}.")
 
 
-class _Mailbox:
+class Waiter:
     """
-    Hands callbacks to an event loop from other threads, and wakes it once for all that wait.
-
-    Waking a loop is a system call, at which the thread gives up the GIL; with two busy threads it then waits up to 5 ms
-    to get it back. A mailbox must not refer to its loop, because it lives as long as the loop does.
+    Waits in a thread. A lock takes a third of the time of a `concurrent.futures.Future`.
     """
 
     def __init__(self) -> None:
-        self._callbacks: deque[Callable[[], object]] = deque()
-        # Whether the loop has awoken since it was woken last, so that it will not see what is posted now.
-        self._wake_up: list[bool] = [True]
-
-    def post(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
         """
-        Have a callback called in the loop.
-
-        :param loop: The loop of this mailbox.
-        :param callback: The callback; it must not raise.
-        :raises RuntimeError: If the loop is closed.
+        Initialize the Waiter.
         """
-        self._callbacks.append(callback)
-        if self._wake_up[0]:
-            wake_up = [False]
-            try:
-                loop.call_soon_threadsafe(self._empty, wake_up)
-            except RuntimeError:
-                self._callbacks.clear()  # they refer to the loop
-                raise
-            # Only now: meanwhile a finaliser or a signal handler may post in this thread, and wait for the loop.
-            self._wake_up = wake_up
+        self._lock = threading.Lock()
+        self._lock.acquire()
 
-    def _empty(self, wake_up: list[bool]) -> None:
-        # First of all: whoever posts from now on wakes the loop again.
-        wake_up[0] = True
-        try:
-            for _ in range(len(self._callbacks)):
-                self._callbacks.popleft()()
-        except BaseException:  # a KeyboardInterrupt, which may come anywhere
-            asyncio.get_running_loop().call_soon(self._empty, wake_up)
-            raise
+    def notify(self) -> None:
+        """
+        End the waiting, from any thread. Called once.
+        """
+        self._lock.release()
+
+    def wait(self, timeout: float | None) -> bool:
+        """
+        Wait for `notify`.
+
+        :param timeout: How long, in seconds; None for no limit.
+        :returns: False if the time is over.
+        """
+        return self._lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX))
 
 
-# Those of the callers' loops.
-_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
-
-
-def _mailbox_of(loop: asyncio.AbstractEventLoop) -> _Mailbox:
-    # Only the thread of a loop asks for its mailbox, so no other thread adds it meanwhile.
-    mailbox = _mailboxes.get(loop)
-    if mailbox is None:
-        # What waits in the mailbox of a loop that was closed before it awoke refers to the loop.
-        for reference in _mailboxes.keyrefs():
-            known = reference()
-            if known is not None and known.is_closed():
-                _mailboxes.pop(known, None)
-        mailbox = _mailboxes[loop] = _Mailbox()
-    return mailbox
-
-
-class _Operation(ABC):
+class _Operation:
     """
-    A coroutine on its way through the executor's loop: waiting -> running -> done.
+    A coroutine on its way through the executor's loop.
 
-    Few objects for each, and no closures: all that calls in flight leave on the heap makes the garbage collector run.
+    One object for each, and no closures: all that calls in flight leave on the heap makes the garbage collector run.
     """
 
-    __slots__ = ("_context", "_coro", "_executor", "_task")
+    __slots__ = ("_context", "_executor", "_notify", "_task", "coro")
 
-    def __init__(self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any]) -> None:
-        """
-        Initialize the operation.
-
-        :param executor: The executor.
-        :param coro: The coroutine.
-        """
+    def __init__(
+        self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any], caller: Caller, notify: Callable[[], object]
+    ) -> None:
         self._executor = executor
-        self._coro = coro
+        self.coro = coro
         self._context = contextvars.copy_context()
+        self._context.run(caller_of_operation.set, caller)
+        # Wakes who waits. Called once, in the executor's thread.
+        self._notify = notify
         self._task: asyncio.Task[Any] | None = None
 
     def start(self) -> None:
         """
         Start the coroutine. To be called in the executor's loop.
         """
-        self._task = self._executor._loop.create_task(self._coro, context=self._context)
-        self._task.add_done_callback(self._done, context=self._context)
+        self._task = self._executor._loop.create_task(self.coro, context=self._context)
+        self._task.add_done_callback(self._end)
 
-    @abstractmethod
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        """Take note of the end. Called in the executor's loop."""
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # for asyncio, it is retrieved now, even if nobody waits for it any more
+        self._executor._operations.discard(self)
+        self._notify()
+
+    def abandon(self) -> None:
+        """
+        Wake who waits, once the executor's loop is closed.
+        """
+        if self._task is None:
+            self.coro.close()
+        self._notify()
 
     def cancel(self) -> None:
         """
-        Cancel the coroutine, from any thread. Does nothing if it is done.
+        Cancel the coroutine, from any thread.
         """
-        try:
-            self._executor._loop.call_soon_threadsafe(self._cancel)
-        except RuntimeError:
-            pass  # the loop was closed, which cancelled it
+        self._executor.post(self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def _settle(self, future: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
+    def outcome(self) -> Any:
         """
-        Give whoever waits what became of the coroutine.
+        Return or raise what became of the coroutine.
         """
         task = self._task
-        if future.done() or task is None:  # nobody waits any more
-            return
-        if task.cancelled():
-            future.set_exception(OperationCancelledError(by_shutdown=self._executor._closing))
-        elif (error := task.exception()) is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(task.result())
+        if task is None or not task.done() or task.cancelled():
+            raise OperationCancelledError(by_shutdown=self._executor._closing)
+        return task.result()
 
 
-class _ForThread(_Operation):
-    """
-    One that a thread waits for.
-    """
-
-    __slots__ = ("future",)
-
-    def __init__(self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any]) -> None:
-        super().__init__(executor, coro)
-        self._context.run(caller_of_operation.set, _no_loop)
-        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-
-    def _done(self, task: asyncio.Task[Any]) -> None:  # noqa: ARG002
-        self._settle(self.future)
+def _wake_all(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
-class _ForLoop(_Operation):
-    """
-    One that is awaited in another event loop.
-    """
-
-    __slots__ = ("_loop", "_mailbox", "_timeout", "waiter")
-
-    def __init__(
-        self,
-        executor: AsyncExecutor,
-        coro: Coroutine[Any, Any, Any],
-        loop: asyncio.AbstractEventLoop,
-        timeout: float | None,
-    ) -> None:
-        super().__init__(executor, coro)
-        self._context.run(caller_of_operation.set, weakref.ref(loop))
-        self._loop = loop
-        self._mailbox = _mailbox_of(loop)
-        self._timeout = timeout
-        self.waiter: asyncio.Future[Any] = loop.create_future()
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        if not task.cancelled():
-            task.exception()  # for asyncio, it is retrieved now, even if nobody waits for it any more
-        # In the next iteration, so that what ends in this one goes along.
-        self._executor._loop.call_soon(self._deliver, context=self._context)
-
-    def _deliver(self) -> None:
-        try:
-            self._mailbox.post(self._loop, self._tell)
-        except RuntimeError:
-            pass  # the caller's loop was closed
-
-    def _tell(self) -> None:
-        self._settle(self.waiter)
-
-    def start_timer(self) -> asyncio.TimerHandle | None:
-        # Every call comes through here, and asyncio.timeout() costs 10 µs more than a timer.
-        if self._timeout is None:
-            return None
-        return self._loop.call_later(self._timeout, self._time_out, context=self._context)
-
-    def _time_out(self) -> None:
-        if not self.waiter.done():
-            self.waiter.set_exception(TimeoutError(f"Operation timed out after {self._timeout} seconds"))
-
-    def give_up(self) -> None:
-        """
-        Cancel the coroutine unless it is done.
-        """
-        if self._task is None or not self._task.done():
-            self.cancel()
+def _time_out(waiter: asyncio.Future[None], timeout: float) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError(f"Operation timed out after {timeout} seconds"))
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -372,10 +280,10 @@ class AsyncExecutor:
         :raises ExecutorStartError: If that is not possible, e.g. for lack of file descriptors.
         """
         self._closing = False
-        # Held while a coroutine is handed over, so that none reaches a loop that was already told to stop. Reentrant,
-        # because a finaliser or a signal handler may run meanwhile in the same thread and hand over another one.
-        self._handing_over = threading.RLock()
-        self._mailbox = _Mailbox()
+        # Those that somebody waits for.
+        self._operations: set[_Operation] = set()
+        # Whose operations have ended in this iteration, by their loops.
+        self._to_wake: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         try:
             self._loop = _new_event_loop()
         except OSError as error:
@@ -401,10 +309,14 @@ class AsyncExecutor:
                     # share.
                     logger.warning("{error} was raised in the AsyncExecutor and ignored", error=type(error).__name__)
         finally:
-            with self._handing_over:
-                self._closing = True
-                asyncio.set_event_loop(None)
-                self._loop.close()
+            self._closing = True
+            asyncio.set_event_loop(None)
+            self._loop.close()
+            # From now on, nothing can be handed over. What came too late to be started or to end is here.
+            for operation in list(self._operations):
+                operation.abandon()
+            for loop in list(self._to_wake):
+                self._wake(loop)
 
     def in_loop_thread(self) -> bool:
         """
@@ -414,31 +326,43 @@ class AsyncExecutor:
         """
         return threading.current_thread() is self._thread
 
-    def _submit(self, operation: _Operation) -> None:
-        self._hand_over(operation._coro, lambda: self._mailbox.post(self._loop, operation.start))
+    def _notify(self, waiter: asyncio.Future[None]) -> None:
+        """
+        Wake who waits in another loop: in the next iteration, with all others whose operations end in this one.
 
-    def _hand_over(self, coro: Coroutine[Any, Any, Any], submit: Callable[[], T]) -> T:
-        if not self._closing:
-            with self._handing_over:
-                if not self._closing:
-                    return submit()
-        coro.close()
-        msg = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
-        raise RuntimeError(msg)
+        Waking a loop is a system call, at which the thread gives up the GIL.
+        """
+        loop = waiter.get_loop()
+        waiters = self._to_wake.setdefault(loop, [])
+        waiters.append(waiter)
+        if len(waiters) == 1:
+            with suppress(RuntimeError):  # the executor's loop is closed, after which all are woken
+                self._loop.call_soon(self._wake, loop)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(RuntimeError):  # the caller's loop was closed
+            loop.call_soon_threadsafe(_wake_all, self._to_wake.pop(loop))
+
+    def _submit(self, operation: _Operation) -> None:
+        self._operations.add(operation)
+        if not self.post(operation.start):
+            self._operations.discard(operation)
+            operation.coro.close()
+            raise RuntimeError(_SHUT_DOWN)
 
     def run(
         self,
         coro: Coroutine[Any, Any, T],
         timeout: float | None = None,
         *,
-        wait: Callable[[concurrent.futures.Future[T], float | None], T] | None = None,
+        waiter: Waiter | None = None,
     ) -> T:
         """
         Run a coroutine in the event loop and wait for its result.
 
         :param coro: Coroutine to execute.
         :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
-        :param wait: Waits for the result in place of `Future.result`, and may do something meanwhile.
+        :param waiter: Waits for the end, and may do something meanwhile.
         :returns: Result of the coroutine.
         :raises TimeoutError: If execution exceeds timeout.
         :raises RuntimeError: If called from the executor's own thread, where it would deadlock, or after `shutdown`.
@@ -451,23 +375,20 @@ class AsyncExecutor:
                 "(ainvoke, warm_up_async, close_async, or AsyncExecutor.run_async)."
             )
             raise RuntimeError(msg)
-        operation = _ForThread(self, coro)
+        waiter = waiter or Waiter()
+        operation = _Operation(self, coro, _no_loop, waiter.notify)
         self._submit(operation)
-        future: concurrent.futures.Future[T] = operation.future
+        has_ended = False
         try:
-            return future.result(timeout) if wait is None else wait(future, timeout)
-        except TimeoutError:
-            if future.done():  # the coroutine's own TimeoutError, or a result that arrived just now
-                return future.result()
-            operation.cancel()
-            msg = f"Operation timed out after {timeout} seconds"
-            raise TimeoutError(msg) from None
-        except BaseException:
-            # After e.g. a KeyboardInterrupt nobody waits any more. Cancelling a finished operation has no effect.
-            operation.cancel()
-            raise
+            has_ended = waiter.wait(timeout)
         finally:
-            del future, operation  # they hold an error whose traceback holds this frame
+            if not has_ended:  # nobody waits any more, e.g. after a KeyboardInterrupt
+                operation.cancel()
+        if not has_ended:
+            msg = f"Operation timed out after {timeout} seconds"
+            raise TimeoutError(msg)
+        result: T = operation.outcome()
+        return result
 
     async def run_async(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """
@@ -491,17 +412,21 @@ class AsyncExecutor:
             # an in-process server, which may call another one, runs in the task of its caller.
             async with asyncio.timeout(timeout):
                 return await asyncio.create_task(coro)
-        operation = _ForLoop(self, coro, loop, timeout)
+        waiter: asyncio.Future[None] = loop.create_future()
+        operation = _Operation(self, coro, weakref.ref(loop), partial(self._notify, waiter))
         self._submit(operation)
-        timer = operation.start_timer()
+        # Every call comes through here, and asyncio.timeout() costs 10 µs more than a timer.
+        timer = None if timeout is None else loop.call_later(timeout, _time_out, waiter, timeout)
         try:
-            result: T = await operation.waiter
-            return result
+            await waiter
+        except BaseException:
+            operation.cancel()
+            raise
         finally:
             if timer is not None:
                 timer.cancel()
-            operation.give_up()
-            del operation, timer  # they hold an error whose traceback holds this frame
+        result: T = operation.outcome()
+        return result
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """
@@ -532,7 +457,13 @@ class AsyncExecutor:
             return await coro_factory(stop_event)
 
         coro = background()
-        return self._hand_over(coro, lambda: asyncio.run_coroutine_threadsafe(coro, self._loop)), stop_event
+        try:
+            if not self._closing:
+                return asyncio.run_coroutine_threadsafe(coro, self._loop), stop_event
+        except RuntimeError:
+            pass  # the loop was closed since the check
+        coro.close()
+        raise RuntimeError(_SHUT_DOWN)
 
     def post(self, callback: Callable[[], Any]) -> bool:
         """
@@ -567,12 +498,10 @@ class AsyncExecutor:
         self._shut_down(timeout, timeout)
 
     def _shut_down(self, hooks_timeout: float, timeout: float) -> None:
-        # In a forked child `_closing` is set, and the lock may be held by a thread that does not exist there.
-        if not self._closing:
-            with self._handing_over:
-                if not self._closing:
-                    self._closing = True
-                    asyncio.run_coroutine_threadsafe(self._wind_down(hooks_timeout, timeout), self._loop)
+        with AsyncExecutor._singleton_lock:
+            if not self._closing:
+                self._closing = True
+                asyncio.run_coroutine_threadsafe(self._wind_down(hooks_timeout, timeout), self._loop)
         self._thread.join(len(AsyncExecutor.before_shutdown) * hooks_timeout + timeout + 2)
 
     async def _wind_down(self, hooks_timeout: float, timeout: float) -> None:
@@ -598,8 +527,6 @@ class AsyncExecutor:
                         timeout=timeout,
                     )
             await self._loop.shutdown_asyncgens()
-            for _ in range(_UNTIL_TOLD):
-                await asyncio.sleep(0)
         finally:
             self._loop.stop()
 

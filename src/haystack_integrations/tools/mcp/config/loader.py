@@ -295,7 +295,7 @@ def _from_yaml(text: str, where: str) -> Any:
         place = f": line {mark.line + 1}, column {mark.column + 1}, or what is before it" if mark is not None else ""
         msg = f"{where} is not valid YAML{place}"  # its own text may quote a secret
     else:
-        if count_values(content)[0] <= MAX_VALUES:  # references in it may multiply it, or lead in circles
+        if count_values(content) <= MAX_VALUES:  # references in it may multiply it, or lead in circles
             return content
         msg = f"{where} has more than {MAX_VALUES:,} values"
     raise ValueError(msg)

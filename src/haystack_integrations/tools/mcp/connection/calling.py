@@ -189,7 +189,7 @@ class Calling:
 
     def _send(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else WaitingReports(request.on_progress)
-        note, wait = (reports.add, reports.wait) if reports is not None else (None, None)
+        note = reports.add if reports is not None else None
         executor: AsyncExecutor | None = None
         part: ToolCall | TaskRun | None = None
         try:
@@ -199,11 +199,11 @@ class Calling:
             if not request.continues_task:
                 part = self._tool_call(request, limits, note)
                 try:
-                    return executor.run(self._run_part(part), self._longest_wait(limits), wait=wait)
+                    return executor.run(self._run_part(part), self._longest_wait(limits), waiter=reports)
                 except MCPCallPendingError as error:
                     task = _to_be_finished(error, request)
             part = self._task_run(request, limits, task, note)
-            return executor.run(self._run_part(part), self._longest_task(limits), wait=wait)
+            return executor.run(self._run_part(part), self._longest_task(limits), waiter=reports)
         except MCPInvocationError:
             raise
         except BaseException as error:

@@ -157,7 +157,7 @@ class InterceptedCall:
                 if self._request.on_progress is None:
                     return self._executor.run(self._step_async(call, index, None))
                 reports = WaitingReports(self._request.on_progress)
-                return self._executor.run(self._step_async(call, index, reports.add), wait=reports.wait)
+                return self._executor.run(self._step_async(call, index, reports.add), waiter=reports)
         with self._naming(interceptor):
             answer = interceptor.function(call, lambda following: self._step(_checked(following), index + 1))
             return self._result(interceptor, answer)

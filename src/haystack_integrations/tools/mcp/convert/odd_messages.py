@@ -23,7 +23,7 @@ from mcp_types import methods
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, Turns, count_values
+from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, count_values
 
 CALL_METHOD: Final = "tools/call"
 
@@ -67,7 +67,7 @@ class MendedResult:
 
 async def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResult:
     """
-    Make a result readable. Other tasks of the event loop run in between.
+    Make a result readable.
 
     :param method: The method of the request.
     :param version: The revision of the protocol.
@@ -77,7 +77,7 @@ async def mend_result(method: str, version: str, result: dict[str, Any]) -> Mend
     if method == CALL_METHOD and _is_plain(result):
         return MendedResult(result)
     models = _models(method, version, is_question=result.get("resultType") == _INPUT_REQUIRED)
-    if not models or (count_values(result)[0] <= MAX_VALUES and not _faults(models, result)):
+    if not models or (count_values(result) <= MAX_VALUES and not _faults(models, result)):
         return MendedResult(result)
     frame = _with_defaults(method, version, result)
     name = _LISTS.get(method)
@@ -100,13 +100,11 @@ async def mend_result(method: str, version: str, result: dict[str, Any]) -> Mend
 
     readable: list[Any] = []
     mended = MendedResult({**shell, **structured, name: readable})
-    turns = Turns()
     odd = 0
     for number, item in enumerate(items, 1):
         if method == CALL_METHOD and _is_plain_text(item):
             readable.append(item)
             continue
-        await turns.give()
         found = _mended_item(method, item, check) if odd < _MOST_MENDED else _left_unread(method, item)
         odd += found != [item]
         readable += found
@@ -124,7 +122,7 @@ def mend_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
     :returns: The parameters, the same object if they can be read, or if they cannot be mended.
     """
     models = _params_models(method)
-    if count_values(params)[0] > MAX_VALUES:
+    if count_values(params) > MAX_VALUES:
         return params
 
     def check(value: Any) -> list[Any]:
@@ -261,7 +259,7 @@ def _mended_item(method: str, item: Any, check: _Check) -> list[Any]:
     """
     Return what can be read in place of an item; nothing if it cannot be used.
     """
-    if count_values(item)[0] > MAX_VALUES or not check(item):
+    if count_values(item) > MAX_VALUES or not check(item):
         return [item]
     if method == CALL_METHOD:
         return [] if item is None else [_mended_block(item, check)]

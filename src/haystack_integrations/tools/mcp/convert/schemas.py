@@ -91,7 +91,7 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> dict[st
         for each in all_subschemas(result):
             for key in IDENTIFIERS.intersection(each):
                 del each[key]
-        if count_values(result)[0] > MAX_VALUES:
+        if count_values(result) > MAX_VALUES:
             msg = f"#: folded into one object, it has more than {MAX_VALUES:,} values"
             raise ValueError(msg)
     result["type"] = "object"

@@ -19,7 +19,7 @@ import mcp_types as types
 from mcp_types import methods
 from pydantic import TypeAdapter, ValidationError
 
-from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS, Turns, count_values
+from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS, count_values
 from haystack_integrations.tools.mcp.convert.schemas import permissive_schema, translate_parameters
 
 LIST_METHOD: Final = "tools/list"
@@ -60,7 +60,7 @@ class ToolPage:
 
 async def read_page(page: dict[str, Any], version: str) -> ToolPage:
     """
-    Make a page of `tools/list` readable. Other tasks of the event loop run in between.
+    Make a page of `tools/list` readable.
 
     :param page: The result of the request. It is not changed.
     :param version: The negotiated revision of the protocol.
@@ -82,10 +82,8 @@ async def read_page(page: dict[str, Any], version: str) -> ToolPage:
         raise ValueError(msg)
     readable: list[dict[str, Any]] = []
     read = ToolPage({**page, "tools": readable})
-    turns = Turns()
     for position, tool in enumerate(tools, 1):
-        await turns.give()
-        is_small = count_values(tool)[0] <= _MAX_VALUES
+        is_small = count_values(tool) <= _MAX_VALUES
         if is_small and _is_plain(tool):
             readable.append(tool)
             continue
@@ -94,9 +92,8 @@ async def read_page(page: dict[str, Any], version: str) -> ToolPage:
         if not is_small:
             read.left_out[label] = f"its definition has more than {_MAX_VALUES:,} values"
             continue
-        await turns.give()
         try:
-            mended, dropped = await _mend(tool, version, turns)
+            mended, dropped = _mend(tool, version)
         except ValueError as error:
             read.left_out[label] = str(error)
         else:
@@ -159,7 +156,7 @@ def _places(error: ValidationError) -> list[_Place]:
     return [each["loc"] for each in error.errors(include_url=False, include_input=False, include_context=False)]
 
 
-async def _mend(tool: Any, version: str, turns: Turns) -> tuple[dict[str, Any], list[str]]:
+def _mend(tool: Any, version: str) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(tool, dict):
         msg = f"its definition must be a JSON object, not {type(tool).__name__}"
         raise ValueError(msg)
@@ -179,7 +176,6 @@ async def _mend(tool: Any, version: str, turns: Turns) -> tuple[dict[str, Any], 
     dropped: list[str] = []
     tried: set[str] = set()
     while problems := _problems(mended, version):
-        await turns.give()
         members: dict[str, dict[int | str, None]] = {}  # in their order, and quickly found
         for place in problems:
             members.setdefault(str(place[0]), {}).update(dict.fromkeys(place[1:2]))

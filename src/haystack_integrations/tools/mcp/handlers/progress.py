@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.executor import caller_loop
+from haystack_integrations.tools.mcp.executor import Waiter, caller_loop
 from haystack_integrations.tools.mcp.handlers.calling import awaited
 from haystack_integrations.tools.mcp.reprs import short_repr
 
@@ -170,7 +170,7 @@ class HandlerReports(_Reports):
         return self._done.done()
 
 
-class WaitingReports(_Reports):
+class WaitingReports(_Reports, Waiter):
     """
     Those for a function that the calling thread runs while it waits for the call.
     """
@@ -186,32 +186,32 @@ class WaitingReports(_Reports):
         # Called in the executor's loop.
         self.add: Callable[[MCPProgress], None] = self._queue.put
 
-    def wait(self, future: concurrent.futures.Future[T], timeout: float | None) -> T:
+    def notify(self) -> None:
         """
-        Wait for a result, and call the function meanwhile.
+        Note the end of the call.
+        """
+        self._queue.put(None)
 
-        :param future: The result.
+    def wait(self, timeout: float | None) -> bool:
+        """
+        Wait for the end of the call, and call the function meanwhile.
+
         :param timeout: How long, in seconds; None for no limit.
-        :returns: The result.
-        :raises TimeoutError: If there is none by then.
+        :returns: False if the time is over.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        future.add_done_callback(lambda _: self._queue.put(None))
-        try:
-            while True:
-                left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                try:
-                    report = self._queue.get(timeout=left)
-                except queue.Empty:
-                    return future.result(0)
-                if report is None:
-                    return future.result()
-                awaitable = self._start(report)
-                if inspect.iscoroutine(awaitable):
-                    awaitable.close()
-                    self._fail(TypeError("an asynchronous function needs an asynchronous call"), report)
-        finally:
-            del future  # it holds an error whose traceback holds this frame
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            try:
+                report = self._queue.get(timeout=left)
+            except queue.Empty:
+                return False
+            if report is None:
+                return True
+            awaitable = self._start(report)
+            if inspect.iscoroutine(awaitable):
+                awaitable.close()
+                self._fail(TypeError("an asynchronous function needs an asynchronous call"), report)
 
 
 class AwaitedReports(_Reports):

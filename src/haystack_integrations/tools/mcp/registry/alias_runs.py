@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
@@ -18,32 +18,28 @@ from haystack_integrations.tools.mcp.haystack_compat import current_run
 from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
 
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
-
 
 class ToolsOfAliasRun(RunToolset):
     """
     The tools of an alias as they are at the start of an Agent's run.
     """
 
-    def __init__(self, alias: MCPAliasToolset, members: Mapping[str, Toolset], names: set[str] | None) -> None:
+    def __init__(self, alias: Toolset, tools: Callable[[], list[Tool]], names: set[str] | None) -> None:
         """
         Initialize the ToolsOfAliasRun.
 
         :param alias: The toolset of the alias.
-        :param members: What the toolsets of its providers have spawned for the run.
+        :param tools: Returns the tools of the alias, as the run sees them.
         :param names: Names of the tools that the run may use; None for all.
         """
         super().__init__(alias, names)
-        self._alias = alias
-        self._members = members
+        self._tools_now = tools
 
     def __iter__(self) -> Iterator[Tool]:
         """
         Iterate over the tools of the run. Those that are added to the alias meanwhile are among them.
         """
-        return iter(with_instructions(filter(self._is_selected, self._alias._arrange(self._members))))
+        return iter(with_instructions(filter(self._is_selected, self._tools_now())))
 
 
 class TurnsOfRuns:

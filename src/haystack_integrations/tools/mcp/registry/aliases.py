@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Self
 
 from haystack import logging
@@ -209,7 +210,7 @@ class MCPAliasToolset(ContextManaged, Toolset):
         :returns: A toolset that keeps these tools, except those of providers with `update_between_steps`.
         """
         members = {name: member.spawn() for name, member in self._members.items()}
-        return ToolsOfAliasRun(self, members, selected_tool_names)
+        return ToolsOfAliasRun(self, partial(self._arrange, members), selected_tool_names)
 
     def _conflict(self, name: str, providers: list[str]) -> str:
         first, second = providers

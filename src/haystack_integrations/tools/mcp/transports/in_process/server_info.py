@@ -16,6 +16,7 @@ from haystack_integrations.tools.mcp.protocol.server_info import (
     MCPServerInfo,
     Negotiation,
 )
+from haystack_integrations.tools.mcp.transports.clients import client_class
 from haystack_integrations.tools.mcp.transports.fields import check_shared_fields
 
 if TYPE_CHECKING:
@@ -99,10 +100,7 @@ class InProcessServerInfo(MCPServerInfo):
 
         :returns: Configured InProcessClient instance.
         """
-        # The module imports the slow MCP SDK, which building or loading a pipeline must not wait for.
-        from haystack_integrations.tools.mcp.transports.in_process.client import InProcessClient  # noqa: PLC0415
-
-        return InProcessClient(self.server, negotiation=self.negotiation)
+        return client_class("in_process.client", "InProcessClient")(self.server, negotiation=self.negotiation)
 
     def describe(self) -> str:
         """

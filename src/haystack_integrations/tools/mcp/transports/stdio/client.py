@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,9 +28,6 @@ from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsT
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, Negotiation
 
-
-# How many names of variables a message shows.
-_SHOWN_NAMES = 30
 
 # Ends of the names of files that an interpreter runs.
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
@@ -85,7 +81,6 @@ class StdioClient(WireClient):
         # The variables from `env`, with the values that Secrets had.
         self._given: dict[str, str] = {}
         self._process: ServerProcess | None = None
-        self._was_just_alive = False
         self._info = StdioServerInfo(
             command=command,
             args=args,
@@ -103,31 +98,19 @@ class StdioClient(WireClient):
         return self._info.describe()
 
     async def _make_transport(self) -> Transport:
-        self._resolve()
-        command = check_command(self.command, self.env, self._names_to_allow())
-        env = {**inherited_environment(self._info.inherit_env), **self._given}
-        if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
-            return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
-        self._process = ServerProcess(
-            command,
-            self.args,
-            env,
-            self.cwd,
-            max_message_size=self._info.max_message_size,
-            secrets=self.redactor.secrets,
-        )
-        return StdioTransport(self._process)
-
-    def _resolve(self) -> None:
         info = self._info
         self.command = resolved(info.command)
         self.args = list(map(resolved, info.args or []))
         self.cwd = None if info.cwd is None else resolved(info.cwd)
         self._given = resolve_secrets(self.env)
-
-    def _names_to_allow(self) -> list[str] | bool:
-        names = self._info.inherit_env or []
-        return names if isinstance(names, bool) else [name for name in names if not is_always_inherited(name)]
+        names = info.inherit_env or []
+        to_allow = names if isinstance(names, bool) else [name for name in names if not is_always_inherited(name)]
+        command = check_command(self.command, self.env, to_allow)
+        env = {**inherited_environment(names), **self._given}
+        if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
+            return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
+        self._process = ServerProcess(command, self.args, env, self.cwd, secrets=self.redactor.secrets)
+        return StdioTransport(self._process, info.max_message_size)
 
     def kill(self) -> None:
         """
@@ -136,33 +119,20 @@ class StdioClient(WireClient):
         if self._process is not None:
             self._process.end_children(at_once=True)
 
-    def _has_died(self) -> bool:
-        # Once for all calls of an iteration of the loop: asking the system gives up the GIL, which with a busy caller
-        # takes up to 5 ms to get back.
-        if self._process is None or self._was_just_alive:
-            return False
-        if self._process.has_exited():
-            return True
-        self._was_just_alive = True
-        asyncio.get_running_loop().call_soon(self._look_again)
-        return False
-
-    def _look_again(self) -> None:
-        self._was_just_alive = False
-
     async def _post_mortem(self) -> str | None:
-        if self._process is None:
+        process = self._process
+        if process is None:
             return None
-        if self._process.fault is not None:
-            return self._process.fault
-        code = await self._process.exit_code()
+        if process.fault is not None:
+            return process.fault
+        code = await process.exit_code()
         if code is None:
-            closed = "output" if self._process.has_closed_output else "input"
-            return f"the server process closed its {closed}{self._last_lines()}"
-        if self._process.exit_code_is_unknown:
-            return f"the server process ended with an unknown exit code{self._last_lines()}"
-        exited = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"the server process {exited}{self._last_lines()}"
+            what = f"closed its {'output' if process.has_closed_output else 'input'}"
+        elif process.exit_code_is_unknown:
+            what = "ended with an unknown exit code"
+        else:
+            what = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"the server process {what}{self._last_lines()}"
 
     def _explain(self, error: BaseException) -> str:
         for leaf in leaves(error):
@@ -175,31 +145,26 @@ class StdioClient(WireClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        if not self.life.loss or (self._process is not None and self._process.stderr.text()):
-            return None  # its standard error says it
-        if await self._has_run_to_its_end() and any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
-            return "A script must run its server, and not only make it: e.g. `server.run()`."
-        advice = "Run its command in a terminal to see why"
-        return (
-            f"{advice}. If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
-            if self._info.inherit_env is not True
-            else f"{advice}."
-        )
-
-    async def _has_run_to_its_end(self) -> bool:
         process = self._process
-        return process is not None and await process.exit_code() == 0 and not process.exit_code_is_unknown
+        if not self.life.loss or (process is not None and process.stderr.text()):
+            return None  # its standard error says it
+        if process is not None and await process.exit_code() == 0 and not process.exit_code_is_unknown:
+            if any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
+                return "A script must run its server, and not only make it: e.g. `server.run()`."
+        advice = "Run its command in a terminal to see why."
+        if self._info.inherit_env is True:
+            return advice
+        return f"{advice} If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
 
     def _last_lines(self) -> str:
         if self._process is None:  # on Windows
             return ""
         text = self._process.stderr.text()
-        return f" (its stderr says: {text})" if text else f" ({self._describe_start()})"
-
-    def _describe_start(self) -> str:
+        if text:
+            return f" (its stderr says: {text})"
         # All that there is to go by if a server ends without a word.
-        given = f", with {_names(self._given)} from `env`" if self._given else ""
-        return f"it wrote nothing to stderr; it was started as `{self._info._command_line()}`{given}"
+        given = f", with {', '.join(sorted(self._given))} from `env`" if self._given else ""
+        return f" (it wrote nothing to stderr; it was started as `{self._info._command_line()}`{given})"
 
     def progress(self) -> str:
         """
@@ -220,9 +185,3 @@ def _process_of_the_sdk(
     from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415 - a slow import
 
     return stdio_client(StdioServerParameters(command=command, args=args, env=env, cwd=cwd))
-
-
-def _names(variables: Iterable[str]) -> str:
-    names = sorted(variables)
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    return f"{', '.join(names[:_SHOWN_NAMES])}{more}"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from haystack_integrations.tools.mcp.protocol.server_info import (
 )
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
+from haystack_integrations.tools.mcp.transports.clients import client_class
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
     check_secrets,
@@ -30,6 +32,9 @@ from haystack_integrations.tools.mcp.transports.stdio.environment import inherit
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
+
+# Parameters that the client does not have.
+_OF_THE_CONNECTION = ("max_in_flight", "failure_pause")
 
 
 @explains_options
@@ -167,21 +172,8 @@ class StdioServerInfo(MCPServerInfo):
 
         :returns: Configured StdioClient instance.
         """
-        # The module imports the slow MCP SDK, which building or loading a pipeline must not wait for.
-        from haystack_integrations.tools.mcp.transports.stdio.client import StdioClient  # noqa: PLC0415
-
-        return StdioClient(
-            command=self.command,
-            args=self.args,
-            env=self.env,
-            max_retries=self.max_retries,
-            base_delay=self.base_delay,
-            max_delay=self.max_delay,
-            cwd=self.cwd,
-            inherit_env=self.inherit_env,
-            max_message_size=self.max_message_size,
-            negotiation=self.negotiation,
-        )
+        fields = [field.name for field in dataclasses.fields(StdioServerInfo) if field.name not in _OF_THE_CONNECTION]
+        return client_class("stdio.client", "StdioClient")(**{name: getattr(self, name) for name in fields})
 
     def describe(self) -> str:
         """
@@ -192,11 +184,6 @@ class StdioServerInfo(MCPServerInfo):
         return f"stdio server `{self._command_line()}`"
 
     def _command_line(self) -> str:
-        """
-        Give the command with its arguments for messages.
-
-        :returns: The command line, with the values of options that are named as secrets redacted.
-        """
         return " ".join([redact_text(shown(self.command)), *redact_args(map(shown, self.args or []))])
 
     def _secrets(self) -> set[str]:

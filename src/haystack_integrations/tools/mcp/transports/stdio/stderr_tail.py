@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Iterable
 
 from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor
-from haystack_integrations.tools.mcp.transports.stdio.telling_lines import telling_text
 
-# A traceback may be long, and what matters stand before it (Node) or after it (Python).
-_LINES = 200
+_LINES = 50
 _LINE_LENGTH = 500
-_TEXT_LENGTH = 500
+
+# What an error message quotes, in characters: as much as has the error of Node before its stack.
+_TEXT_LENGTH = 1000
 
 # How much of a line is kept, besides the length of the longest secret. More than is shown, because redaction and the
 # removal of white space make lines shorter.
@@ -31,7 +31,8 @@ _ESCAPE_SEQUENCE = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"
     r"|\x1b[ -/]*(?:[0-~]|$)"
 )
-_WIDE_SPACE = re.compile(r"\s{9,}")
+# A word, even a redacted one, as opposed to the frames of banners.
+_WORD = re.compile(r"\w|\*{3}")
 _CONTROL_CHARACTERS = dict.fromkeys(
     number for number in (*range(0x20), *range(0x7F, 0xA0)) if not chr(number).isspace()
 )
@@ -39,7 +40,7 @@ _CONTROL_CHARACTERS = dict.fromkeys(
 
 class StderrTail:
     """
-    Keeps the last 200 lines of a server's standard error, and quotes those that say what is wrong in error messages.
+    Keeps the last lines of a server's standard error, which error messages quote.
 
     The secrets of the server, and well-known tokens, are redacted. Lines are cut after 500
     characters. A carriage return, as in a progress bar, ends a line, too. Escape sequences and control characters are
@@ -74,19 +75,20 @@ class StderrTail:
 
     def text(self) -> str:
         """
-        Quote the lines that say what is wrong.
+        Quote the last lines.
 
-        :returns: At most 500 characters, redacted, the lines joined with " | "; or an empty string. See `telling_text`.
+        :returns: At most 1000 characters, redacted, the lines joined with " | "; or an empty string.
         """
-        return telling_text([*self._lines, self._clean(self._unfinished, is_whole=False)], _TEXT_LENGTH)
+        lines = [*self._lines, self._clean(self._unfinished, is_whole=False)]
+        text = " | ".join(" ".join(line.split()) for line in lines if _WORD.search(line))
+        return text if len(text) <= _TEXT_LENGTH else f"…{text[1 - _TEXT_LENGTH :]}"
 
     def _clean(self, line: str, *, is_whole: bool) -> str:
         # First, because a sequence within a secret would hide it.
         line = _printable(line)
         if not is_whole:
             line = self._without_partial_secret(line)
-        # Indentation tells frames of a stack from what they lead to.
-        return _WIDE_SPACE.sub(" " * 8, self._redactor.text(line).expandtabs(4).rstrip())[:_LINE_LENGTH]
+        return self._redactor.text(line).rstrip()[:_LINE_LENGTH]
 
     def _without_partial_secret(self, line: str) -> str:
         # A cut or unfinished line may end in the first part of a secret, which a search for the whole does not find.

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from haystack import logging
@@ -12,15 +11,11 @@ from haystack import logging
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange
-from haystack_integrations.tools.mcp.transports.stdio.lines import OversizedLine
+from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
+from haystack_integrations.tools.mcp.transports.stdio.lines import LineBuffer, OversizedLine
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
-
-# After this many bytes, about a millisecond of work, other tasks of the event loop get a turn. A line costs as much as
-# _LINE_COST bytes more.
-_LONGEST_STREAK = 65536
-_LINE_COST = 4096
 
 
 class StdioTransport(Transport):
@@ -30,17 +25,16 @@ class StdioTransport(Transport):
     Requests are written in the task of the caller, and lines are read in the callbacks of the pipe.
     """
 
-    def __init__(self, process: ServerProcess) -> None:
+    def __init__(self, process: ServerProcess, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> None:
         """
         Initialize the StdioTransport.
 
         :param process: The process, not yet started.
+        :param max_message_size: How many bytes a line of its output may have.
         """
         self._process = process
+        self._lines = LineBuffer(max_message_size)
         self._has_warned = False
-        self._has_ended = False
-        # Reads the lines for which there was no time.
-        self._next_turn: asyncio.Handle | None = None
 
     async def open(self) -> None:
         """
@@ -49,7 +43,7 @@ class StdioTransport(Transport):
         :raises OSError: If it cannot be started.
         """
         self._process.on_output = self._output
-        await self._process.start()
+        self._process.start()
 
     async def carry(self, exchange: Exchange) -> None:
         """
@@ -82,27 +76,18 @@ class StdioTransport(Transport):
         """
         await self._process.stop()
 
-    def _output(self) -> None:
+    def _output(self, data: bytes) -> None:
+        if not data:
+            self.channel.ended(None)
+            return
         self.channel.heard()
-        if self._next_turn is None:
-            self._read()
-
-    def _read(self) -> None:
-        self._next_turn = None
-        streak = 0
-        while streak <= _LONGEST_STREAK:
-            line = self._process.next_line()
-            if line is None:
-                if self._process.output_is_over and not self._has_ended:
-                    self._has_ended = True
-                    self.channel.ended(None)
-                return
+        for line in self._lines.feed(data):
             if isinstance(line, OversizedLine):
                 self._take_oversized(line)
             else:
                 self._take(line)
-                streak += _LINE_COST + len(line)
-        self._next_turn = asyncio.get_running_loop().call_soon(self._read)
+            if self._process.output_is_over:
+                return
 
     def _take(self, line: bytes) -> None:
         messages = frames.read(line)
@@ -112,7 +97,7 @@ class StdioTransport(Transport):
             self._report()
 
     def _take_oversized(self, line: OversizedLine) -> None:
-        answer = frames.oversized(line.head, line.tail, line.limit)
+        answer = frames.oversized(line.head, line.tail, self._lines.limit)
         if answer is not None:
             self.channel.received(answer)
         elif frames.is_no_answer(line.head):
@@ -120,12 +105,12 @@ class StdioTransport(Transport):
                 "Ignored a notification or request of the MCP server {server} that is larger than `max_message_size` "
                 "of its server info allows, {limit} bytes",
                 server=self._process.describe(),
-                limit=line.limit,
+                limit=self._lines.limit,
             )
         else:
             self._process.give_up(
-                f"it wrote a line that is larger than `max_message_size` of the server info allows, {line.limit:,} "
-                "bytes, and that does not begin or end like an answer"
+                "it wrote a line that is larger than `max_message_size` of the server info allows, "
+                f"{self._lines.limit:,} bytes, and that does not begin or end like an answer"
             )
 
     def _report(self) -> None:
