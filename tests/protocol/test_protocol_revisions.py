@@ -6,9 +6,11 @@
 Which revision of the protocol is spoken with which server, and how a session begins.
 """
 
+import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,8 @@ from haystack_integrations.tools.mcp import (
     answer_later,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
+from haystack_integrations.tools.mcp.protocol import eras
+from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from tests.support.background import in_thread, text, together
 from tests.support.kinds import LONG
 from tests.support.processes import StdioServer, is_alive, kill_group
@@ -240,6 +244,23 @@ def test_a_server_that_refuses_the_handshake_over_sse_is_asked_for_its_revisions
 @pytest.fixture
 def modern_server(sdk_stdio_server: Callable[..., StdioServer]) -> StdioServer:
     return sdk_stdio_server("--protocol", "modern")
+
+
+async def test_a_server_that_is_slow_to_say_its_revisions_and_refuses_the_handshake_is_asked_again(monkeypatch):
+    monkeypatch.setattr(eras, "_DISCOVER_TIMEOUT", 0.01)
+    asked: list[str] = []
+
+    async def send(method: str, _params: Any, _version: str | None) -> dict[str, Any]:
+        asked.append(method)
+        if len(asked) == 1:
+            await asyncio.Event().wait()
+        if method == "initialize":
+            raise ProtocolError(-32600, "it is not accepted")
+        return {"resultType": "complete", "supportedVersions": [NEWEST], "capabilities": {}}
+
+    negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})
+    assert (await negotiation.discover_first()).revision == NEWEST
+    assert asked == ["server/discover", "initialize", "server/discover"]
 
 
 def test_the_newest_revision_over_stdio_runs_calls_side_by_side(modern_server):

@@ -76,6 +76,13 @@ async def test_a_listing_without_an_end_is_cut_off(monkeypatch, caplog):
         await client.list_resources()
 
 
+async def test_a_listing_that_is_refused_is_not_asked_for_again():
+    client = ScriptedClient(paging({None: ProtocolError(-32602, "not now")}))
+    with pytest.raises(ProtocolError, match="not now"):
+        await client.list_resources()
+    assert len(client.sent) == 1
+
+
 async def test_a_kept_cursor_that_does_not_hold_any_more_begins_the_listing_anew():
     first = {**page("a", following="old"), "ttlMs": 60_000}
     pages: dict[str | None, Any] = {None: first, "old": page("b")}

@@ -169,20 +169,17 @@ class Channel:
         :raises RequestError: If there is none.
         """
         target = f" {exchange.name}" if exchange.name is not None and exchange.method != "resources/read" else ""
-        attributes = {"mcp.method.name": exchange.method, "jsonrpc.request.id": str(exchange.id)}
-        with self._tracer.start_as_current_span(
-            f"{exchange.method}{target}",
-            kind=trace.SpanKind.CLIENT,
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
-            if span.get_span_context().is_valid:
-                carrier: dict[str, str] = {}
-                inject(carrier)
-                if carrier:
-                    params = exchange.params or {}
-                    exchange.params = {**params, "_meta": {**params.get("_meta", {}), **carrier}}
+        span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
+        if not span.get_span_context().is_valid:  # nobody traces
+            return await self._request(exchange)
+        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            carrier: dict[str, str] = {}
+            inject(carrier)
+            if carrier:
+                params = exchange.params or {}
+                exchange.params = {**params, "_meta": {**params.get("_meta", {}), **carrier}}
             if span.is_recording():
+                attributes = {"mcp.method.name": exchange.method, "jsonrpc.request.id": str(exchange.id)}
                 span.set_attributes({**attributes, **self._span_attributes()})
             try:
                 return await self._request(exchange)

@@ -176,7 +176,7 @@ class WireClient(TaskClient):
         try:
             await self._load_handlers()
             transport = await self._make_transport()
-            self._channel = Channel(
+            channel = self._channel = Channel(
                 transport,
                 self.life,
                 answer=self._server_requests.answer,
@@ -185,9 +185,9 @@ class WireClient(TaskClient):
                 redact=self.redactor.text,
             )
             await transport.open()
-            self._opening = await self._negotiate()
-            self._revision, self._capabilities = self._opening.revision, self._opening.capabilities
-            await self._opened(self._opening)
+            opening = self._opening = await self._negotiate(channel)
+            self._revision, self._capabilities = opening.revision, opening.capabilities
+            await self._opened(channel, opening)
             tools = await self._list_all()
             if not self.life.has_owner:
                 self.life.opened()
@@ -223,33 +223,25 @@ class WireClient(TaskClient):
         self._server_requests = ServerRequests(callbacks)
         self._cached.clear()
 
-    async def _negotiate(self) -> Opening:
+    async def _negotiate(self, channel: Channel) -> Opening:
+        async def send(method: str, params: dict[str, Any], version: str | None) -> dict[str, Any]:
+            exchange = Exchange(channel.next_id(), method, params, version=version, identity=current_identity.get())
+            return await channel.request(exchange)
+
         own = self.handlers.client_info
         negotiation = self._negotiation = Negotiation(
-            self._send_opening,
+            send,
             client_info=dict(own) if own is not None else client_info(),
             capabilities=self._server_requests.capabilities,
         )
         wanted = getattr(self._server_info(), "negotiation", "auto")
         if wanted == "handshake":
-            opening = await negotiation.shake_hands()
-        elif wanted == "auto" and self._handshake_first:
-            opening = await negotiation.handshake_first()
-        else:
-            opening = await negotiation.discover_first()
-        return opening
+            return await negotiation.shake_hands()
+        if wanted == "auto" and self._handshake_first:
+            return await negotiation.handshake_first()
+        return await negotiation.discover_first()
 
-    async def _send_opening(self, method: str, params: dict[str, Any], version: str | None) -> dict[str, Any]:
-        channel = self._channel
-        if channel is None:
-            raise not_connected()
-        exchange = Exchange(channel.next_id(), method, params, version=version, identity=current_identity.get())
-        return await channel.request(exchange)
-
-    async def _opened(self, opening: Opening) -> None:
-        channel = self._channel
-        if channel is None:
-            raise not_connected()
+    async def _opened(self, channel: Channel, opening: Opening) -> None:
         name = opening.server.name if opening.server else None
         channel.transport.opened(opening.revision)
         if not self._is_modern:
@@ -468,10 +460,11 @@ class WireClient(TaskClient):
             failure.was_sent = isinstance(error, LostError)
             return failure
         text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # its text may quote it
+        if not isinstance(error, ProtocolError):
+            return MCPConnectionError(f"{what}: {text}", info, operation)
         if self.life.state is SessionState.DRAINING:  # what is only read is read again in a new session
             return ReadInterruptedError(f"{what}: {text}", info, operation)
-        code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
-        return MCPConnectionError(f"{what}: {text}", info, operation, code=code, data=data)
+        return MCPConnectionError(f"{what}: {text}", info, operation, code=error.code, data=error.data)
 
     async def _reason(self, error: RefusedError | LostError) -> str:
         """Say why a request is not answered; of one that ended with its session, why that ended."""

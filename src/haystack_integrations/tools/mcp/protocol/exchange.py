@@ -182,10 +182,7 @@ class Exchange:
 
         :param result: The result.
         """
-        if not self.is_settled:
-            self.fate = Fate.ANSWERED
-            if not self.answer.done():
-                self.answer.set_result(result)
+        self._settle(Fate.ANSWERED, result)
 
     def fail(self, error: ProtocolError) -> None:
         """
@@ -238,8 +235,13 @@ class Exchange:
             self.fate = Fate.GIVEN_UP
             self.answer.cancel()
 
-    def _settle(self, fate: Fate, error: RequestError) -> None:
-        if not self.is_settled:
-            self.fate = fate
-            if not self.answer.done():
-                self.answer.set_exception(error)
+    def _settle(self, fate: Fate, outcome: dict[str, Any] | RequestError) -> None:
+        if self.is_settled:
+            return
+        self.fate = fate
+        if self.answer.done():
+            return
+        if isinstance(outcome, RequestError):
+            self.answer.set_exception(outcome)
+        else:
+            self.answer.set_result(outcome)

@@ -26,13 +26,8 @@ TAIL_SIZE = 256
 
 _UNREADABLE = "the server's answer could not be read"
 
-# A string may end with the text: searched again from each of its quotes, it would take quadratic time.
-_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-_AFTER_KEY = re.compile(r"\s*:\s*")
-# An id as a string, with its quotes.
-_LONGEST_ID = 102
-# With what follows it: of a number that is cut off, the rest is not known.
-_ID = re.compile(r'(-?\d{1,18})(?:\.0+)?\s*[,}]|"([^"\\]{0,100})"')
+# Of a number that is cut off, the rest is not known.
+_OF_NUMBERS = b"0123456789.eE+-"
 # The end of a message whose id comes last, as the SDKs for TypeScript and C# write it.
 _ID_AT_END = re.compile(
     r'[{,]\s*"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,100})")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z'
@@ -80,7 +75,7 @@ def read(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
         try:
             value = _mended(text)
         except (ValueError, RecursionError):
-            return _unreadable(text, str(error))
+            return _unreadable(text.encode(errors="replace"), str(error))
     if isinstance(value, list):
         return [frame for item in value[:MAX_BATCH] if (frame := _checked(item)) is not None]
     frame = _checked(value)
@@ -106,7 +101,7 @@ def oversized(head: bytes, tail: bytes, limit: int) -> Unreadable | None:
     :param limit: How many bytes it may have.
     :returns: The answer, or None if it cannot be told which request is answered, or whether any is.
     """
-    request_id = _find_id(head.decode(errors="replace"), tail.decode(errors="replace"))
+    request_id = _find_id(head, tail)
     return None if request_id is None else Unreadable(request_id, too_large(limit))
 
 
@@ -117,7 +112,7 @@ def is_no_answer(head: bytes) -> bool:
     :param head: Its first bytes.
     :returns: True if its method is among them.
     """
-    return "method" in _top_level(head.decode(errors="replace"))
+    return "method" in _beginning(head)
 
 
 def _mended(text: str) -> Any:
@@ -129,14 +124,14 @@ def _mended(text: str) -> Any:
 def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
     if not isinstance(value, dict):
         return None
-    request_id: Any = value.get("id")
-    if type(request_id) is float and request_id.is_integer():  # of a server that knows one kind of number only
-        request_id = value["id"] = int(request_id)
-    has_id = type(request_id) is int or type(request_id) is str
+    request_id = _as_id(value.get("id"))
+    has_id = request_id is not None
+    if has_id:
+        value["id"] = request_id
     if "method" in value:
         is_sound = value.get("jsonrpc") == "2.0" and isinstance(value["method"], str) and (has_id or "id" not in value)
         return value if is_sound else None
-    if not has_id and not (request_id is None and "id" in value and "error" in value):
+    if not has_id and not ("id" in value and value["id"] is None and "error" in value):
         return None
     error = value.get("error")
     if "jsonrpc" not in value and "result" not in value and not isinstance(error, dict):
@@ -144,7 +139,7 @@ def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
     reason = _fault(value, error)
     if reason is None:
         return value
-    return None if request_id is None else Unreadable(value["id"], f"{_UNREADABLE}: {reason}")
+    return None if request_id is None else Unreadable(request_id, f"{_UNREADABLE}: {reason}")
 
 
 def _fault(value: dict[str, Any], error: Any) -> str | None:
@@ -165,45 +160,45 @@ def _fault(value: dict[str, Any], error: Any) -> str | None:
     return "it has neither a result nor an error" if result is None else "its result is no object"
 
 
-def _unreadable(text: str, fault: str) -> list[dict[str, Any] | Unreadable]:
+def _unreadable(data: bytes, fault: str) -> list[dict[str, Any] | Unreadable]:
     # A message that is cut off has no end.
-    tail = "" if fault.startswith("EOF") else text[HEAD_SIZE:][-TAIL_SIZE:]
-    request_id = _find_id(text[:HEAD_SIZE], tail)
+    tail = b"" if fault.startswith("EOF") else data[-TAIL_SIZE:]
+    request_id = _find_id(data[:HEAD_SIZE], tail)
     return [] if request_id is None else [Unreadable(request_id, f"{_UNREADABLE} as JSON ({fault})")]
 
 
-def _find_id(head: str, tail: str = "") -> int | str | None:
+def _find_id(head: bytes, tail: bytes = b"") -> int | str | None:
     """
     Find the id of the request that a broken message answers, if it is certain.
     """
-    members = _top_level(head)
-    is_answer = not members.keys().isdisjoint({"jsonrpc", "result"}) or members.get("error") == "{"
-    if "method" in members or not head.lstrip().startswith("{"):
+    members = _beginning(head)
+    is_answer = not members.keys().isdisjoint({"jsonrpc", "result"}) or isinstance(members.get("error"), dict)
+    if "method" in members or not head.lstrip().startswith(b"{"):
         return None
-    if (own := members.get("id")) is not None:
-        return _as_id(_ID.match(own)) if is_answer else None
-    at_end = _ID_AT_END.search(tail)
-    return _as_id(at_end) if is_answer or (at_end is not None and '"jsonrpc"' in at_end[0]) else None
-
-
-def _as_id(match: re.Match[str] | None) -> int | str | None:
-    if match is None:
+    if "id" in members:
+        return _as_id(members["id"]) if is_answer else None
+    at_end = _ID_AT_END.search(tail.decode(errors="replace"))
+    if at_end is None or not (is_answer or '"jsonrpc"' in at_end[0]):
         return None
-    return int(match[1]) if match[1] is not None else match[2]
+    return int(at_end[1]) if at_end[1] is not None else at_end[2]
 
 
-def _top_level(text: str) -> dict[str, str]:
+def _as_id(value: Any) -> int | str | None:
+    if type(value) is float and value.is_integer():  # of a server that knows one kind of number only
+        return int(value)
+    return value if type(value) is int or type(value) is str else None
+
+
+def _beginning(data: bytes) -> dict[str, Any]:
     """
-    Find the keys of an object, even if the rest of it is broken or missing, each with the beginning of its value.
+    Read as much of an object as there is before it is broken or cut off.
     """
-    members: dict[str, str] = {}
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        if token[0] in "{[":
-            depth += 1
-        elif token[0] in "}]":
-            depth -= 1
-        elif depth == 1 and (colon := _AFTER_KEY.match(text, token.end())):
-            key = token[0][1:-1]
-            members.setdefault(key, text[colon.end() : colon.end() + (_LONGEST_ID if key == "id" else 1)])
-    return members
+    for _ in range(2):
+        try:
+            value = from_json(data.rstrip(_OF_NUMBERS), allow_partial=True)
+        except ValueError as error:
+            line, column = map(int, re.findall(r"\d+", str(error))[-2:])
+            data = b"\n".join([*data.split(b"\n")[: line - 1], data.split(b"\n")[line - 1][: column - 1]])
+        else:
+            return value if isinstance(value, dict) else {}
+    return {}
