@@ -28,7 +28,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urlunsplit
 
@@ -54,29 +53,39 @@ _CUT_MARGIN = 10_000
 # How many secrets of calls a connection remembers.
 MOST_CALL_SECRETS = 1_000
 
-_TOKENS = re.compile(
-    r"""
-    (?<![A-Za-z0-9]) (?:
-        gh[opusr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}        # GitHub
-      | gl(?:pat|dt|rt|ptt)-[\w-]{20,}                         # GitLab
-      | (?<![\w-])sk-(?=[\w-]*[0-9])(?=[\w-]*\w{12})[\w-]{16,}  # OpenAI, Anthropic; names have hyphens, too
-      | [srp]k_(?:live|test|prod)_[A-Za-z0-9]{10,}             # Stripe
-      | (?:xox[a-z](?:\.xox[a-z])?|xapp)-[A-Za-z0-9-]{10,}     # Slack
-      | A(?:KI|SI)A[A-Z0-9]{16}(?![A-Za-z0-9])                 # AWS
-      | AIza[\w-]{30,} | ya29\.[\w-]{20,}                      # Google
-      | hf_[A-Za-z0-9]{20,}                                    # Hugging Face
-      | npm_[A-Za-z0-9]{30,} | pypi-AgE[\w-]{40,}
-      | (?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*              # JSON Web Tokens
+# What follows `Bearer`, but not in a sentence ("Bearer authentication is required"): there must be a digit, an inner
+# capital, or more letters than a word has.
+_CREDENTIALS = r"(?![\w-]+=[\"'])(?=\S{0,200}[0-9]|[\w-]{0,100}[a-z][A-Z]|\S{24})[\w.~+/-]{6,}=*"
+_START = r"(?<![A-Za-z0-9])"
+
+# Well-known tokens: a text that all of a kind contain, which is found much faster than the pattern; what stands before
+# the token; and the token.
+_TOKENS = [
+    (needle, re.compile(f"({before}){token}"))
+    for needle, before, token in (
+        ("gh", _START, r"gh[opusr]_[A-Za-z0-9]{20,}"),
+        ("github_pat_", _START, r"github_pat_\w{20,}"),
+        ("gl", _START, r"gl(?:pat|dt|rt|ptt)-[\w-]{20,}"),
+        ("sk-", r"(?<![\w-])", r"sk-(?=[\w-]*[0-9])(?=[\w-]*\w{12})[\w-]{16,}"),  # names may have hyphens, too
+        ("k_", _START, r"[srp]k_(?:live|test|prod)_[A-Za-z0-9]{10,}"),
+        ("xox", _START, r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}"),
+        ("xapp-", _START, r"xapp-[A-Za-z0-9-]{10,}"),
+        ("AKIA", _START, r"AKIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
+        ("ASIA", _START, r"ASIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
+        ("AIza", _START, r"AIza[\w-]{30,}"),
+        ("ya29.", _START, r"ya29\.[\w-]{20,}"),
+        ("hf_", _START, r"hf_[A-Za-z0-9]{20,}"),
+        ("npm_", _START, r"npm_[A-Za-z0-9]{30,}"),
+        ("pypi-", _START, r"pypi-AgE[\w-]{40,}"),
+        ("eyJ", r"(?<![\w-])", r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+        ("slack.com", r"hooks\.slack\.com/services/", r"[\w/-]+"),
+        ("/api/webhooks/", "/api/webhooks/", r"[\w/-]+"),
+        # User info of a URL; a name of a few letters without a password, as in `ssh://git@host`, is none.
+        ("://", "://", r"(?:[^/\s@:\"'<>]*:[^/\s@\"'<>]+|[^/\s@:\"'<>]{16,})(?=@)"),
+        ("earer", r"\b[Bb]earer(?:\s{1,8}|%20|\+)", _CREDENTIALS),
+        ("asic", r"\b[Bb]asic(?:\s{1,8}|%20|\+)", _CREDENTIALS),
     )
-    | (?:(?<=hooks\.slack\.com/services/) | (?<=/api/webhooks/)) [\w/-]+
-    # The user info of a URL; a name of a few letters without a password, as in `ssh://git@host`, is none.
-    | (?<=://) (?:[^/\s@:"'<>]*:[^/\s@"'<>]+ | [^/\s@:"'<>]{16,}) (?=@)
-    # Not in a sentence ("Bearer authentication is required"): a digit, an inner capital, or more letters than a word.
-    | (?P<scheme>\b(?:[Bb]earer|BEARER|[Bb]asic|BASIC)(?:\s{1,8}|%20|\+))
-      (?![\w-]+=["']) (?=\S{0,200}[0-9] | [\w-]{0,100}[a-z][A-Z] | \S{24}) [\w.~+/-]{6,}=*
-    """,
-    re.VERBOSE,
-)
+]
 
 # How the name of an option, a variable or a header ends whose value is a secret.
 _NAME = (
@@ -115,7 +124,10 @@ def redact_text(text: str) -> str:
     :param text: The text.
     :returns: The redacted text.
     """
-    return _TOKENS.sub(lambda token: f"{token['scheme'] or ''}{REDACTED}", text)
+    for needle, pattern in _TOKENS:
+        if needle in text:
+            text = pattern.sub(rf"\1{REDACTED}", text)
+    return text
 
 
 def redact_url(url: str) -> str:
@@ -211,8 +223,8 @@ class CallSecrets:
         """
         Initialize the CallSecrets, without any.
         """
-        # How each may be written; None until there is a text to search.
-        self._forms: dict[str, frozenset[str] | None] = {}
+        # How each may be written.
+        self._forms: dict[str, frozenset[str]] = {}
 
     def remember(self, secrets: Iterable[str]) -> None:
         """
@@ -221,7 +233,7 @@ class CallSecrets:
         :param secrets: The secrets.
         """
         for secret in secrets:
-            self._forms[secret] = self._forms.pop(secret, None)
+            self._forms[secret] = self._forms.pop(secret, frozenset()) or _forms_of((secret,))
         while len(self._forms) > MOST_CALL_SECRETS:
             del self._forms[next(iter(self._forms))]
 
@@ -240,10 +252,7 @@ class CallSecrets:
         :param text: The text.
         :returns: Parts of the text.
         """
-        for secret, forms in self._forms.items():
-            if forms is None:
-                self._forms[secret] = _forms_of((secret,))
-        return [form for forms in self._forms.values() for form in forms or () if form in text]
+        return [form for forms in self._forms.values() for form in forms if form in text]
 
 
 class Redactor:
@@ -261,8 +270,9 @@ class Redactor:
         :param secrets: The values.
         :param of_calls: More of them, as they are whenever there is a text to redact.
         """
-        self._given = frozenset(secrets)
         self.of_calls = of_calls or CallSecrets()
+        self._given: frozenset[str] = frozenset()
+        self.learn(secrets)
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -271,14 +281,6 @@ class Redactor:
         """
         return self._given.union(self.of_calls)
 
-    # Few redactors have a text to redact.
-    @cached_property
-    def forms(self) -> list[str]:
-        """
-        How the secrets may be written, without those of calls; the longest first, as one may contain another.
-        """
-        return sorted(_forms_of(self._given), key=len, reverse=True)
-
     def learn(self, secrets: Iterable[str]) -> None:
         """
         Look for more secrets from now on.
@@ -286,7 +288,8 @@ class Redactor:
         :param secrets: The values.
         """
         self._given = self._given.union(secrets)
-        self.__dict__.pop("forms", None)
+        # How they may be written, without those of calls; the longest first, as one may contain another.
+        self.forms: list[str] = sorted(_forms_of(self._given), key=len, reverse=True)
 
     def knowing(self, secrets: Iterable[str], of_calls: CallSecrets | None = None) -> Redactor:
         """
@@ -417,21 +420,19 @@ def secrets_in(fields: Mapping[str, Any]) -> set[str]:
     for field, value in fields.items():
         if isinstance(value, Mapping):
             for name, item in value.items():
-                found.update(_declared(item, is_secret=_is_secret(field, str(name), item)))
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                found.update(_declared(item, is_secret=False))
-            if field == "args":
-                found.update(_secrets_of_args(map(_plain, value)))
-        else:
-            found.update(_declared(value, is_secret=field in SECRET_FIELDS))
+                found.update(_declared(item, is_secret=_is_secret(field, str(name), _plain(item))))
+            continue
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            found.update(_declared(item, is_secret=field in SECRET_FIELDS))
+        if field == "args":
+            found.update(_secrets_of_args(map(_plain, value or ())))
     return found
 
 
-def _is_secret(field: str, name: str, value: Any) -> bool:
+def _is_secret(field: str, name: str, value: str) -> bool:
     if field == "headers":
         return name.lower() not in _HARMLESS_HEADERS
-    return (field in SECRET_FIELDS and not _is_ordinary(_plain(value))) or _SECRET_NAME.fullmatch(name) is not None
+    return (field in SECRET_FIELDS and not _is_ordinary(value)) or _SECRET_NAME.fullmatch(name) is not None
 
 
 def _is_ordinary(value: str) -> bool:

@@ -175,15 +175,13 @@ def read_env_file(file: Path) -> dict[str, str]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         text = lines.read(_LARGEST_ENV_FILE)
-    values = {}
-    for line in _LINE.finditer(text):
-        if line["double"] is not None:
-            values[line["name"]] = re.sub(
-                r"\\(.)", lambda escaped: _ESCAPES.get(escaped[1], escaped[1]), line["double"]
-            )
-        else:
-            values[line["name"]] = line["bare"] if line["single"] is None else line["single"]
-    return values
+    return {line["name"]: _unquoted(line) for line in _LINE.finditer(text)}
+
+
+def _unquoted(line: re.Match[str]) -> str:
+    if line["double"] is None:
+        return str(line["bare"] if line["single"] is None else line["single"])
+    return re.sub(r"\\(.)", lambda escaped: _ESCAPES.get(escaped[1], escaped[1]), line["double"])
 
 
 def _substitute(template: str, value: Callable[[_Variable], str]) -> str:
@@ -207,16 +205,6 @@ def _parsed(match: re.Match[str]) -> _Variable:
     return _Variable(variable["name"], None if default is None else default.removeprefix(":-"), variable["file"])
 
 
-def has_placeholder(text: str) -> bool:
-    """
-    Tell whether a text has anything between `${` and `}`.
-
-    :param text: The text.
-    :returns: Whether it has.
-    """
-    return "${" in text
-
-
 def from_template(text: str) -> str | Secret:
     """
     Make a value of a text that may have variables.
@@ -231,7 +219,7 @@ def from_template(text: str) -> str | Secret:
         variable = _parsed(match)
         if variable.default is None and variable.file is None:
             return Secret.from_env_var(variable.name)
-    return SecretTemplate(text) if has_placeholder(text) else text
+    return SecretTemplate(text) if "${" in text else text
 
 
 def stored_template(data: Mapping[str, Any]) -> SecretTemplate | None:
