@@ -164,8 +164,7 @@ class HttpSender:
         :param redact: Removes secrets from what libraries log.
         """
         self._transport = transport
-        self._headers = httpx2.Headers(_HEADERS)
-        self._headers.update(headers)
+        self._fields = _by_name(_HEADERS) | _by_name(headers)
         self.timeout: dict[str, float | None] = dict(timeout)
         self._auth = auth
         self.rest: ServerRest = rest or ServerRest()
@@ -278,13 +277,21 @@ class HttpSender:
         content: bytes | None,
         timeout: Mapping[str, float | None] | None = None,
     ) -> httpx2.Request:
-        merged = self._headers.copy()
-        merged.update(headers)
         identity = current_identity.get()
-        if identity is not None:
-            merged.update(identity.headers)
-        extensions = {"timeout": dict(timeout or self.timeout)}
-        return httpx2.Request(method, url, headers=merged, content=content, extensions=extensions)
+        fields = self._fields | _by_name(headers) | _by_name({} if identity is None else identity.headers)
+        # What `httpx2.Request` would add to a content, in a quarter of the time: this is done for every call.
+        common = {"host": ("Host", url.netloc.decode())}
+        if content is not None:
+            common["content-length"] = ("Content-Length", str(len(content)))
+        request = httpx2.Request(
+            method,
+            url,
+            headers=list((common | fields).values()),
+            stream=httpx2.ByteStream(content or b""),
+            extensions={"timeout": dict(timeout or self.timeout)},
+        )
+        request.read()
+        return request
 
     async def _let_rest(self, exchange: Exchange | None, status: str) -> None:
         # Several requests may wait; whoever is refused again sets a later time.
@@ -417,6 +424,10 @@ class HttpSender:
             exchange.lose_answer(too_large(self.max_message_size))
         else:
             exchange.lose(describe_failure(error))
+
+
+def _by_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    return {name.lower(): (name, value) for name, value in headers.items()}
 
 
 def describe_failure(error: Exception) -> str:
