@@ -167,8 +167,7 @@ class HttpSender:
         :param redact: Removes secrets from what libraries log.
         """
         self._transport = transport
-        self._headers = httpx2.Headers(_HEADERS)
-        self._headers.update(headers)
+        self._fields = _by_name(_HEADERS) | _by_name(headers)
         self._timeout = dict(timeout)
         self._auth = auth
         self.rest: ServerRest = rest or ServerRest()
@@ -215,18 +214,23 @@ class HttpSender:
         :raises BusyError: If the server wants no requests, and there is no time to wait.
         :raises MCPAuthorizationError: If there are no credentials.
         """
-        merged = self._headers.copy()
-        merged.update(headers)
         identity = current_identity.get()
+        # What `httpx2.Request` would add to a content, in a quarter of the time: this is done for every call.
+        fields = {"host": ("Host", url.netloc.decode())}
+        if content is not None:
+            fields["content-length"] = ("Content-Length", str(len(content)))
+        fields |= self._fields | _by_name(headers)
         if identity is not None:
-            merged.update(identity.headers)
+            fields |= _by_name(identity.headers)
+        merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
         extensions = {"timeout": {**self._timeout, "read": None} if method == "GET" else self._timeout}
         attempt, status = 0, ""
         with redacted_logs(self._redact):
             while True:
                 if method == "POST":
                     await self._let_rest(exchange, status)
-                request = httpx2.Request(method, url, headers=merged, content=content, extensions=extensions)
+                request = httpx2.Request(method, url, headers=merged, stream=body, extensions=extensions)
+                request.read()
                 response = await self._follow(request, exchange, may_log_in=may_log_in)
                 self._heard()
                 wait = retry_after(response) if method == "POST" else None
@@ -396,6 +400,10 @@ class HttpSender:
             exchange.lose_answer(frames.too_large(self.max_message_size))
         else:
             exchange.lose(describe_failure(error))
+
+
+def _by_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    return {name.lower(): (name, value) for name, value in headers.items()}
 
 
 def describe_failure(error: Exception) -> str:
