@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.connection.call_secrets import MOST_KEPT, CallSecrets
+from haystack_integrations.tools.mcp.connection.remembered import MOST_KEPT, CallSecrets
 from haystack_integrations.tools.mcp.protocol.error_texts import redacted_result
 from haystack_integrations.tools.mcp.redaction import (
     LONGEST_TEXT,
