@@ -12,14 +12,12 @@ import pytest
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
-    AsyncExecutor,
     InProcessServerInfo,
     MCPCallTimeoutError,
     MCPConnection,
 )
-from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
 from tests.support.rows import rows
-from tests.support.waiting import LIMIT, wait_until, wait_until_async
+from tests.support.waiting import wait_until
 
 # In a process of its own, where nobody else makes or drops objects meanwhile.
 OBJECTS_OF_A_CALL = """
@@ -66,59 +64,6 @@ def test_a_call_in_flight_has_at_most_half_as_many_objects_again_as_that_of_the_
     (objects,) = script_with(loop="asyncio").run(OBJECTS_OF_A_CALL)
     assert objects["sdk"] > 50
     assert objects["ours"] <= 1.5 * objects["sdk"]
-
-
-class TestDeadlines:
-    async def test_each_task_is_cancelled_at_its_own_deadline(self):
-        deadlines, loop = Deadlines(), asyncio.get_running_loop()
-        began = loop.time()
-
-        async def wait(seconds: float | None) -> float:
-            task = asyncio.current_task()
-            assert task is not None
-            deadlines.set(task, None if seconds is None else began + seconds)
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                assert deadlines.end(task)
-                assert not task.uncancel()
-            return loop.time() - began
-
-        late, early, never = (asyncio.ensure_future(wait(seconds)) for seconds in (0.3, 0.1, None))
-        assert await early > 0.09
-        assert await late > 0.29
-        assert not never.done()
-        never.cancel()
-        with pytest.raises(AssertionError):  # it was not the deadline
-            await never
-
-    async def test_a_deadline_can_be_put_off_and_one_that_passed_cannot(self):
-        deadlines, loop = Deadlines(), asyncio.get_running_loop()
-        task, other = (asyncio.ensure_future(asyncio.Event().wait()) for _ in range(2))
-        deadlines.set(task, loop.time() + 0.05)
-        deadlines.set(task, loop.time() + 3600)
-        deadlines.set(other, loop.time() + 0.1)
-        await asyncio.wait({other})
-        assert not task.cancelling()
-        assert 3590 < (deadlines.left(task) or 0) < 3600
-        deadlines.set(task, loop.time())
-        await wait_until_async(task.done, "the deadline")
-        deadlines.set(task, loop.time() + 3600)
-        assert deadlines.left(task) == 0
-        assert deadlines.end(task)
-        assert not deadlines.end(task)
-
-    def test_a_deadline_that_is_due_at_once_does_not_disturb_others_in_the_loop_of_sessions(self):
-        async def wait() -> float:
-            deadlines, loop = Deadlines(), asyncio.get_running_loop()
-            due, other = (asyncio.ensure_future(asyncio.Event().wait()) for _ in range(2))
-            deadlines.set(due, loop.time())
-            deadlines.set(other, loop.time() + 3600)
-            await asyncio.wait({due})
-            other.cancel()
-            return deadlines.left(other) or 0.0
-
-        assert AsyncExecutor.get_instance().run(wait(), LIMIT) > 3500
 
 
 @rows("is_inner_late", [False, True])

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import threading
 import weakref
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -19,30 +18,18 @@ from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import AsyncExecutor, InProcessServerInfo, MCPClient, MCPConnection, MCPServerInfo
 from haystack_integrations.tools.mcp.connection.session import Session
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange
 from tests.support.waiting import LIMIT
 
 
 async def test_a_session_that_is_closed_before_it_starts_is_forgotten_and_holds_nobody_up() -> None:
-    class Owner:
-        description = "a server"
-
-        def session_lost(self, _session: Session, _reason: str) -> None:
-            pass
-
-        def server_changed(self, _change: ServerChange) -> None:
-            pass
-
-        def server_asks(self) -> AbstractContextManager[None]:
-            return nullcontext()
-
-    session = Session(InProcessServerInfo(MCPServer("never used")).create_client(), owner=Owner())
+    client = InProcessServerInfo(MCPServer("never used")).create_client()
+    session = Session(client, "a server", on_end=lambda *_: None)
     opening, closing = asyncio.create_task(session.open()), asyncio.create_task(session.close())
     await asyncio.wait({opening, closing}, timeout=LIMIT)
     assert opening.cancelled()
     assert closing.done()
     forgotten = weakref.ref(session)
-    del session, opening, closing
+    del session, client, opening, closing
     gc.collect()
     assert forgotten() is None
 

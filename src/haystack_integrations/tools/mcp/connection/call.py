@@ -24,18 +24,10 @@ from typing import TYPE_CHECKING, Any
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.gate import Passage
-from haystack_integrations.tools.mcp.connection.given_up import holding_task
-from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
-from haystack_integrations.tools.mcp.connection.replay import may_be_sent_again
+from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits, time_left, within
+from haystack_integrations.tools.mcp.connection.session import holding_task
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
-from haystack_integrations.tools.mcp.connection.tasks import (
-    Read,
-    cancel_in_background,
-    cancel_task,
-    keep,
-    pending_call,
-    pending_error,
-)
+from haystack_integrations.tools.mcp.connection.tasks import TaskRun, cancel_task, keep, pending_call, pending_error
 from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
@@ -48,8 +40,9 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.protocol.error_texts import failed_to, invocation_error, raise_tool_error
-from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError
+from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
+from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -57,7 +50,6 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import Admission, CallRequest
     from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-    from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -68,75 +60,41 @@ class _DeadlineError(Exception):
 
 class ToolCall:
     """
-    A call of a tool. Made by the caller, in any thread, and run once in the executor's loop.
+    A call of a tool, and the wait for the task that its server makes of it. Run in the executor's loop.
     """
-
-    # Few objects on purpose: 256 calls in flight with 60 objects more each make the garbage collector look through the
-    # whole process twice as often.
-    __slots__ = (
-        "_admission",
-        "_attempt_began",
-        "_began",
-        "_clock",
-        "_is_under_way",
-        "_may_have_run",
-        "_on_progress",
-        "_pause",
-        "_reports",
-        "_session",
-        "_supervisor",
-        "_task",
-        "_unclaimed",
-        "connection_timeout",
-        "continuation",
-        "limits",
-        "meta",
-        "request",
-    )
 
     def __init__(
         self,
         request: CallRequest,
+        limits: CallLimits,
         *,
         connection_timeout: float,
-        limits: CallLimits,
-        meta: dict[str, Any] | None,
         on_progress: Callable[[MCPProgress], None] | None,
-        continuation: Continuation | None = None,
-        admission: Admission | None = None,
+        admission: Admission | None,
+        asks: bool,
     ) -> None:
         """
-        Initialize the ToolCall.
+        Initialize the ToolCall, in the context of the caller.
 
         :param request: What the caller wants.
-        :param connection_timeout: How long to wait for sessions altogether, in seconds.
         :param limits: How long the call may take, and how long the server may be silent.
-        :param meta: The `_meta` of the request, with that of the block in which the caller is.
+        :param connection_timeout: How long to wait for sessions altogether, in seconds.
         :param on_progress: Called with each report of progress; must not block.
-        :param continuation: What to continue a call with that was left open.
         :param admission: Asked before each attempt whether the call may be sent.
+        :param asks: Whether a handler answers what the caller does not, if the call is continued.
         """
-        self.continuation: Continuation | None = continuation
         self.request: CallRequest = request
-        self._admission = admission
-        self.connection_timeout: float = connection_timeout
         self.limits: CallLimits = limits
-        self.meta: dict[str, Any] | None = meta
+        self.connection_timeout: float = connection_timeout
+        self._meta = meta_of_call(request.meta)
         self._on_progress = on_progress
-        self._is_under_way = False
+        self._admission = admission
+        self._continuation = None if request.continues is None else Continuation(*request.continues, asks=asks)
+        # The task that is waited for.
+        self._pending: MCPPendingCall | None = None
+        if request.continues is not None and request.continues_task:
+            self._pending = request.continues[0]
         self._may_have_run = False
-        # The server's name of the task that it became, if that is now for the caller to wait for.
-        self._unclaimed: str | None = None
-
-    def leave_behind(self, supervisor: Supervisor, read: Read) -> None:
-        """
-        Take note that the caller has given up, and waits neither for the call nor for a task that it has become.
-
-        :param supervisor: Has the session of the server info.
-        :param read: Reads of the server on behalf of the caller.
-        """
-        if self._unclaimed is not None:
-            cancel_in_background(self._unclaimed, supervisor, read)
 
     def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
         """
@@ -145,87 +103,109 @@ class ToolCall:
         :param error: Why.
         :returns: The error.
         """
+        if self._pending is not None:
+            return self._task_run(self._pending).lost(error)
         return invocation_error(error, self.request.display_name, self.request.tool_args, may_have_run=False)
 
     async def run(self, supervisor: Supervisor) -> types.CallToolResult:
         """
-        Call the tool; send it again only if it provably did not run, or may run twice.
+        Call the tool, and wait for the end of its task if the server makes one of it.
 
         :param supervisor: Has the sessions.
         :returns: The result.
-        :raises MCPCallPendingError: If the server wants something first, or made a task of it.
+        :raises MCPCallPendingError: If the server wants something first, or made a task of it that is left open.
         :raises MCPInvocationError: If there is no result otherwise.
         """
         self._supervisor = supervisor
-        self._clock = CallClock(self.limits)
-        self._began = asyncio.get_running_loop().time()
-        self._pause = 0.0
-        supervisor.call_begins()
-        supervisor.redactor.of_calls.remember(self.request.secrets)
-        # Before what runs functions of the user, which may call the server, too.
-        passage = None if supervisor.gate.is_free else Passage(supervisor.gate)
-        progress = supervisor.handlers.progress
-        self._reports = HandlerReports(progress) if progress is not None else None
-        try:
-            for attempt in range(supervisor.max_retries + 1):
-                if self._pause:
-                    await asyncio.sleep(self._pause)
-                if not supervisor.gate.is_free:
-                    passage = passage or Passage(supervisor.gate)
-                    await self._enter(passage)
-                entered_at = monotonic()
-                session: Session | None = None
-                try:
-                    session = supervisor.open_session() or await supervisor.ready_session(self._patience())
-                    if self.request.tool_name in session.only_as_tasks:
-                        raise self._only_as_task()
-                    if self._admission is not None:
-                        await self._check(session, self._admission)
-                    result = await self._attempt(session)
-                except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
-                    if not (self._may_probe_again(session, error) and self._may_go_on(attempt, error)):
-                        self._note(error, entered_at)
-                        raise
-                except Exception as error:
-                    self._note(error, entered_at)
-                    raise
-                else:
-                    supervisor.gate.answered()
-                    return result
-                finally:
-                    if passage is not None:
-                        passage.leave()
-            raise AssertionError  # the loop returns or raises
-        except NotForCallerError:
-            supervisor.call_moves()
-            raise
-        except CallLeftOpenError as left:
-            pending = pending_call(left.result, self.request, supervisor.description)
-            await self._keep(pending)
-            raise supervisor.redactor.error(pending_error(pending, self.request)) from None
-        except Exception as error:
-            failure = self._failure(error)
-            supervisor.call_failed(failure)
+        if self._pending is None:
+            supervisor.call_begins()
+            supervisor.redactor.of_calls.remember(self.request.secrets)
+            progress = supervisor.handlers.progress
+            self._reports = HandlerReports(progress) if progress is not None else None
             try:
+                return await self._answered(supervisor)
+            except NotForCallerError:
+                supervisor.call_moves()
+                raise
+            except CallLeftOpenError as left:
+                await self._left_open(left.result)
+            except Exception as error:
+                failure = self._failure(error)
+                supervisor.call_failed(failure)
                 raise failure from failure.__cause__
             finally:
-                del failure  # its traceback holds this frame
-        finally:
-            if self._reports is not None:
-                self._reports.end()
+                if self._reports is not None:
+                    self._reports.end()
+        if self._pending is None:
+            raise AssertionError  # it was answered otherwise
+        if self.request.on_task is not None:
+            self.request.on_task(self.request)
+        return await self._task_run(self._pending).run(supervisor)
 
-    async def _keep(self, pending: MCPPendingCall) -> None:
-        supervisor, task_id = self._supervisor, pending.task_id
-        if task_id is None:
-            await keep(pending, supervisor)
-            return
-        with holding_task(supervisor.base):
+    def _task_run(self, task: MCPPendingCall) -> TaskRun:
+        return TaskRun(
+            self.request,
+            task,
+            self._continuation,
+            connection_timeout=self.connection_timeout,
+            request_timeout=self.limits.invocation_timeout,
+            task_timeout=self.limits.task_timeout,
+            on_progress=self._on_progress,
+        )
+
+    async def _answered(self, supervisor: Supervisor) -> types.CallToolResult:
+        """
+        Call the tool; send it again only if it provably did not run, or may run twice.
+        """
+        self._clock, self._began = CallClock(self.limits), asyncio.get_running_loop().time()
+        gate = supervisor.gate
+        # Before what runs functions of the user, which may call the server, too.
+        passage = None if gate.is_free else Passage(gate)
+        attempt = 0
+        while True:
+            if passage is not None:
+                await self._enter(passage)
+            entered_at = monotonic()
+            session: Session | None = None
             try:
-                await keep(pending, supervisor)
-            except asyncio.CancelledError:
-                await cancel_task(task_id, supervisor)
+                session = supervisor.open_session() or await supervisor.ready_session(self._patience())
+                if self.request.tool_name in session.only_as_tasks:
+                    raise self._only_as_task()
+                if self._admission is not None:
+                    await self._check(session, self._admission)
+                result = await self._attempt(session)
+                gate.answered()
+                return result
+            except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
+                if not self._may_probe_again(session, error) or (pause := self._pause(attempt, error)) is None:
+                    self._note(error, entered_at)
+                    raise
+            except Exception as error:
+                self._note(error, entered_at)
                 raise
-        self._unclaimed = task_id
+            finally:
+                if passage is not None:
+                    passage.leave()
+            attempt += 1
+            if pause:
+                await asyncio.sleep(pause)
+            if passage is None and not gate.is_free:
+                passage = Passage(gate)
+
+    async def _left_open(self, result: dict[str, Any]) -> None:
+        pending = pending_call(result, self.request, self._supervisor.description)
+        if pending.task_id is None:
+            await keep(pending, self._supervisor)
+        else:
+            with holding_task(self._supervisor.base):
+                try:
+                    await keep(pending, self._supervisor)
+                except asyncio.CancelledError:
+                    await cancel_task(pending.task_id, self._supervisor)
+                    raise
+        if self.request.leaves_tasks or pending.task_id is None:
+            raise self._supervisor.redactor.error(pending_error(pending, self.request)) from None
+        self._pending, self._continuation = pending, None
 
     def _only_as_task(self) -> MCPInvocationError:
         name = self.request.display_name
@@ -296,53 +276,47 @@ class ToolCall:
         is_gone = session is not None and not session.is_open and (session.opened_at or 0.0) < self._began
         return is_gone and isinstance(error, CallDidNotRunError)
 
-    def _may_go_on(self, attempt: int, error: CallDidNotRunError | MCPOutcomeUnknownError) -> bool:
+    def _pause(self, attempt: int, error: CallDidNotRunError | MCPOutcomeUnknownError) -> float | None:
+        # How long to wait before the call is sent again, in seconds; None if it is not.
         supervisor = self._supervisor
         self._may_have_run = self._may_have_run or isinstance(error, MCPOutcomeUnknownError)
         # A lost session is reopened at once; opening has a back-off of its own.
-        self._pause = supervisor.delay(attempt) if attempt or supervisor.is_ready() else 0.0
-        if (
-            attempt == supervisor.max_retries
-            or self._pause > self._patience()
-            or not may_be_sent_again(error, may_repeat=self.request.may_repeat)
-        ):
-            return False
+        pause = supervisor.delay(attempt) if attempt or supervisor.is_ready() else 0.0
+        may_repeat = not error.denied if isinstance(error, CallDidNotRunError) else self.request.may_repeat
+        if attempt >= supervisor.max_retries or pause > self._patience() or not may_repeat:
+            return None
         logger.info(
             "A call of a tool of {server} was not answered ({reason}); sending it again",
             server=supervisor.description,
             reason=str(error),
         )
-        return True
+        return pause
 
     async def _attempt(self, session: Session) -> types.CallToolResult:
-        task = asyncio.current_task()
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
         if task is None:
             raise AssertionError  # what is awaited in an event loop runs in a task
-        loop_time, deadlines, cancelling = asyncio.get_running_loop().time, session.deadlines, task.cancelling()
-        self._session, self._task, self._attempt_began = session, task, loop_time()
-        seconds = self._clock.begin()
-        deadlines.set(task, None if seconds is None else self._attempt_began + seconds)
+        self._session, self._task, self._attempt_began = session, task, loop.time()
         is_asked = self._reports is not None or self._on_progress is not None or self.limits.reset_timeout_on_progress
-        self._is_under_way = True
+        limit = None
         try:
-            result = await session.call(
-                self.request,
-                self.limits,
-                meta=self.meta,
-                continuation=self.continuation,
-                on_progress=self._progressed if is_asked else None,
-            )
-            left = deadlines.left(task)
-        except asyncio.CancelledError:
-            if deadlines.end(task) and task.uncancel() <= cancelling:
-                raise _DeadlineError from None
-            raise
+            async with within(self._clock.begin(), self._supervisor.server_info) as limit:
+                session.timeouts[task] = self._limit = limit
+                result = await session.call(
+                    self.request,
+                    self.limits,
+                    meta=self._meta,
+                    continuation=self._continuation,
+                    on_progress=self._progressed if is_asked else None,
+                )
+        except TimeoutError:
+            if limit is None or not limit.expired():
+                raise
+            raise _DeadlineError from None
         finally:
-            self._is_under_way = False
-            self._clock.end(loop_time() - self._attempt_began, deadlines.left(task))
-            if deadlines.end(task):
-                task.uncancel()
-            del task, self._task  # it holds an error whose traceback holds this frame
+            session.timeouts.pop(task, None)
+            left = None if limit is None else time_left(limit)
+            self._clock.end(loop.time() - self._attempt_began, left)
         if self._reports is not None:
             await self._deliver(self._reports, left)
         if result.is_error:
@@ -351,16 +325,15 @@ class ToolCall:
 
     async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
         # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
-        if not self._is_under_way:
+        if self._task not in self._session.timeouts:  # the attempt is over
             return
-        session = self._session
-        session.heard()
+        self._session.heard()
         gate = self._supervisor.gate
         if gate.state == "half-open":
             gate.heard(self._task)
-        if self.limits.reset_timeout_on_progress:
+        if self.limits.reset_timeout_on_progress and not self._limit.expired():
             left = self._clock.progress(asyncio.get_running_loop().time() - self._attempt_began)
-            session.deadlines.set(self._task, None if left is None else self._attempt_began + left)
+            self._limit.reschedule(None if left is None else self._attempt_began + left)
         report = MCPProgress(
             server=self._supervisor.description,
             tool_name=self.request.tool_name,

@@ -67,7 +67,7 @@ class Holds:
             if self._pid == os.getpid():  # otherwise it entered in the parent
                 self._count -= 1
                 self._is_to_be_closed |= ends_block
-                return self._is_free()
+                return self._is_to_be_closed and self._is_free()
             return ends_block
 
     def collected(self) -> None:

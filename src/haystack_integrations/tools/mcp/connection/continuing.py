@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from haystack_integrations.tools.mcp.connection.calling import Calling
 from haystack_integrations.tools.mcp.connection.in_loop import asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.reading import Reading
-from haystack_integrations.tools.mcp.connection.requests import CallRequest, check_call
+from haystack_integrations.tools.mcp.connection.requests import CallRequest, call_request
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
-from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, strings_in
 
 if TYPE_CHECKING:
@@ -181,13 +180,11 @@ def _beginning(
     meta: dict[str, Any] | None,
     on_progress: ProgressCallback | None,
 ) -> CallRequest:
-    check_call(tool_name, tool_args, meta, on_progress)
-    return CallRequest(
-        tool_name=tool_name,
-        tool_args=tool_args if tool_args is not None else {},
-        display_name=tool_name,
+    return call_request(
+        tool_name,
+        tool_args,
         invocation_timeout=invocation_timeout,
-        secrets=tuple(texts("secrets", secrets)),
+        secrets=secrets,
         meta=meta,
         on_progress=on_progress,
         leaves_tasks=True,
@@ -210,11 +207,10 @@ def _continuing(
     if set(given) != set(call.withheld):
         msg = f"`withheld` must have the arguments {sorted(call.withheld)}, and no others; it has {sorted(given)}"
         raise ValueError(msg)
-    check_call(call.tool_name, call.arguments, meta, on_progress)
-    return CallRequest(
-        tool_name=call.tool_name,
-        tool_args={**call.arguments, **given},
-        display_name=display_name or call.tool_name,
+    return call_request(
+        call.tool_name,
+        {**call.arguments, **given},
+        display_name=display_name,
         invocation_timeout=invocation_timeout,
         secrets=tuple(strings_in(given)),
         meta=meta,

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.connection.patience import limited
+from haystack_integrations.tools.mcp.connection.call import ToolCall
+from haystack_integrations.tools.mcp.connection.limits import within
 from haystack_integrations.tools.mcp.connection.session import caller_key
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
+from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.redaction import secrets_in
 from haystack_integrations.tools.mcp.request_context import (
     Identity,
@@ -40,10 +42,10 @@ from haystack_integrations.tools.mcp.request_context import (
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.call import ToolCall
-    from haystack_integrations.tools.mcp.connection.requests import ToolListing
-    from haystack_integrations.tools.mcp.connection.tasks import TaskRun
+    from haystack_integrations.tools.mcp.connection.limits import CallLimits
+    from haystack_integrations.tools.mcp.connection.requests import Admission, CallRequest, ToolListing
     from haystack_integrations.tools.mcp.handlers import MCPHandlers
+    from haystack_integrations.tools.mcp.handlers.progress import MCPProgress
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
@@ -151,23 +153,44 @@ class Identities:
 
         return await self._run(operate, connection_timeout)
 
-    def call(self, call: ToolCall | TaskRun) -> Coroutine[Any, Any, types.CallToolResult]:
+    def call(
+        self,
+        request: CallRequest,
+        limits: CallLimits,
+        *,
+        connection_timeout: float,
+        on_progress: Callable[[MCPProgress], None] | None,
+        admission: Admission | None,
+    ) -> Coroutine[Any, Any, types.CallToolResult]:
         """
-        Call a tool on behalf of the caller. From any thread, in the context of the caller.
+        Call a tool on behalf of the caller, in whose context this runs.
 
-        :param call: The call.
+        :param request: What the caller wants.
+        :param limits: How long the call may take, and how long the server may be silent.
+        :param connection_timeout: How long to wait for sessions altogether, in seconds.
+        :param on_progress: Called with each report of progress; must not block.
+        :param admission: Asked before each attempt whether the call may be sent.
         :returns: A coroutine of the result. It raises MCPInvocationError if there is none.
+        :raises ValueError: If answers of the caller do not fit the questions of the call to continue.
         """
+        call = ToolCall(
+            request,
+            limits,
+            connection_timeout=connection_timeout,
+            on_progress=on_progress,
+            admission=admission,
+            asks=self.base.handlers.elicitation not in (None, answer_later),
+        )
         if self._all_are_alike() and current_identity.get() is None:
             return call.run(self.base)
         return self._call(call)
 
-    async def _call(self, call: ToolCall | TaskRun) -> types.CallToolResult:
+    async def _call(self, call: ToolCall) -> types.CallToolResult:
         try:
             return await self._run(call.run, call.connection_timeout)
         except MCPConnectionError as error:
             failure = call.failed_before(error)
-            self.base.last_error = str(failure)
+            self.base.note_error(str(failure))
             raise failure from failure.__cause__
 
     async def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
@@ -180,7 +203,7 @@ class Identities:
                 self.base.redactor.of_calls.remember(secrets_in({"headers": identity.headers}))
             return await self._run_as(identity, operation, timeout + started)
         except MCPConnectionError as error:
-            self.base.last_error = str(error)
+            self.base.note_error(str(error))
             raise
 
     async def _run_as(
@@ -250,7 +273,7 @@ class Identities:
 
     async def _found(self, identity: Identity | None, timeout: float) -> Supervisor:
         try:
-            async with limited(asyncio.timeout(timeout), self.base.server_info):
+            async with within(timeout, self.base.server_info):
                 return await self._find(_key(identity), timeout)
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):

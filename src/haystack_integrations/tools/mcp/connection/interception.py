@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import mcp_types as types
 
-from haystack_integrations.tools.mcp.connection.executor_errors import executor_failed
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptor, Interceptors, MCPToolCall
+from haystack_integrations.tools.mcp.connection.requests import executor_failed
 from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,

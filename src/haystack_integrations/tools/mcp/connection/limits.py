@@ -3,12 +3,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How long a tool call may take, and how long its server may be silent.
+How long a tool call may take, how long its server may be silent, and what ends a wait that takes longer.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 # More than any wait makes sense for, and less than what a lock or a clock of some platform cannot take.
 _LONGEST_TIMEOUT = 10_000_000.0
@@ -129,7 +136,7 @@ class CallClock:
 
         :returns: How long it may take, in seconds; None for no limit.
         """
-        return self._within_total(self._left, self.used)
+        return self._left if self._limits.max_total_timeout is None else self._within_total(self._left, self.used)
 
     def progress(self, taken: float) -> float | None:
         """
@@ -181,3 +188,54 @@ class CallClock:
 
 # A timer of an event loop may fire a little early.
 _CLOCK_TOLERANCE = 0.05
+
+
+# Seconds between two looks whether a person is still logging in.
+_POLL = 0.5
+
+
+def within(seconds: float | None, server_info: MCPServerInfo) -> AbstractAsyncContextManager[asyncio.Timeout]:
+    """
+    Limit a wait for a server. The limit does not pass while a person logs in there, which has a limit of its own.
+
+    :param seconds: How long it may take; None for no limit.
+    :param server_info: The server.
+    :returns: A context manager with the timeout, which may be rescheduled.
+    """
+    limit = asyncio.timeout(seconds)
+    return _but_for_logins(limit, server_info) if server_info._longest_login else limit
+
+
+def time_left(limit: asyncio.Timeout) -> float | None:
+    """
+    Return how many seconds a timeout leaves; None for no limit.
+
+    :param limit: The timeout.
+    """
+    when = limit.when()
+    return None if when is None else max(when - asyncio.get_running_loop().time(), 0.0)
+
+
+@asynccontextmanager
+async def _but_for_logins(limit: asyncio.Timeout, server_info: MCPServerInfo) -> AsyncIterator[asyncio.Timeout]:
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+    waited_until = 0.0
+
+    def look() -> None:
+        nonlocal timer, waited_until
+        end = limit.when()
+        if server_info._login_seconds() is not None and end is not None and not limit.expired():
+            # What was left when the login began is left when it ends.
+            now = loop.time()
+            limit.reschedule(end + now - waited_until)
+        waited_until = loop.time()
+        timer = loop.call_later(_POLL, look)
+
+    async with limit:
+        waited_until = loop.time()
+        timer = loop.call_later(_POLL, look)
+        try:
+            yield limit
+        finally:
+            timer.cancel()

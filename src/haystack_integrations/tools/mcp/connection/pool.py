@@ -52,10 +52,10 @@ class Pool:
         :returns: The sessions.
         """
         key = (_identity(server_info), _identity(handlers)) if share else None
-        # These import the MCP SDK, which takes 0.6 s, so they wait until a connection is used. What only calls use is
-        # among them, so that a fork during calls finds no module that is imported by half.
+        # It imports the types of the protocol, which takes 0.25 s, so that waits for the first connection.
+        # What only calls use comes along, so that a fork during calls finds no module that is imported by half.
         with whole_imports:
-            from haystack_integrations.tools.mcp.connection import call, interception, tasks  # noqa: F401, PLC0415
+            from haystack_integrations.tools.mcp.connection import interception  # noqa: F401, PLC0415
             from haystack_integrations.tools.mcp.connection.identities import Identities  # noqa: PLC0415
 
         with self.lock:

@@ -17,7 +17,8 @@ import os
 import threading
 
 _MODULES = (
-    "haystack_integrations.tools.mcp.connection.supervisor",
+    "haystack_integrations.tools.mcp.connection.identities",
+    "haystack_integrations.tools.mcp.connection.interception",
     "haystack_integrations.tools.mcp.transports.http.client",
     "haystack_integrations.tools.mcp.transports.in_process.client",
     "haystack_integrations.tools.mcp.transports.stdio.client",

@@ -8,9 +8,19 @@ What the callers of a connection want, and what a server answers to the question
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from haystack_integrations.tools.mcp.errors import (
+    NO_DESCRIPTORS,
+    MCPCallTimeoutError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    lacks_descriptors,
+)
+from haystack_integrations.tools.mcp.executor import OperationCancelledError
+from haystack_integrations.tools.mcp.parameters import texts
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -39,6 +49,8 @@ class CallRequest:
     continues: tuple[MCPPendingCall, Mapping[str, Any] | None] | None = None
     # Whether a call that becomes a task is left open.
     leaves_tasks: bool = False
+    # Called in the executor's loop, with this, when the end of a task is waited for.
+    on_task: Callable[[CallRequest], None] | None = None
 
     @property
     def continues_task(self) -> bool:
@@ -82,16 +94,27 @@ class Admission(Protocol):
         """
 
 
-def check_call(
-    tool_name: object, tool_args: object, meta: dict[str, Any] | None, on_progress: ProgressCallback | None
-) -> None:
+def call_request(
+    tool_name: str,
+    tool_args: dict[str, Any] | None,
+    *,
+    display_name: str | None = None,
+    secrets: Iterable[str] = (),
+    meta: dict[str, Any] | None = None,
+    on_progress: ProgressCallback | None = None,
+    **others: Any,
+) -> CallRequest:
     """
     Check what a caller passed.
 
     :param tool_name: Name of the tool.
     :param tool_args: Its arguments.
+    :param display_name: Name of the tool in error messages, if it is another.
+    :param secrets: The secrets among the arguments.
     :param meta: The `_meta` of the request.
     :param on_progress: The function for progress.
+    :param others: Further fields of a CallRequest.
+    :returns: The request.
     :raises ValueError: If one of them is of the wrong type.
     """
     if not isinstance(tool_name, str):
@@ -106,3 +129,32 @@ def check_call(
     if on_progress is not None and not callable(on_progress):
         msg = f"`on_progress` must be a function that takes an MCPProgress, or None, got {type(on_progress).__name__}"
         raise ValueError(msg)
+    return CallRequest(
+        tool_name=tool_name,
+        tool_args=tool_args if tool_args is not None else {},
+        display_name=display_name or tool_name,
+        secrets=tuple(texts("secrets", secrets)) if secrets else (),
+        meta=meta,
+        on_progress=on_progress,
+        **others,
+    )
+
+
+def executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:
+    """
+    Make the error of a call that the executor did not run, or not to its end.
+
+    :param error: An OSError or RuntimeError of the executor, or the TimeoutError of a caller that waited for it.
+    :param tool_name: Name of the tool in messages.
+    :param tool_args: The arguments.
+    :returns: The error, which says whether the tool may have run.
+    """
+    if isinstance(error, TimeoutError):
+        msg = f"Failed to invoke Tool `{tool_name}`: {error} (its event loop is blocked). The tool may have run."
+        return MCPCallTimeoutError(msg, tool_name, tool_args)
+    if isinstance(error, OperationCancelledError):
+        msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool may have run."
+        return MCPOutcomeUnknownError(msg, tool_name, tool_args)
+    reason = NO_DESCRIPTORS if lacks_descriptors(error) else str(error).rstrip(".")
+    msg = f"Failed to invoke Tool `{tool_name}`: {reason}. The tool did not run."
+    return MCPInvocationError(msg, tool_name, tool_args)

@@ -2,28 +2,30 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+One session with a server: its requests, and what becomes of those that it does not answer.
+"""
+
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import update_wrapper
+from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.deadlines import Deadlines
-from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
+from haystack_integrations.tools.mcp.connection.limits import time_left
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
 from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, next_moment
+from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to, outcome_unknown
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
+# How long the last request about a task, that cancels it, may take, in seconds.
+CANCEL_TIMEOUT = 5.0
+
 # Our transports bound their own end (2 s for a server to exit by itself, 2 s after each signal); a custom client may
 # not.
 _CLOSE_TIMEOUT = 15.0
@@ -50,70 +55,7 @@ _CALLS_END_TIMEOUT = 0.5
 _KILLED_TIMEOUT = 1.0
 
 
-class SessionOwner(Protocol):
-    """
-    Who opens sessions and wants to know when one is lost.
-    """
-
-    description: str
-
-    def session_lost(self, session: Session, reason: str) -> None:
-        """
-        Take note that a session ended by itself.
-
-        :param session: The session.
-        :param reason: Why.
-        """
-
-    def session_closed(self, session: Session) -> None:
-        """
-        Take note that an open session was closed on purpose.
-
-        :param session: The session.
-        """
-
-    def server_changed(self, change: ServerChange) -> None:
-        """
-        Take note of what the server says has changed.
-
-        :param change: What.
-        """
-
-    def server_asks(self) -> AbstractContextManager[None]:
-        """
-        Take note that the server wants something of a handler.
-
-        :returns: What the handler runs in.
-        """
-        ...
-
-
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def _redacted(
-    method: Callable[Concatenate[Session, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Session, P], Coroutine[Any, Any, T]]:
-    """
-    Redact in the errors of a method what the server may quote of its secrets.
-    """
-
-    async def run(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await method(self, *args, **kwargs)
-        except Exception as error:
-            failure = self._client.redactor.error(error)
-            if failure is error:
-                del failure  # its traceback holds this frame
-                raise
-        try:
-            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
-        finally:
-            del failure
-
-    update_wrapper(run, method)
-    return run
 
 
 class Session:
@@ -126,15 +68,18 @@ class Session:
     # All that are not closed yet, so that neither garbage collection nor a fork finalises one.
     live: set[Session] = set()  # noqa: RUF012
 
-    def __init__(self, client: MCPClient, *, owner: SessionOwner) -> None:
+    def __init__(self, client: MCPClient, server: str, *, on_end: Callable[[Session, str | None], None]) -> None:
         """
         Initialize the Session.
 
         :param client: The client, not yet connected.
-        :param owner: Who is told when it is lost.
+        :param server: Describes the server.
+        :param on_end: Called when a session that was open has ended: with the reason, or with None if it was closed on
+            purpose.
         """
-        self._owner = owner
         self._client = client
+        self._server = server
+        self._on_end = on_end
         self._task: asyncio.Task[None] | None = None
         # The requests under way, in the order in which they began, with their callers.
         self._calls: dict[asyncio.Task[Any], Caller | None] = {}
@@ -153,8 +98,6 @@ class Session:
         self.tools_expire_at: float | None = None
         # Listens to changes as long as it is open.
         self._attendant: asyncio.Task[None] | None = None
-        client.on_change = owner.server_changed
-        client.on_question = owner.server_asks
         client.caller = self._latest_caller
         client.requests_under_way = lambda: [*self._calls]
         self._last_caller: Caller | None = None
@@ -166,8 +109,9 @@ class Session:
         self._life = client.life = SessionLife(self._lost)
         self._life.redact = client.redactor.text
         self._silence = SilenceWatch(self._life, self._ping)
-        self.deadlines: Deadlines = Deadlines()
-        client.time_left = self.deadlines.left
+        # The timeouts of the calls that have one.
+        self.timeouts: dict[asyncio.Task[Any], asyncio.Timeout] = {}
+        client.time_left = self._time_left
 
     def _latest_caller(self) -> Caller | None:
         # A server's request need not say for which call it is; most often there is one.
@@ -189,7 +133,7 @@ class Session:
         """
         loop = asyncio.get_running_loop()
         if loop is AsyncExecutor.ending_loop:
-            msg = f"Failed to connect to {self._owner.description}: the AsyncExecutor was shut down."
+            msg = f"Failed to connect to {self._server}: the AsyncExecutor was shut down."
             raise MCPConnectionError(msg, operation="connect")
         opened: asyncio.Future[None] = loop.create_future()
         self._last_caller = caller_of_operation.get()
@@ -215,11 +159,8 @@ class Session:
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             self._life.opening()
-            self.listed_by = caller_key()
-            self.listing, self.listed_at = next_moment(), monotonic()
-            self.tools = await self._client.connect()
-            self.only_as_tasks = _only_as_tasks(self.tools)
-            self.tools_expire_at = self._expiry()
+            number, asked_at = next_moment(), monotonic()
+            self._note_tools(await self._client.connect(), number, asked_at)
             self.details = self._client.details()
             self.is_stateless = self._client._is_stateless
             self._life.opened()
@@ -231,22 +172,19 @@ class Session:
         except asyncio.CancelledError:
             # Opening it was given up; or a transport that lives in this task crashed, which closing tells more about.
             if self._life.interruption() and self._life.loss is not None and not opened.done():
-                msg = f"Failed to connect to {self._owner.description}: {self._life.loss}"
+                msg = f"Failed to connect to {self._server}: {self._life.loss}"
                 opened.set_exception(MCPConnectionError(msg, operation="connect"))
             self._life.end()
         except Exception as error:
             failure = self._client.redactor.error(error)
-            if opened.done():
-                self._life.end(describe_error(failure))
-            else:
-                self._life.end(describe_error(failure), SessionState.CLOSED)
+            self._life.end(describe_error(failure), SessionState.LOST if opened.done() else SessionState.CLOSED)
+            if not opened.done():
                 opened.set_exception(failure)
-            del failure  # its traceback holds this frame
         except BaseException as error:
-            if _is_being_closed(error, self._task) or opened.done():
+            if isinstance(error, GeneratorExit) or opened.done():
                 raise
             self._life.end(_raised_by_server(error), SessionState.CLOSED)
-            msg = f"Failed to connect to {self._owner.description}: {_raised_by_server(error)}"
+            msg = f"Failed to connect to {self._server}: {_raised_by_server(error)}"
             opened.set_exception(MCPConnectionError(msg, operation="connect"))
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
@@ -262,10 +200,13 @@ class Session:
                 await self._close_client()
                 self._life.end("the transport was cancelled")  # if nobody knows better
                 if self.opened_at is not None and self._life.state is SessionState.CLOSED:
-                    self._owner.session_closed(self)
+                    self._on_end(self, None)
             finally:
                 await abandoning
-                self.deadlines.stop()
+
+    def _time_left(self, task: asyncio.Task[Any]) -> float | None:
+        limit = self.timeouts.get(task)
+        return None if limit is None else time_left(limit)
 
     def attend(self, task: asyncio.Task[None]) -> None:
         """
@@ -284,36 +225,40 @@ class Session:
         """
         return self._client.listens
 
-    @_redacted
-    async def listen(self, wanted: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> None:
+    def listen(self, wanted: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> Coroutine[Any, Any, None]:
         """
         Listen to changes until the server ends that. It is not counted as a request under way.
 
         :param wanted: Which changes.
         :param acknowledged: Called once the server sends them, with those that it does send.
-        :raises MCPConnectionError: If the server refuses, or the stream breaks.
+        :returns: A coroutine. It raises MCPConnectionError if the server refuses, or the stream breaks.
         """
-        await self._client.listen(wanted, acknowledged)
+        return self._redacted(self._client.listen(wanted, acknowledged))
 
-    @_redacted
-    async def subscribe_resource(self, uri: str) -> None:
+    def subscribe_resource(self, uri: str) -> Coroutine[Any, Any, None]:
         """
         Subscribe to changes of a resource, in revisions before 2026-07-28.
 
         :param uri: Its URI.
-        :raises MCPConnectionError: If that fails.
+        :returns: A coroutine. It raises MCPConnectionError if that fails.
         """
-        await self._client.subscribe_resource(uri)
+        return self._redacted(self._client.subscribe_resource(uri))
 
-    @_redacted
-    async def unsubscribe_resource(self, uri: str) -> None:
+    def unsubscribe_resource(self, uri: str) -> Coroutine[Any, Any, None]:
         """
         End such a subscription.
 
         :param uri: Its URI.
-        :raises MCPConnectionError: If that fails.
+        :returns: A coroutine. It raises MCPConnectionError if that fails.
         """
-        await self._client.unsubscribe_resource(uri)
+        return self._redacted(self._client.unsubscribe_resource(uri))
+
+    async def _redacted(self, request: Awaitable[T]) -> T:
+        try:
+            return await request
+        except Exception as error:
+            failure = error
+        raise self._client.redactor.error(failure)  # not in the clause: it would be the context
 
     def _expiry(self) -> float | None:
         ttl = self._client.tools_ttl
@@ -326,7 +271,7 @@ class Session:
         except Exception as error:
             logger.warning(
                 "Closing the session with {server} failed: {error}",
-                server=self._owner.description,
+                server=self._server,
                 error=self._client.redactor.text(describe_error(error)),
             )
 
@@ -342,7 +287,7 @@ class Session:
 
     def _lost(self, reason: str) -> None:
         if self.opened_at is not None:
-            self._owner.session_lost(self, reason)
+            self._on_end(self, reason)
         if self._life.state is SessionState.DRAINING and not self._calls:
             self._life.end()
 
@@ -362,7 +307,6 @@ class Session:
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait({self._task})
 
-    @_redacted
     async def list_tools(self) -> ToolListing:
         """
         Ask the server for its tools again.
@@ -370,23 +314,17 @@ class Session:
         :returns: The tools; those of the beginning from a client that cannot ask.
         """
         number, asked_at = next_moment(), monotonic()
-        try:
-            tools = await self._client.list_tools()
-        except (asyncio.CancelledError, Exception):
-            raise
-        except BaseException as error:
-            if _is_being_closed(error, asyncio.current_task()):
-                raise
-            msg = f"Failed to list the tools of {self._owner.description}: {_raised_by_server(error)}"
-            raise MCPConnectionError(msg, operation="list_tools") from error
+        tools = await self.read("list_tools", lambda client: client.list_tools())
         if tools is None:
             return self.tool_listing()
         if number > self.listing:  # a later one may have been answered earlier
-            self.listing, self.tools, self.listed_by = number, tools, caller_key()
-            self.listed_at = asked_at
-            self.tools_expire_at = self._expiry()
-            self.only_as_tasks = _only_as_tasks(tools)
+            self._note_tools(tools, number, asked_at)
         return ToolListing(number, tools, self._expiry(), instructions=self.details.instructions)
+
+    def _note_tools(self, tools: list[types.Tool], number: int, asked_at: float) -> None:
+        self.tools, self.listing, self.listed_at, self.listed_by = tools, number, asked_at, caller_key()
+        self.only_as_tasks = frozenset(tool.name for tool in tools if needs_tasks(tool))
+        self.tools_expire_at = self._expiry()
 
     def tool_listing(self) -> ToolListing:
         """
@@ -413,7 +351,7 @@ class Session:
         """
         return self._client.why_unusable(tool_name)
 
-    async def call(
+    def call(
         self,
         request: CallRequest,
         limits: CallLimits,
@@ -421,7 +359,7 @@ class Session:
         meta: dict[str, Any] | None = None,
         continuation: Continuation | None = None,
         on_progress: Any = None,
-    ) -> types.CallToolResult:
+    ) -> Coroutine[Any, Any, types.CallToolResult]:
         """
         Send the request of a call. To be awaited in a task of the session's loop.
 
@@ -430,142 +368,86 @@ class Session:
         :param meta: The `_meta` of the request.
         :param continuation: What to continue a call with that was left open.
         :param on_progress: Awaited with each report of progress; None not to ask for any.
-        :returns: The result, a tool's own error included.
-        :raises CallDidNotRunError: If the tool provably did not run.
-        :raises CallLeftOpenError: If the server wants something first, or made a task of it.
-        :raises MCPOutcomeUnknownError: If the call was sent and never answered.
+        :returns: A coroutine of the result, a tool's own error included. It raises CallDidNotRunError if the tool
+            provably did not run, CallLeftOpenError if the server wants something first, or made a task of it, and
+            MCPOutcomeUnknownError if the call was sent and never answered.
         """
-        # As `read`, without the objects that a decorator and a context manager make of each call.
-        task = self._begin(limits.longest_silence, limits.ping_interval)
-        try:
-            if continuation is not None:
-                result = await self._client.request_tool(
-                    request.tool_name,
-                    request.tool_args,
-                    meta=meta,
-                    on_progress=on_progress,
-                    continuation=continuation,
-                )
-            elif meta is None and on_progress is None:  # a custom client may not know more
-                result = await self._client.request_tool(request.tool_name, request.tool_args)
-            else:
-                result = await self._client.request_tool(
-                    request.tool_name, request.tool_args, meta=meta, on_progress=on_progress
-                )
-            self._life.heard()  # there are no streams in process, and a custom client may have none
-            return result
-        except CallLeftOpenError:
-            raise  # the server wants back what it gave to go on with, as it is
-        except Exception as error:
-            failure = self._client.redactor.error(error)
-            if failure is error:
-                del failure  # its traceback holds this frame
-                raise
-        except BaseException as error:
-            failure = self._client.redactor.error(
-                self._interrupted(
-                    error, task, lambda reason: outcome_unknown(reason, request.tool_name, request.tool_args)
-                )
-            )
-        finally:
-            self._end(task)
-            del task  # it holds an error whose traceback holds this frame
-        try:
-            raise failure from failure.__cause__  # not in the clause: the context would be back that was left out
-        finally:
-            del failure
+        name, arguments = request.tool_name, request.tool_args
+        extras: dict[str, Any] = {}  # a custom client may not know them
+        if continuation is not None or meta is not None or on_progress is not None:
+            extras = {"meta": meta, "on_progress": on_progress}
+        if continuation is not None:
+            extras["continuation"] = continuation
+        return self._under_way(
+            self._client.request_tool(name, arguments, **extras),
+            lambda reason: outcome_unknown(reason, name, arguments),
+            limits,
+        )
 
-    @_redacted
-    async def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> T:
+    def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> Coroutine[Any, Any, T]:
         """
         Read something of the server. To be awaited in a task of the session's loop.
 
         :param operation: What that is, for errors.
         :param read: Does it.
-        :returns: Its result.
-        :raises ReadInterruptedError: If the connection broke meanwhile.
-        :raises MCPConnectionError: If it fails otherwise.
+        :returns: A coroutine of its result. It raises ReadInterruptedError if the connection broke meanwhile, and
+            MCPConnectionError if it fails otherwise.
         """
 
         def interrupted(reason: str) -> Exception:
-            msg = f"{failed_to(operation, self._owner.description)}: {reason}"
+            msg = f"{failed_to(operation, self._server)}: {reason}"
             return ReadInterruptedError(msg, operation=operation)
 
-        with self._under_way(interrupted):
-            return await read(self._client)
+        return self._under_way(read(self._client), interrupted)
 
-    @_redacted
-    async def ask_handlers(self, ask: Callable[[MCPClient], Awaitable[T]]) -> T:
+    def ask_handlers(self, ask: Callable[[MCPClient], Awaitable[T]]) -> Coroutine[Any, Any, T]:
         """
         Let the handlers answer what the server wants to know for a task.
 
         That is not counted as a request under way, so that nobody is asked twice because the session ends meanwhile.
 
         :param ask: Does it.
-        :returns: Its result.
+        :returns: A coroutine of its result.
         """
-        return await ask(self._client)
+        return self._redacted(ask(self._client))
 
-    @contextmanager
-    def _under_way(self, unanswered: Callable[[str], Exception]) -> Iterator[None]:
+    async def _under_way(
+        self, request: Awaitable[T], unanswered: Callable[[str], Exception], limits: CallLimits | None = None
+    ) -> T:
         """
         Count a request as under way, and end it if the session ends and nobody else does.
 
+        :param request: Makes the request.
         :param unanswered: Makes the error of a request that is not answered any more, from the reason.
-        :returns: A context manager.
+        :param limits: How long the server may be silent meanwhile; None for no limit.
+        :returns: The result of the request.
         """
-        task = self._begin()
-        try:
-            yield
-        except Exception:
-            raise
-        except BaseException as error:
-            failure = self._interrupted(error, task, unanswered)
-            try:
-                raise failure from failure.__cause__
-            finally:
-                del failure  # its traceback holds this frame
-        finally:
-            self._end(task)
-            del task  # likewise, with an error
-
-    def _begin(self, longest_silence: float | None = None, ping_interval: float | None = None) -> asyncio.Task[Any]:
-        """
-        Count a request as under way.
-
-        :param longest_silence: After how many seconds of silence the session is given up; None for never.
-        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
-        :returns: The running task, which makes it.
-        """
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        task: Any = asyncio.current_task()
         self._calls[task] = self._last_caller = caller_of_operation.get()
         current_request.set(task)
         self._user = current_identity.get()
-        self._silence.begin(task, longest_silence, ping_interval)
-        return task
-
-    def _interrupted(
-        self, error: BaseException, task: asyncio.Task[Any], unanswered: Callable[[str], Exception]
-    ) -> Exception:
-        """
-        Make the error of a request that is not answered any more, or raise one that is somebody else's matter.
-
-        :param error: What ended the request, beyond Exception.
-        :param task: The task that made it.
-        :param unanswered: Makes the error from the reason.
-        :returns: The error, with its cause.
-        """
-        if isinstance(error, asyncio.CancelledError):
-            if task in self._abandoned and task.cancelling() <= 1:
-                return unanswered(self._life.reason or "the session ended")
-        elif not _is_being_closed(error, task):
+        if limits is None:
+            self._silence.begin(task, None, None)
+        else:
+            self._silence.begin(task, limits.longest_silence, limits.ping_interval)
+        try:
+            result = await request
+            self._life.heard()  # there are no streams in process, and a custom client may have none
+            return result
+        except CallLeftOpenError:
+            raise  # the server wants back what it gave to go on with, as it is
+        except Exception as error:
+            failure = error
+        except (asyncio.CancelledError, GeneratorExit):
+            if task not in self._abandoned or task.cancelling() > 1:
+                raise
+            failure = unanswered(self._life.reason or "the session ended")
+        except BaseException as error:
             failure = unanswered(_raised_by_server(error))
             failure.__cause__ = error
-            return failure
-        try:
-            raise error
         finally:
-            del error, task  # its traceback holds this frame
+            self._end(task)
+        raise self._client.redactor.error(failure)  # not in the clause: it would be the context
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         self._calls.pop(task, None)
@@ -621,15 +503,6 @@ class Session:
         """
         self._client.kill()
 
-    def belongs_to(self, owner: SessionOwner) -> bool:
-        """
-        Tell whose session it is.
-
-        :param owner: An owner of sessions.
-        :returns: True if it is this one's.
-        """
-        return self._owner is owner
-
     def was_silent_since(self, moment: float) -> bool:
         """
         Tell whether the server has sent nothing since a moment.
@@ -655,10 +528,6 @@ class Session:
         return self._client.redactor.text(self._client.progress())
 
 
-def _only_as_tasks(tools: list[types.Tool]) -> frozenset[str]:
-    return frozenset(tool.name for tool in tools if needs_tasks(tool))
-
-
 def caller_key() -> Any:
     """
     Return the key of the identity on whose behalf the running operation is; None for that of the server info.
@@ -672,16 +541,6 @@ def _raised_by_server(error: BaseException) -> str:
     return f"the server raised {type(error).__name__}"
 
 
-def _is_being_closed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    # Whoever closes a coroutine that has not ended, e.g. garbage collection, is not in its task.
-    if not isinstance(error, GeneratorExit):
-        return False
-    try:
-        return asyncio.current_task() is not task
-    except RuntimeError:  # there is no running loop
-        return True
-
-
 def _kill(sessions: Iterable[Session]) -> None:
     for session in sessions:
         session.kill()
@@ -691,6 +550,45 @@ def _forget_after_fork() -> None:
     # They are the parent's. Finalising them here would kill the parent's server processes.
     keep_forever(Session.live)
     Session.live = set()
+
+
+# The coroutines that cancel a task at a server if they are cancelled themselves, and for which owner of sessions.
+_holders: dict[asyncio.Task[object], object] = {}
+
+
+@contextmanager
+def holding_task(owner: object) -> Iterator[None]:
+    """
+    Have the session kept open until the running coroutine has cancelled its task at the server, if it has to.
+
+    :param owner: Has the session.
+    :returns: A context manager.
+    """
+    running: Any = asyncio.current_task()
+    _holders[running] = owner
+    try:
+        yield
+    finally:
+        _holders.pop(running, None)
+
+
+async def given_up_tasks_cancelled(owner: object = None) -> None:
+    """
+    Wait until those tasks are cancelled at a server whose callers have given up.
+
+    :param owner: Has the sessions, which are to be closed next; None for those of the running loop.
+    """
+    loop = asyncio.get_running_loop()
+    waited_for = {
+        running
+        for running, holder in _holders.items()
+        if owner is None or holder is owner
+        if running is not asyncio.current_task()
+        and running.get_loop() is loop  # after a fork, or a shutdown of the executor, others never end
+        and running.cancelling()
+    }
+    if waited_for:
+        await asyncio.wait(waited_for, timeout=CANCEL_TIMEOUT)
 
 
 # First: closing a session may leave processes behind, which another hook waits for. Before that, a server hears of the

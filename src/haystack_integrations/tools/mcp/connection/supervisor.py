@@ -23,8 +23,9 @@ import contextvars
 import dataclasses
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager, asynccontextmanager
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -33,12 +34,11 @@ from haystack import logging
 from haystack_integrations.tools.mcp.connection.changes import Attendant, Listening
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
 from haystack_integrations.tools.mcp.connection.given_links import GivenLinks
-from haystack_integrations.tools.mcp.connection.given_up import given_up_tasks_cancelled
-from haystack_integrations.tools.mcp.connection.patience import limited
+from haystack_integrations.tools.mcp.connection.limits import within
 from haystack_integrations.tools.mcp.connection.preload import whole_imports
-from haystack_integrations.tools.mcp.connection.replay import back_off
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
-from haystack_integrations.tools.mcp.connection.session import Session, caller_key
+from haystack_integrations.tools.mcp.connection.retry import back_off
+from haystack_integrations.tools.mcp.connection.session import Session, caller_key, given_up_tasks_cancelled
 from haystack_integrations.tools.mcp.connection.status import ConnectionState
 from haystack_integrations.tools.mcp.connection.tracing import traced_connect
 from haystack_integrations.tools.mcp.errors import (
@@ -118,7 +118,7 @@ class _SharedTask(Generic[T]):
     async def result(self, timeout: float, server_info: MCPServerInfo) -> T:
         self._waiters += 1
         try:
-            async with limited(asyncio.timeout(timeout), server_info):
+            async with within(timeout, server_info):
                 return await asyncio.shield(self._task)
         except asyncio.CancelledError:
             caller = asyncio.current_task()
@@ -168,14 +168,16 @@ class Supervisor:
         self._newest: Session | None = None
         self._last_attempt: str | None = None
         self._closed = False
-        # Who waits for something that never comes once it is closed.
-        self._sleepers: set[asyncio.Future[None]] = set()
+        # Set once it is closed, for those who wait for something that never comes then.
+        self._ended = asyncio.Event()
         self.session: Session | None = None
+        # All that are not closed yet.
+        self._own: weakref.WeakSet[Session] = weakref.WeakSet()
         self.generation: int = 0
         self.sessions: int = 0
         self.calls: int = 0
         self.failed_calls: int = 0
-        self._last_error: str | None = None
+        self.last_error: str | None = None
         # In seconds since the epoch.
         self.last_error_at: float | None = None
         # Which calls go to the server now, whoever makes them.
@@ -194,16 +196,16 @@ class Supervisor:
         self._base_delay = getattr(source, "base_delay", self._base_delay)
         self._max_delay = getattr(source, "max_delay", self._max_delay)
 
-    @property
-    def last_error(self) -> str | None:
+    def note_error(self, text: str) -> str:
         """
-        The text of the last error. From any thread.
-        """
-        return self._last_error
+        Note the text of an error, for the status.
 
-    @last_error.setter
-    def last_error(self, text: str | None) -> None:
-        self._last_error, self.last_error_at = text, time()
+        :param text: The text.
+        :returns: The same.
+        """
+        base = self._base
+        base.last_error, base.last_error_at = text, time()
+        return text
 
     @property
     def state(self) -> ConnectionState:
@@ -232,53 +234,27 @@ class Supervisor:
         # In a forked child, the loop of the parent looks as if it were running.
         return self._loop is not None and self._loop.is_running() and self._pid == os.getpid()
 
-    def session_lost(self, session: Session, reason: str) -> None:
-        """
-        Note that a session ended by itself.
-
-        :param session: The session.
-        :param reason: Why.
-        """
+    def _session_ended(self, session: Session, reason: str | None) -> None:
+        facts: dict[str, Any] = {
+            "server": self.description,
+            "transport": self.server_info._transport_name,
+            "seconds": asyncio.get_running_loop().time() - (session.opened_at or 0.0),
+        }
+        if reason is None:
+            logger.info("Closed the session with {server} after {seconds:.1f} s", **facts)
+            return
         if self.session is session:
             self.session = None
-        self.last_error = self._base.last_error = reason
-        logger.warning(
-            "Lost the session with {server} after {seconds:.1f} s: {reason}",
-            server=self.description,
-            transport=self.server_info._transport_name,
-            seconds=_age(session),
-            reason=reason,
-        )
+        self.note_error(reason)
+        logger.warning("Lost the session with {server} after {seconds:.1f} s: {reason}", **facts, reason=reason)
 
-    def session_closed(self, session: Session) -> None:
-        """
-        Note that an open session was closed on purpose.
-
-        :param session: The session.
-        """
-        logger.info(
-            "Closed the session with {server} after {seconds:.1f} s",
-            server=self.description,
-            transport=self.server_info._transport_name,
-            seconds=_age(session),
-        )
-
-    def server_changed(self, change: ServerChange) -> None:
-        """
-        Note what the server says has changed.
-
-        :param change: What.
-        """
+    def _server_changed(self, change: ServerChange) -> None:
         if change.kind == "tools":
             self._note_tools_changed()
         self._base.listening.announce(change)
 
-    def server_asks(self) -> AbstractContextManager[None]:
-        """
-        Note that the server wants something of a handler.
-
-        :returns: What the handler runs in.
-        """
+    def _server_asks(self) -> AbstractContextManager[None]:
+        # What a handler runs in.
         self.gate.heard()
         return answering(self.gate)
 
@@ -302,7 +278,7 @@ class Supervisor:
         if self._loop is not loop:
             self._loop, self._pid = loop, os.getpid()
             self._opening = self.session = self._newest = None
-            self._listings = {}
+            self._listings, self._ended = {}, asyncio.Event()
 
     async def ready_session(self, timeout: float) -> Session:
         """
@@ -338,9 +314,10 @@ class Supervisor:
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None
 
     def _checked(self, session: Session) -> Session:
-        if not _may_use(self.serves, is_stateless=session.is_stateless):
-            raise NotForCallerError(_SOMEBODY_ELSES)
-        return session
+        # Of a server that keeps nothing for a session, anybody may use it.
+        if session.is_stateless or self.serves == caller_key():
+            return session
+        raise NotForCallerError(_SOMEBODY_ELSES)
 
     @property
     def is_closed(self) -> bool:
@@ -376,8 +353,8 @@ class Supervisor:
         self._listings = {key: listing for key, listing in self._listings.items() if listing is not ended}
 
     def _connect_error(self, text: str, kind: type[MCPConnectionError] = MCPConnectionError) -> MCPConnectionError:
-        self.last_error = f"Failed to connect to {self.description}: {text}"
-        return kind(self.last_error, server_info=self.server_info, operation="connect")
+        msg = self.note_error(f"Failed to connect to {self.description}: {text}")
+        return kind(msg, server_info=self.server_info, operation="connect")
 
     async def _open(self) -> Session:
         # If the first session cannot be opened, the configuration is most likely wrong, which the user wants to know at
@@ -392,7 +369,7 @@ class Supervisor:
             try:
                 return await self._open_once()
             except MCPConnectionError as error:
-                self.last_error = self._last_attempt = str(error)
+                self._last_attempt = self.note_error(str(error))
                 is_for_long = self.rest.seconds > LONGEST_REST_OF_OTHERS
                 if attempt == retries or is_for_long or isinstance(error, MCPAuthorizationError):
                     raise
@@ -406,28 +383,10 @@ class Supervisor:
             return session
 
     async def _open_untraced(self) -> Session:
-        started = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time
+        started = now()
         try:
-            with whole_imports:  # the first of its kind imports its client
-                client = self.server_info.create_client()
-            client.handlers = self.handlers
-            client.rest = self.rest
-            if not client.uses_handlers and self.handlers != MCPHandlers():
-                logger.warning(
-                    "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
-                    server=self.description,
-                )
-            secrets = self.server_info._secrets()
-            client.redactor = self.redactor = client.redactor.knowing(secrets, self.redactor.of_calls)
-            identity = current_identity.get()
-            if identity is not None and identity.headers and not client._takes_headers:
-                raise self._connect_error(_NO_HEADERS)
-            # A custom server info may leave the retries to its client.
-            self._set_retries(client)
-            self._set_retries(self.server_info)
-            session = self._newest = Session(client, owner=self)
-            if self.server_info._longest_login:
-                session.deadlines.login_seconds = self.server_info._login_seconds
+            session = self._newest = self._new_session()
             await session.open()
         except MCPConnectionError as error:
             error.server_info = self.server_info
@@ -443,7 +402,7 @@ class Supervisor:
             server=self.description,
             transport=self.server_info._transport_name,
             protocol_version=session.details.protocol_version or "unknown",
-            seconds=asyncio.get_running_loop().time() - started,
+            seconds=now() - started,
         )
         self.session = session
         self.gate.session_opened()
@@ -452,6 +411,28 @@ class Supervisor:
         if self._base is self:
             self.attendant = self.listening.attend(session, is_first=is_first, on_gap=self._note_tools_changed)
             session.attend(_in_own_context(self.attendant.run()))
+        return session
+
+    def _new_session(self) -> Session:
+        with whole_imports:  # the first of its kind imports its client
+            client = self.server_info.create_client()
+        client.handlers, client.rest = self.handlers, self.rest
+        if not client.uses_handlers and self.handlers != MCPHandlers():
+            logger.warning(
+                "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
+                server=self.description,
+            )
+        secrets = self.server_info._secrets()
+        client.redactor = self.redactor = client.redactor.knowing(secrets, self.redactor.of_calls)
+        identity = current_identity.get()
+        if identity is not None and identity.headers and not client._takes_headers:
+            raise self._connect_error(_NO_HEADERS)
+        # A custom server info may leave the retries to its client.
+        self._set_retries(client)
+        self._set_retries(self.server_info)
+        client.on_change, client.on_question = self._server_changed, self._server_asks
+        session = Session(client, self.description, on_end=self._session_ended)
+        self._own.add(session)
         return session
 
     async def list_tools(self, timeout: float) -> ToolListing:
@@ -535,12 +516,20 @@ class Supervisor:
         if attendant is None or not attendant.offers_resources:
             msg = f"{failed_to(operation, self.description)}: the server does not offer it"
             raise MCPConnectionError(msg, self.server_info, operation)
+        async with self._within(timeout, operation):
+            await attendant.served(uri)
+
+    @asynccontextmanager
+    async def _within(self, timeout: float, operation: str) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(timeout):
-                await attendant.served(uri)
+                yield
         except TimeoutError:
-            msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
-            raise MCPConnectionTimeoutError(msg, self.server_info, operation) from None
+            raise self._timed_out(operation, timeout) from None
+
+    def _timed_out(self, operation: str, timeout: float) -> MCPConnectionTimeoutError:
+        msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
+        return MCPConnectionTimeoutError(msg, self.server_info, operation)
 
     async def read(
         self,
@@ -564,7 +553,7 @@ class Supervisor:
         """
 
         async def once(session: Session) -> T:
-            async with limited(asyncio.timeout(timeout), self.server_info):
+            async with within(timeout, self.server_info):
                 return await session.read(operation, read)
 
         return await self._repeat(operation, once, connection_timeout, timeout, may_repeat=may_repeat)
@@ -581,14 +570,9 @@ class Supervisor:
         :returns: Its result.
         :raises MCPConnectionError: If there is no session, or the handlers take longer.
         """
-        operation = "tasks/update"
         session = await self.ready_session(connection_timeout)
-        try:
-            async with asyncio.timeout(timeout):
-                return await session.ask_handlers(ask)
-        except TimeoutError:
-            msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
-            raise MCPConnectionTimeoutError(msg, self.server_info, operation) from None
+        async with self._within(timeout, "tasks/update"):
+            return await session.ask_handlers(ask)
 
     async def _repeat(
         self,
@@ -599,29 +583,31 @@ class Supervisor:
         *,
         may_repeat: bool = True,
     ) -> T:
-        paused = 0.0
-        for attempt in range(self.max_retries + 1):
+        paused, attempt = 0.0, 0
+        while True:
             session = await self.ready_session(connection_timeout)
             try:
                 return await read(session)
             except TimeoutError:
-                self.last_error = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
-                raise MCPConnectionTimeoutError(self.last_error, self.server_info, operation) from None
-            except ReadInterruptedError as error:
-                self.last_error = str(error)
-                error.server_info = self.server_info
-                if error.was_sent and not may_repeat:
-                    self.last_error = f"{with_full_stop(str(error))} The server may have done what it was asked for."
-                    raise MCPConnectionError(self.last_error, self.server_info, operation) from error
+                error = self._timed_out(operation, timeout)
+                self.note_error(str(error))
+                raise error from None
+            except ReadInterruptedError as interrupted:
+                self.note_error(str(interrupted))
+                interrupted.server_info = self.server_info
+                if interrupted.was_sent and not may_repeat:
+                    msg = f"{with_full_stop(str(interrupted))} The server may have done what it was asked for."
+                    self.note_error(msg)
+                    raise MCPConnectionError(msg, self.server_info, operation) from interrupted
                 pause = self.delay(attempt)
                 paused += pause
                 if attempt == self.max_retries or paused > connection_timeout:
                     raise
-                await asyncio.sleep(pause)
-            except MCPConnectionError as error:
-                self.last_error = str(error)
+            except MCPConnectionError as failure:
+                self.note_error(str(failure))
                 raise
-        raise AssertionError  # the loop returns or raises
+            attempt += 1
+            await asyncio.sleep(pause)
 
     def open_session(self) -> Session | None:
         """
@@ -650,12 +636,10 @@ class Supervisor:
         """
         if self._closed:
             return
-        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sleepers.add(closed)
         try:
-            await asyncio.wait({closed}, timeout=seconds)
-        finally:
-            self._sleepers.discard(closed)
+            await asyncio.wait_for(self._ended.wait(), seconds)
+        except TimeoutError:
+            pass
 
     def call_begins(self) -> None:
         """
@@ -677,7 +661,7 @@ class Supervisor:
         :param failure: Its error.
         """
         self._base.failed_calls += 1
-        self.last_error = self._base.last_error = str(failure)
+        self.note_error(str(failure))
 
     async def close(self) -> None:
         """
@@ -685,26 +669,13 @@ class Supervisor:
         """
         self._bind()
         self._closed = True
-        for sleeper in self._sleepers:
-            if not sleeper.done():
-                sleeper.set_result(None)
+        self._ended.set()
         await given_up_tasks_cancelled(self)
         self.session = None
         if self._opening is not None:
             self._opening.cancel()
-        own = (session.close() for session in Session.of_running_loop() if session.belongs_to(self))
+        own = (session.close() for session in Session.of_running_loop() if session in self._own)
         await asyncio.gather(*own)
-
-
-def _may_use(serves: Any, *, is_stateless: bool) -> bool:
-    """
-    Tell whether the running operation may use a session.
-
-    :param serves: The key of the identity that the session belongs to.
-    :param is_stateless: Whether the server keeps nothing for a session.
-    :returns: True if it may.
-    """
-    return is_stateless or serves == caller_key()
 
 
 def _in_own_context(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -730,10 +701,6 @@ _NO_HEADERS = (
     "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
     "interceptor. Pass it `meta` instead, or call it outside of the block."
 )
-
-
-def _age(session: Session) -> float:
-    return asyncio.get_running_loop().time() - (session.opened_at or 0.0)
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

@@ -22,12 +22,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from haystack import logging
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.connection.given_up import CANCEL_TIMEOUT, holding_task
+from haystack_integrations.tools.mcp.connection.session import CANCEL_TIMEOUT, holding_task
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
     MCPCallPendingError,
@@ -59,9 +59,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# `Supervisor.read`, on behalf of whoever calls it.
-Read: TypeAlias = Callable[..., Awaitable[Any]]
-
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
 
@@ -73,7 +70,7 @@ class TaskRun:
     """
     The rest of a call that its server runs as a task.
 
-    Made by the caller, in any thread, and run once in the executor's loop.
+    Run once in the executor's loop.
     """
 
     def __init__(
@@ -107,26 +104,6 @@ class TaskRun:
         self._on_progress = on_progress
         self._answered: set[str] = set()
         self._said: str | None = None
-        self._has_begun = False
-
-    def leave_behind(self, supervisor: Supervisor, read: Read) -> None:
-        """
-        Take note that the caller has given up, perhaps before this has begun.
-
-        :param supervisor: Has the session of the server info.
-        :param read: Reads of the server on behalf of the caller.
-        """
-        if not self._has_begun:
-            cancel_in_background(self._task_id, supervisor, read)
-
-    def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
-        """
-        Make the error of a task that could not be waited for.
-
-        :param error: Why.
-        :returns: The error.
-        """
-        return self._lost(error)
 
     async def run(self, supervisor: Supervisor) -> types.CallToolResult:
         """
@@ -137,7 +114,6 @@ class TaskRun:
         :raises MCPCallPendingError: If the task wants input that nobody can give now.
         :raises MCPInvocationError: If there is no result.
         """
-        self._has_begun = True
         with holding_task(supervisor.base):
             return await self._run(supervisor)
 
@@ -207,7 +183,7 @@ class TaskRun:
 
     def _check_open(self) -> None:
         if self._supervisor.is_closed:  # for good: no other session is going to be opened
-            raise self._lost(MCPConnectionError("the connection was closed."))
+            raise self.lost(MCPConnectionError("the connection was closed."))
 
     async def _ask(self, operation: str, ask: Callable[[TaskClient], Awaitable[T]]) -> T:
         """
@@ -250,7 +226,7 @@ class TaskRun:
                     await self._sleep(rest)
                     continue
                 if isinstance(error, MCPAuthorizationError) or away > self.connection_timeout:
-                    raise self._lost(error) from None
+                    raise self.lost(error) from None
                 logger.info(
                     "A task of a tool of {server} cannot be asked for ({reason}); trying again",
                     server=self._supervisor.description,
@@ -346,7 +322,13 @@ class TaskRun:
         text = f"its task has not ended within {self._task_timeout:g} seconds (`task_timeout`). {_GOES_ON}"
         return self._with_call(self._error(MCPCallTimeoutError, text))
 
-    def _lost(self, error: Exception) -> MCPInvocationError:
+    def lost(self, error: Exception) -> MCPInvocationError:
+        """
+        Make the error of a task that cannot be waited for any more.
+
+        :param error: Why.
+        :returns: The error, with what the task can be taken up again with.
+        """
         return self._with_call(self._error(MCPOutcomeUnknownError, f"{with_full_stop(str(error))} {_GOES_ON}"))
 
     def _with_call(self, error: MCPInvocationError) -> MCPInvocationError:
@@ -460,37 +442,8 @@ async def cancel_task(task_id: str, supervisor: Supervisor) -> None:
             timeout=CANCEL_TIMEOUT,
         )
     except MCPConnectionError as error:
-        _warn(supervisor, error)
-
-
-def cancel_in_background(task_id: str, supervisor: Supervisor, read: Read) -> None:
-    """
-    Do the same on behalf of a caller that does not wait for it. To be called in the executor's loop and its context.
-
-    :param task_id: The server's name of the task.
-    :param supervisor: Has the sessions of all identities.
-    """
-
-    async def cancel() -> None:
-        with holding_task(supervisor.base, is_given_up=True):
-            try:
-                await read(
-                    "tasks/cancel",
-                    lambda client: client.cancel_task(task_id),
-                    connection_timeout=CANCEL_TIMEOUT,
-                    timeout=CANCEL_TIMEOUT,
-                    may_repeat=True,
-                )
-            except MCPConnectionError as error:
-                _warn(supervisor, error)
-
-    # It is referred to by the loop until it begins, and by `_holders` from then on.
-    asyncio.get_running_loop().create_task(cancel())
-
-
-def _warn(supervisor: Supervisor, error: MCPConnectionError) -> None:
-    logger.warning(
-        "A task of a tool of {server} was given up, but could not be cancelled: {error}",
-        server=supervisor.description,
-        error=str(error),
-    )
+        logger.warning(
+            "A task of a tool of {server} was given up, but could not be cancelled: {error}",
+            server=supervisor.description,
+            error=str(error),
+        )
