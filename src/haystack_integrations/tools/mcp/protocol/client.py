@@ -529,10 +529,13 @@ class WireClient(TaskClient):
         on_progress: Any,
         continuation: Continuation | None,
     ) -> types.CallToolResult:
+        last_report: asyncio.Task[None] | None = None
+
         def report(params: dict[str, Any]) -> None:
+            nonlocal last_report
             progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
             if self._channel is not None and isinstance(progress, int | float):
-                self._channel.spawn(on_progress(progress, total, message))
+                last_report = self._channel.spawn(on_progress(progress, total, message))
 
         async def send_once(more: dict[str, Any]) -> dict[str, Any]:
             return await self._request(
@@ -555,7 +558,11 @@ class WireClient(TaskClient):
                 # The tool has not run: its headers were wrong, or it waited for what the user did at a URL.
                 return await send_once(more)
 
-        result = await self._finished(tool_name, send, continuation)
+        try:
+            result = await self._finished(tool_name, send, continuation)
+        finally:
+            if last_report is not None:
+                await asyncio.wait({last_report})  # reports come before the answer
         return types.CallToolResult.model_validate(result, by_name=False)
 
     async def _session_ended(self) -> str:
