@@ -38,15 +38,11 @@ class Odd(BaseException):
     pass
 
 
-FATAL = [SystemExit(2), KeyboardInterrupt(), GeneratorExit(), Odd(), BaseExceptionGroup("two", [KeyboardInterrupt()])]
+FATAL = [SystemExit(2), KeyboardInterrupt(), Odd(), BaseExceptionGroup("two", [KeyboardInterrupt()])]
 fatal = pytest.mark.parametrize("error", FATAL, ids=lambda error: type(error).__name__)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [error for error in FATAL if not isinstance(error, GeneratorExit)],  # in a task, the SDK's server ends of it
-    ids=lambda error: type(error).__name__,
-)
+@fatal
 def test_a_server_in_this_process_that_exits_ends_nothing_else(stdio_server: Any, error: BaseException) -> None:
     server = MCPServer("quitter")
 

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import importlib
-import threading
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import mcp.server
 
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
@@ -49,7 +49,10 @@ class InProcessClient(WireClient):
         return self._info.describe()
 
     async def _make_transport(self) -> Transport:
-        server = await _imported(self.server) if isinstance(self.server, str) else self.server
+        server = self.server
+        if isinstance(server, str):
+            # Not in a thread of asyncio's own, where an import that hangs would hold up the interpreter's exit.
+            server = await start_in_thread(partial(_import, server))
         server = getattr(server, "_mcp_server", server)  # the SDK server inside a FastMCP server
         server = getattr(server, "_lowlevel_server", server)  # the one inside an MCPServer
         if not isinstance(server, mcp.server.Server):
@@ -58,29 +61,12 @@ class InProcessClient(WireClient):
         return InProcessTransport(server)
 
 
-async def _imported(path: str) -> Any:
-    # In a daemon thread: in one of asyncio's own, an import that hangs would hold up the interpreter's exit.
-    outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    outcome.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            outcome.set_result(_import(path))
-        except Exception as error:
-            outcome.set_exception(error)
-        except BaseException as error:  # e.g. of a script that parses its arguments when it is imported
-            msg = f"importing it raised {type(error).__name__}"
-            failure = ImportError(msg)
-            failure.__cause__ = error
-            outcome.set_exception(failure)
-
-    threading.Thread(target=run, name="mcp-haystack-import", daemon=True).start()
-    return await asyncio.wrap_future(outcome)
-
-
 def _import(path: str) -> Any:
     module, _, attribute = path.partition(":")
-    found: Any = importlib.import_module(module)
-    for name in attribute.split("."):
-        found = getattr(found, name)
-    return found
+    try:
+        return attrgetter(attribute)(importlib.import_module(module))
+    except Exception:
+        raise
+    except BaseException as error:  # e.g. of a script that parses its arguments when it is imported
+        msg = f"importing it raised {type(error).__name__}"
+        raise ImportError(msg) from error

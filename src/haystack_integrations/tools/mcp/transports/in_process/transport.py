@@ -63,7 +63,6 @@ class InProcessTransport(StreamsTransport):
                 await self._stop(serving)
 
     async def _serve(self, incoming: Any, outgoing: Any, started: asyncio.Future[None]) -> None:
-        task = asyncio.current_task()
         # With a list of its own: the other users of the server are not to be guarded.
         guarded = copy.copy(self._server)
         guarded.middleware = [self._guard, *guarded.middleware]
@@ -72,11 +71,9 @@ class InProcessTransport(StreamsTransport):
                 started.set_result(None)
                 options = guarded.create_initialization_options()
                 await serve_dual_era_loop(guarded, incoming, outgoing, lifespan_state=state, init_options=options)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
-            if not _is_running(task):
-                raise
             self._fault = _raised(error)
             if isinstance(error, Exception):
                 raise
@@ -84,14 +81,11 @@ class InProcessTransport(StreamsTransport):
 
     async def _guard(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         # A task that raises SystemExit or KeyboardInterrupt ends the event loop.
-        task = asyncio.current_task()
         try:
             return await call_next(ctx)
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
-            if not _is_running(task):
-                raise
             if ctx.request_id is not None:
                 self.channel.received(Unreadable(ctx.request_id, _raised(error)))
             raise MCPError(code=INTERNAL_ERROR, message=_raised(error)) from error
@@ -114,11 +108,3 @@ class InProcessTransport(StreamsTransport):
 
 def _raised(error: BaseException) -> str:
     return f"the server raised {type(error).__name__}"
-
-
-def _is_running(task: asyncio.Task[Any] | None) -> bool:
-    # Whoever closes a coroutine that has not ended, e.g. garbage collection, is not in its task.
-    try:
-        return asyncio.current_task() is task
-    except RuntimeError:
-        return False

@@ -123,8 +123,6 @@ class StdioClient(WireClient):
         process = self._process
         if process is None:
             return None
-        if process.fault is not None:
-            return process.fault
         code = await process.exit_code()
         if code is None:
             what = f"closed its {'output' if process.has_closed_output else 'input'}"

@@ -74,8 +74,6 @@ class ServerProcess:
         # Called with what the process writes to its standard output, and with nothing at the end. Must not raise.
         self.on_output: Callable[[bytes], object] = bool
         self.output_is_over: bool = False
-        # What is wrong with its output, so that nothing more is read of it.
-        self.fault: str | None = None
         # Whether the process has exited, and somebody else has its exit code.
         self.exit_code_is_unknown: bool = False
         # The Popen and its pipes, once it is started.
@@ -185,15 +183,6 @@ class ServerProcess:
             self.output_is_over = True
             self._writable.set()  # what is not written yet would not be answered
             self.on_output(b"")
-
-    def give_up(self, fault: str) -> None:
-        """
-        Take nothing more of its output.
-
-        :param fault: Why, as a clause.
-        """
-        self.fault = fault
-        self._end_output()
 
     async def write(self, data: bytes, on_write: Callable[[], None] | None = None) -> None:
         """

@@ -86,8 +86,6 @@ class StdioTransport(Transport):
                 self._take_oversized(line)
             else:
                 self._take(line)
-            if self._process.output_is_over:
-                return
 
     def _take(self, line: bytes) -> None:
         messages = frames.read(line)
@@ -108,7 +106,7 @@ class StdioTransport(Transport):
                 limit=self._lines.limit,
             )
         else:
-            self._process.give_up(
+            self.channel.ended(
                 "it wrote a line that is larger than `max_message_size` of the server info allows, "
                 f"{self._lines.limit:,} bytes, and that does not begin or end like an answer"
             )
