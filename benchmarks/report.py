@@ -225,7 +225,7 @@ class Report:
     def _table_of(
         self, rows: list[Row], compares: tuple[str, ...], pairs: tuple[tuple[str, str], ...], tolerance: float
     ) -> str:
-        names = {OURS_PLAIN: "… plain"}
+        names = {OURS_PLAIN: "… without fast"}
         head = [
             "case", "", *(names.get(subject, subject) for subject in compares),
             *(f"{names.get(one, one)} / {other}" for one, other in pairs), "target",
