@@ -22,6 +22,8 @@ _MODULES = (
     "haystack_integrations.tools.mcp.transports.http.client",
     "haystack_integrations.tools.mcp.transports.in_process.client",
     "haystack_integrations.tools.mcp.transports.stdio.client",
+    # Last, because it needs the extra `fast`.
+    "haystack_integrations.tools.mcp.transports.http.aiohttp_transport",
 )
 
 
@@ -53,7 +55,7 @@ class _Preload:
             for module in _MODULES:
                 importlib.import_module(module)
         except ImportError:
-            pass  # whoever uses a connection imports it again, and gets the error
+            pass  # whoever needs it imports it again, and gets the error
         finally:
             self._done.set_result(None)
 

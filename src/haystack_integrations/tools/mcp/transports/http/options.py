@@ -82,7 +82,6 @@ def _find_route(info: HttpServerInfo) -> Route:
         _load_client_cert(verify, info.client_cert)
     proxy = _proxy(info.proxy, verify)
     if info.http_transport is None:
-        _fastest_transport()  # imports it here, where it holds up nobody
         # Nobody else gets the shared context, so that nobody can change whom it trusts.
         return Route(_trusted_by_default() if verify is True else verify, proxy)
     transport = _result("http_transport", info.http_transport, proxy=proxy, **_transport_arguments(verify))
