@@ -249,7 +249,10 @@ def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
     :param is_servers: Whether it is a tool of a server. Others are counted by budgets that name them.
     :raises MCPCallRefusedError: If one is used up.
     """
-    budgets = [each for each in _current.get() if each._counts_tool(tool_name, is_servers=is_servers)]
+    current = _current.get()
+    if not current:
+        return
+    budgets = [each for each in current if each._counts_tool(tool_name, is_servers=is_servers)]
     for number, budget in enumerate(budgets):
         try:
             budget._admit(tool_name)

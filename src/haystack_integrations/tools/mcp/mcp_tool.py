@@ -645,14 +645,18 @@ class MCPTool(ToolBase, Tool):
         """
         # Haystack injects arguments by this signature: `streaming_callback` by its name, the State by its annotation.
         # There is no State parameter: with one, Haystack would run the tool calls of a step one after the other.
-        arguments = self._arguments(streaming_callback, mcp_arguments)
-        if inspect.iscoroutinefunction(streaming_callback):
-            _warn_of_async_callback()
-            streaming_callback = None
-        failures = self._failures_in_run(arguments)
+        on_progress: ProgressCallback | None = None
+        if streaming_callback is not None:
+            if inspect.iscoroutinefunction(streaming_callback):
+                _warn_of_async_callback()
+            else:
+                on_progress = self._streamed(streaming_callback, mcp_arguments)
+        name = self._conversation_input
+        failures = 0 if name is None else self._failures_in_run(name, mcp_arguments)
         try:
-            self._check_failures(failures)
-            return self._call(arguments, self._output, self._streamed(streaming_callback))
+            if failures:
+                self._check_failures(failures)
+            return self._call(mcp_arguments, self._output, on_progress)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
@@ -660,24 +664,22 @@ class MCPTool(ToolBase, Tool):
         """
         Invoke the tool like `invoke`, without blocking the event loop.
         """
-        arguments = self._arguments(streaming_callback, mcp_arguments)
-        failures = self._failures_in_run(arguments)
+        on_progress = None if streaming_callback is None else self._streamed(streaming_callback, mcp_arguments)
+        name = self._conversation_input
+        failures = 0 if name is None else self._failures_in_run(name, mcp_arguments)
         try:
-            self._check_failures(failures)
-            return await self._call_async(arguments, self._output, self._streamed(streaming_callback))
+            if failures:
+                self._check_failures(failures)
+            return await self._call_async(mcp_arguments, self._output, on_progress)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
-    def _failures_in_run(self, arguments: dict[str, Any]) -> int:
+    def _failures_in_run(self, conversation_input: str, arguments: dict[str, Any]) -> int:
         """
         Count the failures of the tool in the run that calls it, and take the messages out of the arguments.
         """
-        if self._conversation_input is None:
-            return 0
-        passed = arguments.get(self._conversation_input)
-        if self._conversation_input == ARGUMENT:
-            arguments.pop(ARGUMENT, None)
-        return failures_in_a_row(passed, self.name)
+        take = arguments.pop if conversation_input == ARGUMENT else arguments.get
+        return failures_in_a_row(take(conversation_input, None), self.name)
 
     def _check_failures(self, failures: int) -> None:
         limit = self.options.max_tool_failures
@@ -814,7 +816,8 @@ class MCPTool(ToolBase, Tool):
                 secrets=sent.secrets,
                 on_progress=on_progress,
             )
-            self._note_links(result)
+            if result.content:
+                self._note_links(result.content)
             return convert(result)
         except Exception as error:
             failure = self._failure(error, sent)
@@ -841,7 +844,8 @@ class MCPTool(ToolBase, Tool):
                 secrets=sent.secrets,
                 on_progress=on_progress,
             )
-            self._note_links(result)
+            if result.content:
+                self._note_links(result.content)
             return convert(result)
         except Exception as error:
             failure = self._failure(error, sent)
@@ -866,18 +870,22 @@ class MCPTool(ToolBase, Tool):
             self._toolset._on_call(self.name)
         admit_call(self.name)
 
-    def _note_links(self, result: types.CallToolResult) -> None:
+    def _note_links(self, content: list[types.ContentBlock]) -> None:
         # What a model may follow: after interceptors, which may have taken links out.
-        self._connection._note_links([block.uri for block in result.content if block.type == "resource_link"])
+        for block in content:
+            if block.type == "resource_link":
+                self._connection._note_links([block.uri])
 
     def _complete(self, arguments: dict[str, Any]) -> Sent:
+        fitted = fit_arguments(arguments, self.parameters)
+        if not (self._bound.values or self._custom_inputs_from_state):
+            return Sent(arguments=fitted, given=arguments)
         for name in self._bound.overridden(arguments):
             logger.warning(
                 "The argument '{argument}' of tool '{tool}' is bound; the value that was passed is ignored",
                 argument=name,
                 tool=self.name,
             )
-        fitted = fit_arguments(arguments, self.parameters)
         return self._bound.apply(fitted, self._custom_inputs_from_state or {})
 
     async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
@@ -886,8 +894,10 @@ class MCPTool(ToolBase, Tool):
         """
         return await self.invoke_async(**mcp_arguments)
 
-    def _streamed(self, streaming_callback: Any) -> ProgressCallback | None:
+    def _streamed(self, streaming_callback: Any, arguments: dict[str, Any]) -> ProgressCallback | None:
         if not callable(streaming_callback):
+            # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
+            arguments["streaming_callback"] = streaming_callback
             return None
         source = ComponentInfo(type=f"{MCPTool.__module__}.{MCPTool.__name__}", name=self.name)
 
@@ -897,12 +907,6 @@ class MCPTool(ToolBase, Tool):
             return streaming_callback(StreamingChunk(content="", component_info=source, meta={"mcp": mcp}))
 
         return stream
-
-    def _arguments(self, streaming_callback: Any, mcp_arguments: dict[str, Any]) -> dict[str, Any]:
-        # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
-        if streaming_callback is not None and not callable(streaming_callback):
-            return {"streaming_callback": streaming_callback, **mcp_arguments}
-        return mcp_arguments
 
     def _failure(self, error: Exception, sent: Sent) -> MCPInvocationError:
         """

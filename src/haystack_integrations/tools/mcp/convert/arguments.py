@@ -49,7 +49,7 @@ def _fit_object(values: Mapping[str, Any], schema: Schema, root: Schema, depth: 
             of_property = properties[name]
             if value is None and name not in required and not _allows_null(of_property, root):
                 continue
-            fitted[name] = _fit(value, of_property, root, depth)
+            fitted[name] = value if type(value) is int else _fit(value, of_property, root, depth)
         else:
             fitted[name] = value
     return fitted
