@@ -324,7 +324,9 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
             msg = f"{self.server_info.describe()} is not connected"
             raise MCPConnectionError(msg, self.server_info, "list_tools")
         timeout = self.connection_timeout
-        return await self._run_async(identities.base.list_tools_if_open(timeout), timeout)
+        body = identities.base.list_tools_if_open(timeout)
+        # Not counted as a user: nobody waits for it, and it must not put off the closing.
+        return await self._executor(body).run_async(body, timeout + self._grace)
 
     def _listing_timeout(self) -> float:
         # A listing that loses its session is begun again.
