@@ -86,10 +86,10 @@ class MCPClient(ReadingClient):
     session: Any = None
     exit_stack: AsyncExitStack[bool | None] | None = None
 
-    # Set before `connect` by whoever opens the session.
+    # Replaced before `connect` by whoever opens the session.
     life: SessionLife
 
-    # Likewise: what the client does for a server that asks it for something.
+    # Set likewise: what the client does for a server that asks it for something.
     handlers: MCPHandlers = MCPHandlers()
 
     # Whether it does that. A custom client that gives the callbacks of its handlers to the SDK says so.
@@ -136,6 +136,7 @@ class MCPClient(ReadingClient):
         """
         super().__init__()
         self.exit_stack = AsyncExitStack()
+        self.life = SessionLife()
         # For how long the server wants to get no requests. Whoever opens the session replaces it by its own.
         self.rest: ServerRest = ServerRest()
         self.max_retries = max_retries
