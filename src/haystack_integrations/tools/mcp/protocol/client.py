@@ -35,7 +35,6 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     describe_unsendable,
     describe_validation,
-    failed_to,
     not_connected,
     outcome_unknown,
     redacted_result,
@@ -52,7 +51,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
 from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
-from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError
+from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError, failed_to
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
 from haystack_integrations.tools.mcp.redaction import Redactor

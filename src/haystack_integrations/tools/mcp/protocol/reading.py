@@ -29,9 +29,10 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     read_filters,
     written_filters,
 )
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.protocol.inputs import answered
+from haystack_integrations.tools.mcp.protocol.outcome_errors import failed_to
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
