@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, UnreadableError
+from haystack_integrations.tools.mcp.transports.http import streamable_http
 from haystack_integrations.tools.mcp.transports.http.options import open_session_transport
 from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.http.streamable_http import StreamableHttpTransport
@@ -385,6 +386,30 @@ class TestListening:
                 while len(wire.heard.notifications) < 2:
                     await asyncio.sleep(0.01)
         assert gets == [None, "1"]
+
+    async def test_what_opens_a_session_can_wait_for_the_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(streamable_http, "_STREAM_TIMEOUT", LIMIT)
+        may_open = asyncio.Event()
+
+        async def answer(request: HttpRequest) -> bytes | None:
+            if request.method != "GET":
+                return response("200 OK")
+            await may_open.wait()
+            request.writer.write(chunked(b": open\n\n", is_finished=False))
+            await asyncio.Event().wait()
+            return None
+
+        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
+            await wire.transport.listening()  # there is nothing to wait for yet
+            await shake_hands(wire)
+            wire.transport.start_listening()
+            waiting = asyncio.create_task(wire.transport.listening())
+            async with asyncio.timeout(LIMIT):
+                while not any(request.method == "GET" for request in peer.requests):
+                    await asyncio.sleep(0.01)
+            assert not waiting.done()
+            may_open.set()
+            await waiting
 
     async def test_without_a_session_there_is_no_stream(self) -> None:
         async with ScriptedPeer(always(lambda request: response("200 OK", result(request)))) as peer:

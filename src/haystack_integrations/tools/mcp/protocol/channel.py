@@ -64,6 +64,11 @@ class Transport(ABC):
         Begin to listen to what the server sends without a request, once the handshake is over.
         """
 
+    async def listening(self) -> None:
+        """
+        Wait until the server has answered that, for a short time at most.
+        """
+
     @abstractmethod
     async def carry(self, exchange: Exchange) -> None:
         """

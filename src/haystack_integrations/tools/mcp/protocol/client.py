@@ -188,6 +188,7 @@ class WireClient(TaskClient):
             self._revision, self._capabilities = opening.revision, opening.capabilities
             await self._opened(channel, opening)
             tools = await self._list_all()
+            await transport.listening()
             if not self.life.has_owner:
                 self.life.opened()
             return tools

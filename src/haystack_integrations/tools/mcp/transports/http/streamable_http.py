@@ -15,6 +15,7 @@ import asyncio
 import base64
 import re
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -56,6 +57,10 @@ _MAX_TRIES = 2
 # How long an event stream may go on after the answer, in seconds. If it ends, its connection can be used again.
 _LEFTOVER_TIMEOUT = 1.0
 
+# How long to wait until the server has opened the stream of a session, in seconds. Some send no headers before the
+# first event.
+_STREAM_TIMEOUT = 0.5
+
 _CLOSED_EARLY = "the server closed the response before the answer came"
 _NO_MESSAGE = "the server's answer is no valid JSON-RPC message"
 
@@ -80,6 +85,9 @@ class StreamableHttpTransport(HttpTransport):
         self._session_id: str | None = None
         # The revision that was negotiated.
         self._version: str | None = None
+        # Whether the server has answered what asks for its stream, if that was asked.
+        self._is_answered = asyncio.Event()
+        self._is_answered.set()
 
     async def open(self) -> None:
         """
@@ -247,7 +255,16 @@ class StreamableHttpTransport(HttpTransport):
         Open the stream for what the server says by itself, if there is a session. A server need not have one.
         """
         if self._session_id is not None:
+            self._is_answered.clear()
             self._ways.spawn(self._listen())
+
+    async def listening(self) -> None:
+        """
+        Wait for the stream, for a short time at most: what a server says in a session without one is lost.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STREAM_TIMEOUT):
+                await self._is_answered.wait()
 
     async def _listen(self) -> None:
         decoder = EventDecoder(self._sender.max_message_size)
@@ -255,7 +272,10 @@ class StreamableHttpTransport(HttpTransport):
         tries = 0
         while tries < _MAX_TRIES:
             try:
-                response = await self._open_stream(decoder.last_id)
+                try:
+                    response = await self._open_stream(decoder.last_id)
+                finally:
+                    self._is_answered.set()
                 if response is None and not was_open:
                     return
                 tries = 0 if response is not None else tries + 1
