@@ -147,9 +147,8 @@ class ToolCall:
             self.request,
             task,
             self._continuation,
+            self.limits,
             connection_timeout=self.connection_timeout,
-            request_timeout=self.limits.invocation_timeout,
-            task_timeout=self.limits.task_timeout,
             on_progress=self._on_progress,
         )
 

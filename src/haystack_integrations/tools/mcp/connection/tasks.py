@@ -51,6 +51,7 @@ from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError, T
 if TYPE_CHECKING:
     import mcp_types as types
 
+    from haystack_integrations.tools.mcp.connection.limits import CallLimits
     from haystack_integrations.tools.mcp.connection.requests import CallRequest
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+E = TypeVar("E", bound=MCPInvocationError)
 
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
@@ -78,10 +80,9 @@ class TaskRun:
         request: CallRequest,
         call: MCPPendingCall,
         continuation: Continuation | None,
+        limits: CallLimits,
         *,
         connection_timeout: float,
-        request_timeout: float | None,
-        task_timeout: float | None,
         on_progress: Callable[[MCPProgress], None] | None,
     ) -> None:
         """
@@ -90,17 +91,16 @@ class TaskRun:
         :param request: What the caller wants.
         :param call: The task.
         :param continuation: Answers to the questions of the task, if the caller continues it.
+        :param limits: How long one request about the task may take, and the task itself.
         :param connection_timeout: How long to wait for a session, and for a server that is away, in seconds.
-        :param request_timeout: How long one request about the task may take, in seconds.
-        :param task_timeout: How long to wait for the end of the task, in seconds; None for as long as it takes.
         :param on_progress: Called with each report of progress; must not block.
         """
-        self.request = request
-        self.connection_timeout = connection_timeout
+        self._request = request
+        self._connection_timeout = connection_timeout
         self._call = call
         self._continuation = continuation
-        self._request_timeout = request_timeout or _REQUEST_TIMEOUT
-        self._task_timeout = task_timeout
+        self._request_timeout = limits.invocation_timeout or _REQUEST_TIMEOUT
+        self._task_timeout = limits.task_timeout
         self._on_progress = on_progress
         self._answered: set[str] = set()
         self._said: str | None = None
@@ -123,14 +123,14 @@ class TaskRun:
         self._began = self._now()
         if self._continuation is not None:
             supervisor.call_begins()
-        supervisor.redactor.of_calls.remember(self.request.secrets)
+        supervisor.redactor.of_calls.remember(self._request.secrets)
         progress = supervisor.handlers.progress
         self._reports = HandlerReports(progress) if progress is not None else None
         try:
             result = await self._result()
             if self._reports is not None:
                 await self._reports.delivered(self._left())
-            raise_tool_error(result, self.request.display_name, self.request.tool_args)
+            raise_tool_error(result, self._request.display_name, self._request.tool_args)
             return result
         except asyncio.CancelledError:
             await cancel_task(self._task_id, supervisor)
@@ -145,11 +145,12 @@ class TaskRun:
                 self._reports.end()
 
     async def _result(self) -> types.CallToolResult:
-        interval = self._call.poll_interval or 1.0
-        if self._continuation is not None:
-            await self._send_answers(self._continuation)
+        if self._continuation is None:
+            await self._sleep(self._call.poll_interval or 1.0)
         else:
-            await self._sleep(interval)
+            given = self._continuation.responses
+            rest = {key: request for key, request in self._call.requests.items() if key not in given}
+            await self._send_answers({**given, **(await self._asked_of_handlers(self._call, rest) if rest else {})})
         while True:
             state, result = await self._ask("tasks/get", self._look)
             self._report(state)
@@ -162,8 +163,7 @@ class TaskRun:
                     raise self._error(MCPInvocationError, "the server says that its task was cancelled.")
                 case "input_required":
                     await self._answer(state)
-            interval = state.poll_interval
-            await self._sleep(interval)
+            await self._sleep(state.poll_interval)
 
     @property
     def _task_id(self) -> str:
@@ -174,12 +174,10 @@ class TaskRun:
 
     async def _sleep(self, seconds: float) -> None:
         left = self._left()
-        if left is not None and left <= seconds:
-            await self._supervisor.sleep(max(left, 0.0))
-            self._check_open()
-            raise self._timed_out()
-        await self._supervisor.sleep(seconds)
+        await self._supervisor.sleep(seconds if left is None else max(min(seconds, left), 0.0))
         self._check_open()
+        if left is not None and left <= seconds:
+            raise self._timed_out()
 
     def _check_open(self) -> None:
         if self._supervisor.is_closed:  # for good: no other session is going to be opened
@@ -195,7 +193,7 @@ class TaskRun:
             return self._supervisor.read(
                 operation,
                 lambda client: ask(_with_tasks(client)),
-                connection_timeout=self.connection_timeout,
+                connection_timeout=self._connection_timeout,
                 timeout=limit if left is None else max(min(limit, left), 0.1),
             )
 
@@ -211,7 +209,9 @@ class TaskRun:
             except MCPConnectionError as error:
                 if error.code is not None:
                     text = f"the server does not answer for its task any more: {error}"
-                    raise self._error(MCPInvocationError, text, error) from None
+                    failure = self._error(MCPInvocationError, text)
+                    failure.code, failure.data = error.code, error.data
+                    raise failure from None
                 self._check_open()
                 if away_since is None:
                     # Not since it was heard last: it may want to be asked once a minute.
@@ -225,7 +225,7 @@ class TaskRun:
                     away_since = None
                     await self._sleep(rest)
                     continue
-                if isinstance(error, MCPAuthorizationError) or away > self.connection_timeout:
+                if isinstance(error, MCPAuthorizationError) or away > self._connection_timeout:
                     raise self.lost(error) from None
                 logger.info(
                     "A task of a tool of {server} cannot be asked for ({reason}); trying again",
@@ -241,18 +241,12 @@ class TaskRun:
         if state.status != "completed":
             return state, None
         try:
-            return state, await client.task_result(self.request.tool_name, state.result or {})
+            return state, await client.task_result(self._request.tool_name, state.result or {})
         except (RuntimeError, ValidationError) as error:
             text = f"the result of its task is no valid result: {describe_error(error)}"
-            failure = self._error(MCPInvocationError, with_full_stop(text))
-            failure._outcome = "answered"
-            raise failure from None
+            raise self._error(MCPInvocationError, with_full_stop(text), outcome="answered") from None
 
-    async def _send_answers(self, continuation: Continuation) -> None:
-        rest = {key: request for key, request in self._call.requests.items() if key not in continuation.responses}
-        responses = continuation.responses
-        if rest:
-            responses = {**responses, **await self._asked_of_handlers(self._call, rest)}
+    async def _send_answers(self, responses: Responses) -> None:
         if responses:
             await self._ask("tasks/update", lambda client: client.update_task(self._task_id, responses))
             self._answered |= set(responses)
@@ -265,9 +259,7 @@ class TaskRun:
         call = dataclasses.replace(self._call, requests=requests)
         if self._supervisor.handlers.elicitation is answer_later and any(map(is_question, requests.values())):
             await self._leave_open(call)
-        given = await self._asked_of_handlers(call, requests)
-        await self._ask("tasks/update", lambda client: client.update_task(self._task_id, given))
-        self._answered |= set(given)
+        await self._send_answers(await self._asked_of_handlers(call, requests))
 
     async def _asked_of_handlers(self, call: MCPPendingCall, requests: dict[str, Any]) -> Responses:
         def ask() -> Awaitable[Responses]:
@@ -275,7 +267,7 @@ class TaskRun:
             left = self._left()
             return self._supervisor.ask_handlers(
                 lambda client: _with_tasks(client).answer_for_task(requests),
-                connection_timeout=self.connection_timeout,
+                connection_timeout=self._connection_timeout,
                 timeout=_LONGEST_ANSWER if left is None else max(left, 0.1),
             )
 
@@ -291,7 +283,7 @@ class TaskRun:
 
     async def _leave_open(self, call: MCPPendingCall, reason: str = "") -> NoReturn:
         await keep(call, self._supervisor)
-        raise pending_error(call, self.request, reason)
+        raise pending_error(call, self._request, reason)
 
     def _report(self, state: TaskState) -> None:
         if state.status_message is None or state.status_message == self._said:
@@ -299,7 +291,7 @@ class TaskRun:
         self._said = state.status_message
         report = MCPProgress(
             server=self._supervisor.description,
-            tool_name=self.request.tool_name,
+            tool_name=self._request.tool_name,
             progress=self._now() - self._began,
             message=state.status_message,
         )
@@ -311,39 +303,34 @@ class TaskRun:
     def _failed(self, state: TaskState) -> MCPInvocationError:
         error = state.error or {}
         text = str(error.get("message") or state.status_message or "its task failed")
-        failure = self._error(MCPInvocationError, text)
-        failure._outcome = "answered"
+        failure = self._error(MCPInvocationError, text, outcome="answered")
         code = error.get("code")
         failure.code = code if isinstance(code, int) else None
         failure.data = error.get("data")
         return failure
 
     def _timed_out(self) -> MCPInvocationError:
-        text = f"its task has not ended within {self._task_timeout:g} seconds (`task_timeout`). {_GOES_ON}"
-        return self._with_call(self._error(MCPCallTimeoutError, text))
+        text = f"its task has not ended within {self._task_timeout:g} seconds (`task_timeout`)."
+        return self.lost(TimeoutError(text), MCPCallTimeoutError)
 
-    def lost(self, error: Exception) -> MCPInvocationError:
+    def lost(
+        self, error: Exception, kind: type[MCPOutcomeUnknownError] = MCPOutcomeUnknownError
+    ) -> MCPOutcomeUnknownError:
         """
         Make the error of a task that cannot be waited for any more.
 
         :param error: Why.
+        :param kind: What is raised.
         :returns: The error, with what the task can be taken up again with.
         """
-        return self._with_call(self._error(MCPOutcomeUnknownError, f"{with_full_stop(str(error))} {_GOES_ON}"))
+        failure = self._error(kind, f"{with_full_stop(str(error))} {_GOES_ON}")
+        failure.pending_call = self._call
+        return failure
 
-    def _with_call(self, error: MCPInvocationError) -> MCPInvocationError:
-        if isinstance(error, MCPOutcomeUnknownError):
-            error.pending_call = self._call
-        return error
-
-    def _error(
-        self, kind: type[MCPInvocationError], text: str, cause: MCPConnectionError | None = None
-    ) -> MCPInvocationError:
-        request = self.request
+    def _error(self, kind: type[E], text: str, *, outcome: str = "may_have_run") -> E:
+        request = self._request
         error = kind(f"Failed to invoke Tool `{request.display_name}`: {text}", request.display_name, request.tool_args)
-        error._outcome = "may_have_run"  # what is a task has begun
-        if cause is not None:
-            error.code, error.data = cause.code, cause.data
+        error._outcome = outcome  # what is a task has begun
         return error
 
 
@@ -412,7 +399,8 @@ async def keep(call: MCPPendingCall, supervisor: Supervisor) -> None:
     try:
         await call_function(function, call)
     except (Exception, asyncio.CancelledError) as error:
-        if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # it is not the function's own
         logger.error(
             "The handler `pending_calls` for {server} failed: {kind}",
@@ -420,11 +408,6 @@ async def keep(call: MCPPendingCall, supervisor: Supervisor) -> None:
             kind=type(error).__name__,
             exc_info=error,
         )
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 async def cancel_task(task_id: str, supervisor: Supervisor) -> None:
