@@ -141,7 +141,7 @@ def test_a_reading_that_takes_too_long_is_given_up(proxied_peer, kind):
 @every_transport_with_resources
 def test_a_connection_that_is_closed_ends_a_reading(proxied_peer, kind):
     server = proxied_peer(kind)
-    before = len(server.log.calls("@resources/read"))
+    before = len(server.log.events("@resources/read"))
     connection = MCPConnection(server.reach(), connection_timeout=LONG, invocation_timeout=LONG)
     connection.open()
     reading = in_thread(connection.read_resource, "memo://slow/60")
