@@ -65,7 +65,7 @@ def test_a_server_of_tools_only_has_empty_lists_and_is_not_even_asked(stdio_serv
     server = stdio_server()
     with MCPConnection(StdioServerInfo(server.command, server.args)) as connection:
         assert connection.list_resources() == connection.list_resource_templates() == connection.list_prompts() == []
-    assert server.log.calls("@resources/list") == server.log.calls("@prompts/list") == []
+    assert server.log.events("@resources/list") == server.log.events("@prompts/list") == []
 
 
 @every_way

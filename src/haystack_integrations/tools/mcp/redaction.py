@@ -270,7 +270,7 @@ class Redactor:
         :param secrets: The values.
         :param of_calls: More of them, as they are whenever there is a text to redact.
         """
-        self.of_calls = of_calls or CallSecrets()
+        self.of_calls: CallSecrets = of_calls or CallSecrets()
         self._given: frozenset[str] = frozenset()
         self.learn(secrets)
 

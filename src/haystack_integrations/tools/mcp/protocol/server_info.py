@@ -149,13 +149,16 @@ class MCPServerInfo(ABC):
                 raise ValueError(msg)
         return cls(**parameters)
 
+    def _optional_defaults(self) -> Mapping[str, Any]:
+        return self._optional_fields
+
     def _fields(self) -> dict[str, Any]:
         values = (
             {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
             if dataclasses.is_dataclass(self)
             else {key: value for key, value in vars(self).items() if not key.startswith("_")}
         )
-        defaults = self._optional_fields
+        defaults = self._optional_defaults()
         return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
 
     def _serialized_type(self) -> str:

@@ -98,7 +98,7 @@ class _HttpClient(WireClient):
         return await diagnose(
             self.url,
             {**self._headers, **(identity.headers if identity is not None else {})},
-            transport=self._info._transport_name,
+            transport="sse" if self._info._transport_name == "sse" else "streamable-http",
             timeout=min(5.0, phase_timeouts(self._info)["connect"] or 5.0),
             route=await find_route(self._info),
             has_auth=self._info._has_auth,

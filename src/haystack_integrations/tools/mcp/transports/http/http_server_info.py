@@ -7,7 +7,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
 from urllib.parse import urlsplit
 
 from haystack.utils import Secret
@@ -200,8 +200,6 @@ class HttpServerInfo(FirstFields):
         Default: `"auto"`.
     """
 
-    _transport_name: ClassVar[Literal["sse", "streamable-http"]]
-
     verify: bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext] = True
     client_cert: ClientCert | None = None
     proxy: str | Secret | None = None
@@ -214,8 +212,7 @@ class HttpServerInfo(FirstFields):
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
     negotiation: Negotiation = "auto"
 
-    @property
-    def _optional_fields(self) -> Mapping[str, Any]:  # type: ignore[override]
+    def _optional_defaults(self) -> Mapping[str, Any]:
         return {field.name: field.default for field in fields(self) if field.name not in _ALWAYS_STORED}
 
     def __post_init__(self) -> None:
@@ -268,7 +265,7 @@ class HttpServerInfo(FirstFields):
                 f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}"
             )
         if isinstance(self.client_cert, list):  # from YAML
-            self.client_cert = tuple(self.client_cert)
+            self.client_cert = cast("ClientCert", tuple(self.client_cert))
         cert = self.client_cert
         if cert is None:
             return
