@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
-import asyncio
 import copy
 import json
 from typing import Any
@@ -27,7 +26,7 @@ def unsupported(block: Any) -> str:
 def mended(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
     """The result as the SDK has it, which both of its models accept."""
     before = copy.deepcopy(result)
-    read = asyncio.run(mend_result(method, version, result)).result
+    read = mend_result(method, version, result).result
     assert result == before
     methods.validate_server_result(method, version, read)
     model: Any = methods.MONOLITH_RESULTS[method]
@@ -118,9 +117,9 @@ def test_a_long_odd_block_is_shortened() -> None:
     assert len(text) < 1_100
 
 
-async def test_of_many_blocks_only_the_odd_ones_change() -> None:
+def test_of_many_blocks_only_the_odd_ones_change() -> None:
     odd = {**TEXT, "annotations": []}
-    read = (await mend_result("tools/call", OLD, {"content": [TEXT, odd] * 5_000, "isError": None})).result
+    read = mend_result("tools/call", OLD, {"content": [TEXT, odd] * 5_000, "isError": None}).result
     assert read == {"content": [TEXT, {**TEXT, "annotations": {}}] * 5_000}
 
 
@@ -246,5 +245,5 @@ def test_odd_parameters_of_requests_and_notifications_are_mended(method: str, pa
 @pytest.mark.parametrize("method", ["tools/call", "resources/list", "prompts/get", "initialize", "unknown/method"])
 def test_what_can_be_read_or_never_be_stays_as_it_is(method: str, version: str) -> None:
     for result in ({"content": [TEXT], "resultType": "complete"}, {"messages": 5, "resources": 5, "content": 5}):
-        read = asyncio.run(mend_result(method, version, result)).result
+        read = mend_result(method, version, result).result
         assert read is result or method == "tools/call"

@@ -6,7 +6,6 @@
 What the model sees of a server: which tools, with which names, descriptions and parameters, and how much of a result.
 """
 
-import asyncio
 import logging
 import pickle
 import re
@@ -132,7 +131,7 @@ class TestWhichTools:
     def test_tools_that_can_only_be_called_as_tasks_stay_out(self):
         # The field is only in one revision of the protocol, which a server in process does not speak by default.
         long = {"name": "long", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
-        page = asyncio.run(read_page({"tools": [long]}, "2025-11-25")).result
+        page = read_page({"tools": [long]}, "2025-11-25").result
         (listed,) = types.ListToolsResult.model_validate(page, by_name=False).tools
         assert "only be called as a task" in str(ToolSelection().reason_against(listed))
         tool = MCPTool("long", COUNTER)
@@ -157,7 +156,7 @@ class TestWhichTools:
             lambda error: [tuple(Index(each) if isinstance(each, int) else each for each in at) for at in find(error)],
         )
         odd = {"name": "odd", "inputSchema": {"type": "object"}, "icons": [{"src": "x://"}, *[{}] * 1_000]}
-        page = asyncio.run(read_page({"tools": [odd]}, "2025-11-25"))
+        page = read_page({"tools": [odd]}, "2025-11-25")
         assert page.result["tools"][0]["icons"] == [{"src": "x://"}]
         assert len(page.dropped["odd"]) == 1_000
         assert compared < 10_000

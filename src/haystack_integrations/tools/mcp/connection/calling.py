@@ -197,11 +197,11 @@ class Calling:
     def _send(self, request: CallRequest) -> types.CallToolResult:
         limits = self._limits_of(request)
         reports = None if request.on_progress is None else WaitingReports(request.on_progress)
-        waiter = _CallWaiter(reports or Waiter(), request, self._longest(limits.task_timeout))
+        waiter = _CallWaiter(reports or Waiter(), request, self._longest_task(limits))
         try:
             executor = AsyncExecutor.get_instance()
             body = self._called(request, limits, reports.add if reports is not None else None)
-            return executor.run(body, self._longest(limits.longest_call), waiter=waiter)
+            return executor.run(body, self._longest_call(limits), waiter=waiter)
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
@@ -212,10 +212,10 @@ class Calling:
         reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
         try:
             loop, executor = running_loop(), AsyncExecutor.get_instance()
-            async with asyncio.timeout(self._longest(limits.longest_call)) as limit:
+            async with asyncio.timeout(self._longest_call(limits)) as limit:
 
                 def extend(_: CallRequest) -> None:
-                    longest = self._longest(limits.task_timeout)
+                    longest = self._longest_task(limits)
                     when = None if longest is None else loop.time() + longest
                     loop.call_soon_threadsafe(limit.reschedule, when)
 
@@ -295,7 +295,10 @@ class Calling:
         # What waits in the loop has its own timeout, which a login of a person may extend.
         return BLOCKED_LOOP_GRACE + self.server_info._longest_login
 
-    def _longest(self, limit: float | None) -> float | None:
-        if limit is None:
-            return None
-        return 2 * self.connection_timeout + limit + BLOCKED_LOOP_GRACE + self.server_info._longest_login
+    def _longest_call(self, limits: CallLimits) -> float | None:
+        limit = limits.longest_call
+        return None if limit is None else self.connection_timeout + limit + self._grace
+
+    def _longest_task(self, limits: CallLimits) -> float | None:
+        limit = limits.task_timeout
+        return None if limit is None else 2 * self.connection_timeout + limit + self._grace

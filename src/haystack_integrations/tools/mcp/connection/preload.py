@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Imports what a connection needs, most of all the MCP SDK, in a thread of its own.
+Imports what a connection needs, most of all the types of the protocol, in a thread of its own.
 
 The import takes more than half a second. In the thread of an event loop it would stop all that the loop does.
 """

@@ -315,7 +315,7 @@ def _uri(resource: str | types.Resource) -> str:
 def _reference(
     ref: types.Prompt | types.ResourceTemplate | types.PromptReference | types.ResourceTemplateReference,
 ) -> types.PromptReference | types.ResourceTemplateReference:
-    import mcp_types as types  # noqa: PLC0415 - importing the SDK takes long, and whoever has a `ref` has imported it
+    import mcp_types as types  # noqa: PLC0415 - it takes long to import, and whoever has a `ref` has done that
 
     match ref:
         case types.PromptReference() | types.ResourceTemplateReference():

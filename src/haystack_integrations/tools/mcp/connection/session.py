@@ -278,7 +278,7 @@ class Session:
     async def _abandon_calls(self, attendant: asyncio.Task[None] | None) -> None:
         if attendant is not None:
             await asyncio.wait({attendant}, timeout=_CALLS_END_TIMEOUT)
-        # The SDK fails the calls of a transport that ended. In process there is none; a custom client may not notice.
+        # A channel fails the calls of a transport that ended; a custom client may not notice.
         if self._calls:
             await asyncio.wait(self._calls, timeout=_CALLS_END_TIMEOUT)
         for task in list(self._calls):

@@ -65,7 +65,7 @@ class MendedResult:
     left_out: list[str] = field(default_factory=list)
 
 
-async def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResult:
+def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResult:
     """
     Make a result readable.
 

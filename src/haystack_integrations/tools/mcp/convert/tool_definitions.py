@@ -58,7 +58,7 @@ class ToolPage:
     dropped: dict[str | int, list[str]] = field(default_factory=dict)
 
 
-async def read_page(page: dict[str, Any], version: str) -> ToolPage:
+def read_page(page: dict[str, Any], version: str) -> ToolPage:
     """
     Make a page of `tools/list` readable.
 

@@ -117,10 +117,6 @@ class WireClient(TaskClient):
     async def _make_transport(self) -> Transport:
         """Make the transport, not opened yet."""
 
-    def _has_died(self) -> bool:
-        """Check whether the server is gone, ahead of the event loop."""
-        return False
-
     async def _post_mortem(self) -> str | None:
         """Say more about the end of a session, before the transport is closed."""
         return None
@@ -381,23 +377,23 @@ class WireClient(TaskClient):
             on_progress=on_progress,
             time_left=self._time(),
         )
-        return await self._readable(method, await channel.request(exchange))
+        return self._readable(method, await channel.request(exchange))
 
     def _time(self) -> Callable[[], float | None] | None:
         task = asyncio.current_task()
         return partial(self.time_left, task) if task is not None else None
 
-    async def _readable(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
+    def _readable(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
         revision = self._revision or LATEST_HANDSHAKE_VERSION
         if self._is_modern:
             result.setdefault("resultType", "complete")
         if method == LIST_METHOD:
             try:
-                result = await self._tools.read(result, revision)
+                result = self._tools.read(result, revision)
             except ValueError as error:
                 msg = f"{failed_to('list_tools', self._describe())}: {error}"
                 raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
-        mended = await mend_result(method, revision, result)
+        mended = mend_result(method, revision, result)
         if mended.left_out:
             logger.warning(
                 "Left out what cannot be read of the answer of {server} to {method}: {items}",
@@ -436,7 +432,7 @@ class WireClient(TaskClient):
     async def _read(self, operation: str, read: Callable[[], Awaitable[T]]) -> T:
         if self._channel is None:
             raise not_connected()
-        if not self.life.is_open or self._has_died():
+        if not self.life.is_open:
             interrupted = ReadInterruptedError(
                 f"{failed_to(operation, self._describe())}: {await self._session_ended()}", operation=operation
             )
@@ -504,7 +500,7 @@ class WireClient(TaskClient):
         """
         if self._channel is None and self.life.state in (SessionState.NEW, SessionState.OPENING):
             raise not_connected()
-        if self._channel is None or not self.life.is_open or self._has_died():
+        if self._channel is None or not self.life.is_open:
             # What is not written to a dead server's pipe has not run for sure.
             reason = await self._session_ended()
             not_run = CallDidNotRunError(reason)

@@ -162,7 +162,7 @@ class Negotiation:
         if isinstance(version, str) and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             msg = f"Unsupported protocol version from the server: {version}"
             raise NegotiationError(msg)
-        mended = await mend_result("initialize", LATEST_HANDSHAKE_VERSION, result)
+        mended = mend_result("initialize", LATEST_HANDSHAKE_VERSION, result)
         read = types.InitializeResult.model_validate(mended.result, by_name=False)
         return Opening(str(version), read.capabilities, read.server_info, read.instructions)
 
@@ -182,7 +182,7 @@ class Negotiation:
             if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or common is None:
                 raise
             result = await self._ask(common)
-        mended = await mend_result("server/discover", LATEST_MODERN_VERSION, result)
+        mended = mend_result("server/discover", LATEST_MODERN_VERSION, result)
         read = types.DiscoverResult.model_validate(mended.result, by_name=False)
         revision = _common(read.supported_versions)
         if revision is None:

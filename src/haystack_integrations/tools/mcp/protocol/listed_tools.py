@@ -58,7 +58,7 @@ class ListedTools:
         self._given_up: set[str] = set()
         self._one_in_thread = asyncio.Lock()
 
-    async def read(self, page: dict[str, Any], version: str) -> dict[str, Any]:
+    def read(self, page: dict[str, Any], version: str) -> dict[str, Any]:
         """
         Read a page of `tools/list`, and leave out what cannot be used.
 
@@ -67,7 +67,7 @@ class ListedTools:
         :returns: The page with the usable tools.
         :raises ValueError: If the page cannot be read.
         """
-        read = await read_page(page, version)
+        read = read_page(page, version)
         listed = read.result["tools"]
         left_out = dict(read.left_out)
         if version in MODERN_PROTOCOL_VERSIONS:

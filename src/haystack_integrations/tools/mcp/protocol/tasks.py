@@ -173,7 +173,7 @@ class TaskClient(MCPClient):
         :raises RuntimeError: If it violates the output schema of the tool.
         :raises ValidationError: If it is no result of a tool.
         """
-        mended = await mend_result(CALL_METHOD, self._revision or LATEST_MODERN_VERSION, result)
+        mended = mend_result(CALL_METHOD, self._revision or LATEST_MODERN_VERSION, result)
         read = types.CallToolResult.model_validate(mended.result, by_name=False)
         if read.is_error:
             return redacted_result(read, self.redactor)

@@ -16,8 +16,8 @@ def client_class(module: str, name: str) -> Callable[..., MCPClient]:
     """
     Import the client of a kind of server, with its first connection.
 
-    By name, as a plug-in: the modules of clients import the MCP SDK, which takes longer than all else together, and a
-    pipeline that is only built or loaded must not wait for it.
+    By name, because such a client makes its server info itself when it is used without a connection. And its module
+    imports the types of the protocol, for which a pipeline that is only built or loaded must not wait.
 
     :param module: Its module in this package.
     :param name: Its name.

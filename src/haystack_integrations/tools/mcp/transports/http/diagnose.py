@@ -5,8 +5,8 @@
 """
 Why a URL does not connect, and what to change.
 
-The SDK reports a failed connection as a timeout or a closed stream. `diagnose` asks the endpoint with a few plain HTTP
-requests instead, through the same proxy and with the same TLS options as the connection.
+The failure of a connection rarely says what is wrong with the URL. `diagnose` asks the endpoint with a few plain HTTP
+requests, through the same proxy and with the same TLS options as the connection.
 """
 
 import json

@@ -128,28 +128,6 @@ class HttpServerInfo(FirstFields):
     """
     The parameters that `SSEServerInfo` and `StreamableHttpServerInfo` share.
 
-    For authentication tokens containing sensitive data, you can use Secret objects for secure handling and
-    serialization:
-
-    ```python
-    server_info = StreamableHttpServerInfo(
-        url="https://my-mcp-server.com/mcp",
-        token=Secret.from_env_var("API_KEY"),
-    )
-    ```
-
-    For custom headers (e.g., non-standard authentication):
-
-    ```python
-    server_info = StreamableHttpServerInfo(
-        url="https://my-mcp-server.com/mcp",
-        headers={
-            "X-API-Key": Secret.from_env_var("API_KEY"),
-            "X-Client-ID": "my-client-id",
-        },
-    )
-    ```
-
     :param url: Full URL of the MCP server.
     :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
         Or a token source of Haystack, an object with `resolve` or `resolve_async`, which is asked before each request.

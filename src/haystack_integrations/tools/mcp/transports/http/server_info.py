@@ -93,8 +93,8 @@ class SSEServerInfo(HttpServerInfo, _BeforeToken):
 
         :returns: Configured SSEClient instance.
         """
-        # Imported here, because this loads the MCP SDK, which takes longer than everything else together: a pipeline
-        # that is only built or loaded must not pay for it.
+        # Imported here, because this loads the types of the protocol and httpx2, which takes longer than all the rest:
+        # a pipeline that is only built or loaded must not pay for it.
         from haystack_integrations.tools.mcp.transports.http.client import SSEClient  # noqa: PLC0415
 
         return SSEClient(self, self.max_retries, self.base_delay, self.max_delay)
