@@ -16,8 +16,10 @@ import pytest
 
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, UnreadableError
 from haystack_integrations.tools.mcp.transports.http import streamable_http
+from haystack_integrations.tools.mcp.transports.http.client import StreamableHttpClient
 from haystack_integrations.tools.mcp.transports.http.options import open_session_transport
 from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
+from haystack_integrations.tools.mcp.transports.http.server_info import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.http.streamable_http import StreamableHttpTransport
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, Wire, chunked, event, response, result
@@ -410,6 +412,37 @@ class TestListening:
             assert not waiting.done()
             may_open.set()
             await waiting
+
+    async def test_a_client_is_connected_once_the_stream_is_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(streamable_http, "_STREAM_TIMEOUT", LIMIT)
+        listed, order = asyncio.Event(), []
+
+        async def answer(request: HttpRequest) -> bytes | None:
+            if request.method == "DELETE":
+                return response("202 Accepted", b"", "")
+            if request.method == "GET":
+                await listed.wait()
+                await asyncio.sleep(0.1)  # for a client that does not wait, and would be connected by then
+                order.append("stream")
+                request.writer.write(chunked(b": open\n\n", is_finished=False))
+                await asyncio.Event().wait()
+            if "id" not in request.message:
+                return response("202 Accepted", b"", "")
+            if request.message["method"] == "initialize":
+                server = {"name": "scripted", "version": "1"}
+                opening = result(request, protocolVersion=LEGACY, capabilities={"tools": {}}, serverInfo=server)
+                return response("200 OK", opening, Mcp_Session_Id="s-1")
+            listed.set()
+            return response("200 OK", result(request, tools=[]))
+
+        async with ScriptedPeer(answer) as peer:
+            client = StreamableHttpClient(StreamableHttpServerInfo(peer.url, negotiation="handshake"))
+            try:
+                assert await client.connect() == []
+                order.append("connected")
+            finally:
+                await client.aclose()
+        assert order == ["stream", "connected"]
 
     async def test_without_a_session_there_is_no_stream(self) -> None:
         async with ScriptedPeer(always(lambda request: response("200 OK", result(request)))) as peer:
