@@ -458,11 +458,15 @@ class Supervisor:
         return await self._listed(session, timeout)
 
     async def _listed(self, session: Session, timeout: float) -> ToolListing:
-        key = caller_key()
-        listing = self._listings.get(key)
-        if listing is None or not listing.joinable:
-            listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
-        return dataclasses.replace(await listing.result(timeout, self.server_info), generation=self.generation)
+        key, asked = caller_key(), next_moment()
+        for _ in range(2):  # one that was under way before may have the tools of before; the next one cannot
+            shared = self._listings.get(key)
+            if shared is None or not shared.joinable:
+                shared = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
+            listing = await shared.result(timeout, self.server_info)
+            if listing.number > asked:
+                break
+        return dataclasses.replace(listing, generation=self.generation)
 
     async def tools_now(self, session: Session, timeout: float) -> ToolListing:
         """
