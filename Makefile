@@ -73,6 +73,7 @@ define each
 	done; test -z "$$failed"
 endef
 
+$(DEMO)/.ready: export UV_COMPILE_BYTECODE := 0
 $(DEMO)/.ready: pyproject.toml
 	$(call environment,$(DEMO),"haystack-ai==3.*")
 

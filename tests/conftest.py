@@ -19,10 +19,14 @@ import pytest
 
 # Before Haystack is imported: tests send no telemetry.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+# Rich takes 0.2 s of CPU to draw the traceback of a tool that fails, and many tools of tests do.
+os.environ["FASTMCP_ENABLE_RICH_TRACEBACKS"] = "False"
 
 # A shell has what it starts in the background ignore Ctrl-C, and so would every process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 from haystack_integrations.tools.mcp import MCPConnection, StdioServerInfo
 from tests.support import external
@@ -106,6 +110,17 @@ def test_modules_are_trusted() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests,tests.*,test_*")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def document_stores_end_quietly() -> Iterator[None]:
+    """
+    A document store that is garbage does not join its threads: the garbage collector may run while a thread starts,
+    with a lock of `threading` that joining takes, too, and then all hangs. The threads end without that.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(InMemoryDocumentStore, "__del__", raising=False)
         yield
 
 

@@ -340,7 +340,7 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
 def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calculator = {"command": sys.executable, "args": [str(ROOT / "examples/servers/calculator.py")]}
+    calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
     servers = {
         "first": calculator,
         "dead": {"command": "no-such-command"},
