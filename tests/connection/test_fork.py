@@ -240,7 +240,7 @@ def work(tool):
 if __name__ == "__main__":
     tool = MCPTool("echo", server_info)
     tool.warm_up()
-    with multiprocessing.get_context("{method}").Pool(2) as pool:
+    with multiprocessing.get_context("{method}").Pool({size}) as pool:
         answers = pool.map(work, [tool] * 4)
         pool.close()
         pool.join()
@@ -250,12 +250,12 @@ if __name__ == "__main__":
 
 
 def test_a_pool_of_forked_workers_calls_a_tool(script):
-    assert script.run(POOL.format(method="fork")) == [{"answers": [True] * 4, "own": True}]
+    assert script.run(POOL.format(method="fork", size=2)) == [{"answers": [True] * 4, "own": True}]
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_pool_of_spawned_workers_calls_a_tool(script_with, method):
-    assert script_with(loop="asyncio").run(POOL.format(method=method)) == [{"answers": [True] * 4, "own": True}]
+    assert script_with(loop="asyncio").run(POOL.format(method=method, size=1)) == [{"answers": [True] * 4, "own": True}]
 
 
 def test_the_workers_of_a_process_pool_executor_use_a_toolset(script_with):

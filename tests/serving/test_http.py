@@ -546,9 +546,28 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
-def test_workers_end_when_their_supervisor_is_killed() -> None:
+def test_workers_read_what_another_one_gave_a_client_to_keep_and_end_when_their_supervisor_is_killed() -> None:
     with ServedOverHttp({"workers": 2, "port": free_port(), "grace_period": GRACE}) as process:
         process.wait_for("EVENT opened", count=2)
+        asked = result(process.post("tools/call", {"name": "remember", "arguments": {}}))
+        seen = set()
+
+        def answered_by_both() -> bool:
+            answer = {"action": "accept", "content": {"name": "Ada"}}
+            parameters = {
+                "name": "remember",
+                "arguments": {},
+                "requestState": asked["requestState"],
+                "inputResponses": {"name": answer},
+            }
+            text = result(process.post("tools/call", parameters))["content"][0]["text"]
+            assert text.startswith("Ada "), text
+            seen.add(text)
+            return len(seen) == 2
+
+        assert asked["resultType"] == "input_required"
+        wait_until(answered_by_both, lambda: f"answers of two processes, not of {seen} only")
+
         workers = psutil.Process(process.process.pid).children()
         process.signal(signal.SIGKILL)
         wait_until(lambda: all(map(has_ended, workers)), "the end of the workers", limit=START_LIMIT)
@@ -635,28 +654,6 @@ class TestSessions:
         refused = httpx2.get(stateless.url, headers={"accept": "text/event-stream"})
         assert refused.status_code == 405
         assert "`Mcp-Session-Id`" in refused.json()["error"]["message"]
-
-    def test_what_a_worker_gave_a_client_to_keep_another_one_reads(self) -> None:
-        with ServedOverHttp({"workers": 2, "port": free_port()}) as process:
-            process.wait_for("EVENT opened", count=2)
-            asked = result(process.post("tools/call", {"name": "remember", "arguments": {}}))
-            seen = set()
-
-            def answered_by_both() -> bool:
-                answer = {"action": "accept", "content": {"name": "Ada"}}
-                parameters = {
-                    "name": "remember",
-                    "arguments": {},
-                    "requestState": asked["requestState"],
-                    "inputResponses": {"name": answer},
-                }
-                text = result(process.post("tools/call", parameters))["content"][0]["text"]
-                assert text.startswith("Ada "), text
-                seen.add(text)
-                return len(seen) == 2
-
-            assert asked["resultType"] == "input_required"
-            wait_until(answered_by_both, lambda: f"answers of two processes, not of {seen} only")
 
 
 def test_serving_without_stdin_ends_at_once() -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.measured import measured
-from tests.support.prepared import PreparedProcess
+from tests.support.prepared import PreparedProcess, prepared_python
 from tests.support.processes import end, run_to_end
 
 ROOT = Path(__file__).parents[2]
@@ -37,10 +37,11 @@ def environment(**variables: str) -> dict[str, str]:
     The variables of a command: those of this process, and what finds the package and nothing of the user's.
     """
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    # The `python` of commands is forked.
+    path = os.pathsep.join([str(Path(program).parent) for program in (prepared_python(), sys.executable)])
     return {
         **inherited,
-        "PATH": path,
+        "PATH": os.pathsep.join([path, os.environ["PATH"]]),
         "PYTHONPATH": str(ROOT / "src"),
         "HAYSTACK_TELEMETRY_ENABLED": "False",
         **measured(),
