@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.served import Order, for_workers, from_environment
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.cli.conftest import Run
+from tests.support.majors import on_one_major
 from tests.support.prepared import PreparedProcess, prepared_python
 from tests.support.processes import end
 from tests.support.rows import rows
@@ -340,6 +341,7 @@ def test_a_pipeline_has_a_name_that_clients_take_whatever_its_file_is_called(she
     assert re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.name)
 
 
+@on_one_major
 def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_HAYSTACK_SERVE", "")
     order = Order(target="shelf.py:search", inputs={"question": "retriever.query"})

@@ -57,14 +57,14 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     serving,
 )
+from tests.support.majors import HAYSTACK, on_one_major
 from tests.support.openai_stand_in import OpenAIStandIn
-from tests.support.pages import BLOCKS, HAYSTACK, NOT_IN_THE_TEST_ENVIRONMENT, PAGES, README, ROOT, Block, Page
+from tests.support.pages import BLOCKS, NOT_IN_THE_TEST_ENVIRONMENT, PAGES, README, ROOT, Block, Page
 from tests.support.prepared import prepared_python
 from tests.support.processes import end, leader, run_to_end
 from tests.support.waiting import LIMIT, wait_until
 
 # Where the other major would do the same, once is enough.
-on_one_major = pytest.mark.skipif(HAYSTACK != "Haystack 3", reason="runs on Haystack 3")
 
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 SHELL = [block for block in BLOCKS if block.language == "shell"]

@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_s
 from haystack_integrations.tools.mcp.serving.http import _ReadRequests
 from haystack_integrations.tools.mcp.serving.run import _bind
 from tests.support.background import in_thread
+from tests.support.majors import on_one_major
 from tests.support.rows import rows
 from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, envelope, free_port
 from tests.support.waiting import LIMIT, wait_until
@@ -519,6 +520,7 @@ async def test_a_client_that_leaves_before_the_end_of_its_request_is_no_error() 
     assert (parts, sent) == ([], [])
 
 
+@on_one_major
 def test_workers_answer_what_needs_no_session() -> None:
     with ServedOverHttp({"workers": 2, "port": free_port(), "grace_period": GRACE}) as process:
         process.wait_for("EVENT opened", count=2)
@@ -545,6 +547,7 @@ def has_ended(process: psutil.Process) -> bool:
         return True
 
 
+@on_one_major
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 def test_workers_read_what_another_one_gave_a_client_to_keep_and_end_when_their_supervisor_is_killed() -> None:
     with ServedOverHttp({"workers": 2, "port": free_port(), "grace_period": GRACE}) as process:
@@ -599,6 +602,7 @@ else:
 """
 
 
+@on_one_major
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_while_workers_start_ends_them_and_the_server(tmp_path: Path) -> None:
     script = tmp_path / "starts_for_ever.py"

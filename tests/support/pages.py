@@ -16,10 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.support.executors import HAS_TOOL_INVOKER
+from tests.support.majors import HAYSTACK
 
 ROOT = Path(__file__).parents[2]
-HAYSTACK = "Haystack 2.31" if HAS_TOOL_INVOKER else "Haystack 3"
 
 # Blocks that need one of these are only compiled where it is not installed. Everything else must be installed.
 NOT_IN_THE_TEST_ENVIRONMENT = frozenset({"celery", "hayhooks"})

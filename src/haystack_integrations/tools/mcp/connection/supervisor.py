@@ -458,15 +458,18 @@ class Supervisor:
         return await self._listed(session, timeout)
 
     async def _listed(self, session: Session, timeout: float) -> ToolListing:
-        key, asked = caller_key(), next_moment()
-        for _ in range(2):  # one that was under way before may have the tools of before; the next one cannot
-            shared = self._listings.get(key)
-            if shared is None or not shared.joinable:
-                shared = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
-            listing = await shared.result(timeout, self.server_info)
-            if listing.number > asked:
-                break
+        asked = next_moment()
+        listing = await self._listing(session).result(timeout, self.server_info)
+        if listing.number < asked:  # it was under way before, and may have the tools of before
+            listing = await self._listing(session).result(timeout, self.server_info)
         return dataclasses.replace(listing, generation=self.generation)
+
+    def _listing(self, session: Session) -> _SharedTask[ToolListing]:
+        key = caller_key()
+        listing = self._listings.get(key)
+        if listing is None or not listing.joinable:
+            listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
+        return listing
 
     async def tools_now(self, session: Session, timeout: float) -> ToolListing:
         """
