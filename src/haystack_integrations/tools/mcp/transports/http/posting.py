@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, ClassVar
 
@@ -28,7 +28,6 @@ from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
 from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
-from haystack_integrations.tools.mcp.transports.http.events import Event, EventDecoder, EventTooLargeError
 from haystack_integrations.tools.mcp.transports.http.options import redacted_logs
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     is_event_stream,
@@ -69,7 +68,7 @@ _HEADERS = httpx2.Client(transport=httpx2.BaseTransport()).headers
 
 class TooLargeError(Exception):
     """
-    Raised for a body that is larger than the limit.
+    Raised for a body, or an event of a stream, that is larger than the limit.
     """
 
 
@@ -322,6 +321,7 @@ class HttpSender:
                 first.unmark_sent()
             raise
         response.request = request
+        response.stream = _HeardStream(response.stream, self._heard)
         self._cookies.extract_cookies(response)
         asks_for_credentials = response.status_code in _ASKS_FOR_CREDENTIALS
         if first is not None and (
@@ -344,7 +344,8 @@ class HttpSender:
         try:
             if is_event_stream(response):
                 return b""
-            async with aclosing(self.chunks(response)) as chunks:
+            # A few bytes may become gigabytes, so they are decompressed in pieces of 1 MiB at most.
+            async with aclosing(response.aiter_bytes()) as chunks:
                 async for chunk in chunks:
                     size += len(chunk)
                     if size > self.max_message_size:
@@ -354,34 +355,22 @@ class HttpSender:
             await response.aclose()
         return body[0] if len(body) == 1 else b"".join(body)
 
-    async def chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
+    async def events(self, response: httpx2.Response) -> AsyncGenerator[httpx2.ServerSentEvent]:
         """
-        Read a body as it comes: a few bytes may become gigabytes, so it is decompressed in pieces of 1 MiB at most.
-
-        :param response: The response.
-        :returns: The pieces.
-        :raises httpx2.HTTPError: If it cannot be read.
-        """
-        async with aclosing(response.aiter_bytes()) as pieces:
-            async for piece in pieces:
-                self._heard()
-                yield piece
-
-    async def events(self, response: httpx2.Response, decoder: EventDecoder) -> AsyncGenerator[Event]:
-        """
-        Read an event stream.
+        Read an event stream. An event that is not finished when the stream ends was not sent.
 
         :param response: The response. It is closed at the end.
-        :param decoder: Reads the events.
-        :returns: The events.
-        :raises EventTooLargeError: If one is too large.
+        :returns: The events. Those without data may have an id or a time.
+        :raises TooLargeError: If one is too large.
         :raises httpx2.HTTPError: If it cannot be read.
         """
+        response.encoding = "utf-8-sig"  # whatever its content type says
+        source = httpx2.EventSource(response, max_event_size=self.max_message_size)
         try:
-            async with aclosing(self.chunks(response)) as chunks:
-                async for chunk in chunks:
-                    for event in decoder.feed(chunk):
-                        yield event
+            async for event in source:
+                yield event
+        except httpx2.SSEError as error:
+            raise TooLargeError from error
         finally:
             await response.aclose()
 
@@ -396,10 +385,28 @@ class HttpSender:
             exchange.refuse(str(error), is_final=True)
         elif isinstance(error, MCPAuthorizationError) and exchange.fate is Fate.NEW:
             exchange.refuse(str(error), is_final=True, is_unauthorized=True)
-        elif isinstance(error, TooLargeError | EventTooLargeError):
+        elif isinstance(error, TooLargeError):
             exchange.lose_answer(frames.too_large(self.max_message_size))
         else:
             exchange.lose(describe_failure(error))
+
+
+class _HeardStream(httpx2.AsyncByteStream):
+    """
+    The body of a response. Whatever comes of it shows that the server is alive.
+    """
+
+    def __init__(self, stream: Any, heard: Callable[[], None]) -> None:
+        self._stream = stream
+        self._heard = heard
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            self._heard()
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 def _by_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:
