@@ -53,6 +53,7 @@ from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, Se
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError, failed_to
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_identity
@@ -92,6 +93,9 @@ class WireClient(TaskClient):
 
     uses_handlers = True
 
+    # How to reach the server.
+    _info: MCPServerInfo | None = None
+
     # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
@@ -112,6 +116,12 @@ class WireClient(TaskClient):
         self.redactor: Redactor = Redactor()
         self._callbacks: Callbacks = self.handlers.callbacks("", self.redactor)
         self._server_requests: ServerRequests = ServerRequests(self._callbacks)
+
+    def _server_info(self) -> MCPServerInfo | None:
+        return self._info
+
+    def _describe(self) -> str:
+        return super()._describe() if self._info is None else self._info.describe()
 
     @abstractmethod
     async def _make_transport(self) -> Transport:
@@ -153,9 +163,8 @@ class WireClient(TaskClient):
         if not self.life.has_owner:  # each connect is a session
             await self.aclose()
             self.life = SessionLife()
-        info = self._server_info()
-        if info is not None:
-            self.redactor.learn(info._secrets())
+        if self._info is not None:
+            self.redactor.learn(self._info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         self._failure = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
@@ -60,8 +60,9 @@ class MCPServerInfo(ABC):
     and implement `create_client`.
     """
 
-    # What is written to YAML only if it is not the default, so that files stay readable by older versions.
-    _optional_fields: ClassVar[Mapping[str, Any]] = {}
+    # The fields that are written to YAML even if they have their default, because every version of this package knows
+    # them; None for all.
+    _always_stored: ClassVar[Collection[str] | None] = None
     # The module by whose name the class is stored, where that is not the one that defines it.
     _stored_module: ClassVar[str]
     # Name of the transport in structured logs.
@@ -149,17 +150,17 @@ class MCPServerInfo(ABC):
                 raise ValueError(msg)
         return cls(**parameters)
 
-    def _optional_defaults(self) -> Mapping[str, Any]:
-        return self._optional_fields
-
     def _fields(self) -> dict[str, Any]:
         values = (
             {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
             if dataclasses.is_dataclass(self)
             else {key: value for key, value in vars(self).items() if not key.startswith("_")}
         )
-        defaults = self._optional_defaults()
-        return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
+        always = self._always_stored
+        if always is None:
+            return values
+        usual = unchanged_fields(self)
+        return {name: value for name, value in values.items() if name in always or name not in usual}
 
     def _serialized_type(self) -> str:
         cls = type(self)

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.protocol.channel import Transport
     from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -70,17 +69,11 @@ class _HttpClient(WireClient):
         :param max_delay: Longest delay between attempts in seconds.
         """
         super().__init__(max_retries, base_delay, max_delay)
-        self._info = server_info
+        self._info: HttpServerInfo = server_info
         # With the values of its variables once `connect` is called.
         self.url: str = shown(server_info.url)
         self.timeout: float | dict[str, float | None] = server_info.timeout
         self._headers: dict[str, str] = {}
-
-    def _server_info(self) -> MCPServerInfo:
-        return self._info
-
-    def _describe(self) -> str:
-        return self._info.describe()
 
     def progress(self) -> str:
         """

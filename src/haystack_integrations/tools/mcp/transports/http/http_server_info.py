@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
 from urllib.parse import urlsplit
 
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 # The phases of a request that may have a timeout, and those for a phase that a dictionary leaves out.
 _PHASES: dict[str, float | None] = {"connect": 30, "write": 30, "pool": 30, "read": None}
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
-
-# The fields that are written to YAML even if they are the default, because every version of this package knows them.
-_ALWAYS_STORED = "url base_url token headers timeout max_retries base_delay max_delay".split()
 
 # The fields that may hold an object, which is stored by its import path.
 _OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider", "auth"}
@@ -190,8 +187,7 @@ class HttpServerInfo(FirstFields):
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
     negotiation: Negotiation = "auto"
 
-    def _optional_defaults(self) -> Mapping[str, Any]:
-        return {field.name: field.default for field in fields(self) if field.name not in _ALWAYS_STORED}
+    _always_stored = "url base_url token headers timeout max_retries base_delay max_delay".split()
 
     def __post_init__(self) -> None:
         """

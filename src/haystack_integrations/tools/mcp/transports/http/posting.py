@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizat
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
-from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
+from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest, wants_rest
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.transports.http.options import redacted_logs
@@ -34,7 +34,6 @@ from haystack_integrations.tools.mcp.transports.http.refusals import (
     redirect_target,
     retry_after,
     status_of,
-    wants_rest,
 )
 
 logger: logging.Logger = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
+from haystack_integrations.tools.mcp.protocol.rest import wants_rest
 
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
@@ -137,16 +138,6 @@ def status_of(response: httpx2.Response) -> str:
     :returns: For example "401 Unauthorized".
     """
     return f"{response.status_code} {response.reason_phrase}".strip()
-
-
-def wants_rest(seconds: float) -> str:
-    """
-    Say that the server wants no requests.
-
-    :param seconds: For how long.
-    :returns: A clause.
-    """
-    return f"the server wants no requests for {seconds:.3g} s"
 
 
 def retry_after(response: httpx2.Response) -> float | None:

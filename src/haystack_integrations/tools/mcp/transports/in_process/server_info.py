@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
+from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
@@ -16,11 +17,15 @@ from haystack_integrations.tools.mcp.protocol.server_info import (
     MCPServerInfo,
     Negotiation,
 )
-from haystack_integrations.tools.mcp.transports.clients import client_class
 from haystack_integrations.tools.mcp.transports.fields import check_shared_fields
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
+
+
+# By name, because the module imports this one, and the types of the protocol, for which a pipeline that is only built
+# or loaded must not wait.
+_CLIENT = "haystack_integrations.tools.mcp.transports.in_process.client:InProcessClient"
 
 
 @explains_options
@@ -67,11 +72,7 @@ class InProcessServerInfo(MCPServerInfo):
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
     negotiation: Negotiation = "auto"
 
-    _optional_fields: ClassVar[Mapping[str, Any]] = {
-        "max_in_flight": None,
-        "failure_pause": DEFAULT_FAILURE_PAUSE,
-        "negotiation": "auto",
-    }
+    _always_stored = ("server",)
 
     def __post_init__(self) -> None:
         """
@@ -100,7 +101,8 @@ class InProcessServerInfo(MCPServerInfo):
 
         :returns: Configured InProcessClient instance.
         """
-        return client_class("in_process.client", "InProcessClient")(self.server, negotiation=self.negotiation)
+        client: MCPClient = import_object(_CLIENT)(self.server, negotiation=self.negotiation)
+        return client
 
     def describe(self) -> str:
         """

@@ -7,12 +7,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
@@ -22,7 +23,6 @@ from haystack_integrations.tools.mcp.protocol.server_info import (
 )
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
-from haystack_integrations.tools.mcp.transports.clients import client_class
 from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
     check_secrets,
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 # Parameters that the client does not have.
 _OF_THE_CONNECTION = ("max_in_flight", "failure_pause")
+
+# By name, because the module imports this one, and the types of the protocol, for which a pipeline that is only built
+# or loaded must not wait.
+_CLIENT = "haystack_integrations.tools.mcp.transports.stdio.client:StdioClient"
 
 
 @explains_options
@@ -104,14 +108,7 @@ class StdioServerInfo(MCPServerInfo):
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
     negotiation: Negotiation = "auto"
 
-    _optional_fields: ClassVar[Mapping[str, Any]] = {
-        "cwd": None,
-        "inherit_env": None,
-        "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
-        "max_in_flight": None,
-        "failure_pause": DEFAULT_FAILURE_PAUSE,
-        "negotiation": "auto",
-    }
+    _always_stored = "command args env max_retries base_delay max_delay".split()
 
     def __post_init__(self) -> None:
         """
@@ -173,7 +170,8 @@ class StdioServerInfo(MCPServerInfo):
         :returns: Configured StdioClient instance.
         """
         fields = [field.name for field in dataclasses.fields(StdioServerInfo) if field.name not in _OF_THE_CONNECTION]
-        return client_class("stdio.client", "StdioClient")(**{name: getattr(self, name) for name in fields})
+        client: MCPClient = import_object(_CLIENT)(**{name: getattr(self, name) for name in fields})
+        return client
 
     def describe(self) -> str:
         """
