@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import anyio
 import mcp_types as types
@@ -364,18 +364,12 @@ class MCPClient(ABC):
         This method ensures all resources are properly released, even if errors occur.
         """
         self.session = None
-        error = await self._close_stack()
-        if error is not None:
-            logger.warning("Error during MCP client cleanup: {error}", error=self.redactor.text(describe_error(error)))
-
-    async def _close_stack(self) -> Exception | None:
         stack, self.exit_stack = self.exit_stack, AsyncExitStack()
         try:
             if stack is not None:
                 await stack.aclose()
         except Exception as error:
-            return error
-        return None
+            logger.warning("Error during MCP client cleanup: {error}", error=self.redactor.text(describe_error(error)))
 
     def kill(self) -> None:
         """
@@ -556,21 +550,24 @@ class MCPClient(ABC):
             fields |= {"ttlMs": ttl_ms(result) if self._is_modern else 0, "cacheScope": scope}
         try:
             if self._is_modern and result.get("resultType", "complete") != "complete":
-                raise self._invalid(operation, "it is of an unknown type")
+                self._fail_invalid(operation, "it is of an unknown type")
             return model.model_validate(fields, by_name=False)
         except ValidationError as error:
-            raise self._invalid(operation, describe_error(error)) from None  # it quotes the answer
+            self._fail_invalid(operation, describe_error(error))
 
-    def _invalid(self, operation: str, reason: str) -> MCPConnectionError:
-        msg = f"{failed_to(operation, self._describe())}: the server's answer is no valid result: {reason}"
-        return MCPConnectionError(msg, self._server_info(), operation)
+    def _fail(self, operation: str, reason: str) -> NoReturn:
+        msg = f"{failed_to(operation, self._describe())}: {reason}"
+        raise MCPConnectionError(msg, self._server_info(), operation) from None  # the cause may quote the answer
+
+    def _fail_invalid(self, operation: str, reason: str) -> NoReturn:
+        self._fail(operation, f"the server's answer is no valid result: {reason}")
 
     async def _with_inputs(self, operation: str, model: type[ModelT], send: Send) -> ModelT:
         async def read() -> ModelT:
             try:
                 result = await answered(send, self._server_requests if self._is_modern else None)
             except ValidationError as error:
-                raise self._invalid(operation, describe_error(error)) from None
+                self._fail_invalid(operation, describe_error(error))
             return self._parsed(operation, model, result)
 
         return await self._read(operation, read)
@@ -707,8 +704,7 @@ class MCPClient(ABC):
         async def send(params: dict[str, Any]) -> dict[str, Any]:
             page = await self._request("skills/list", params, meta=meta)
             if not isinstance(page.get("skills"), list) or not isinstance(page.get("nextCursor"), str | None):
-                msg = f"{failed_to('list_skills', self._describe())}: its answer is not as the extension wants it"
-                raise MCPConnectionError(msg, self._server_info(), "list_skills")
+                self._fail("list_skills", "its answer is not as the extension wants it")
             return page
 
         async def read() -> list[MCPSkill]:
@@ -740,19 +736,15 @@ class MCPClient(ABC):
         """
 
         async def read() -> MCPSkill:
-            what = failed_to("get_skill", self._describe())
             if not self._has_skills:
-                msg = f"{what}: it does not have the extension {SKILLS_EXTENSION}"
-                raise MCPConnectionError(msg, self._server_info(), "get_skill")
+                self._fail("get_skill", f"it does not have the extension {SKILLS_EXTENSION}")
             result = await self._request("skills/get", {"uri": uri}, meta=meta)
             try:
                 skill = read_skill(result.get("skill"))
             except ValueError as error:
-                msg = f"{what}: {error}"
-                raise MCPConnectionError(msg, self._server_info(), "get_skill") from None
+                self._fail("get_skill", str(error))
             if skill.uri != uri:
-                msg = f"{what}: it is another one"
-                raise MCPConnectionError(msg, self._server_info(), "get_skill")
+                self._fail("get_skill", "it is another one")
             return skill
 
         return await self._read("get_skill", read)

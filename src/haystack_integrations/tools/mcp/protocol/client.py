@@ -400,8 +400,7 @@ class WireClient(TaskClient):
             try:
                 result = self._tools.read(result, revision)
             except ValueError as error:
-                msg = f"{failed_to('list_tools', self._describe())}: {error}"
-                raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
+                self._fail("list_tools", str(error))
         mended = mend_result(method, revision, result)
         if mended.left_out:
             logger.warning(
@@ -458,18 +457,18 @@ class WireClient(TaskClient):
         if isinstance(error, RefusedError) and error.is_unauthorized:
             return MCPAuthorizationError(f"{what}: {error.reason}", info, operation)
         if isinstance(error, RefusedError | LostError) and not isinstance(error, UnreadableError):
-            reason = await self._reason(error)
-            if error.status is not None and self.life.is_open:
-                return MCPConnectionError(f"{what}: {reason}", info, operation)
-            failure = ReadInterruptedError(f"{what}: {reason}", info, operation)
-            failure.was_sent = isinstance(error, LostError)
+            text = await self._reason(error)
+            is_interrupted = error.status is None or not self.life.is_open
+        else:
+            text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # its text may quote it
+            # What is only read is read again in a new session.
+            is_interrupted = isinstance(error, ProtocolError) and self.life.state is SessionState.DRAINING
+        if is_interrupted:
+            failure = ReadInterruptedError(f"{what}: {text}", info, operation)
+            failure.was_sent = not isinstance(error, RefusedError)
             return failure
-        text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # its text may quote it
-        if not isinstance(error, ProtocolError):
-            return MCPConnectionError(f"{what}: {text}", info, operation)
-        if self.life.state is SessionState.DRAINING:  # what is only read is read again in a new session
-            return ReadInterruptedError(f"{what}: {text}", info, operation)
-        return MCPConnectionError(f"{what}: {text}", info, operation, code=error.code, data=error.data)
+        code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
+        return MCPConnectionError(f"{what}: {text}", info, operation, code=code, data=data)
 
     async def _reason(self, error: RefusedError | LostError) -> str:
         """Say why a request is not answered; of one that ended with its session, why that ended."""

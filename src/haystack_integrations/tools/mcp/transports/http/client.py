@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -40,11 +39,6 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
-
-# How the reason for a failed connect begins, and how the diagnosis does.
-_ANSWERED = "it answered with HTTP "
-_URL_ANSWERS = re.compile(r"https?://\S+ answers ")
-
 
 # How servers answer a POST where they take none.
 _MAY_BE_SSE = frozenset({"400", "404", "405"})
@@ -84,7 +78,7 @@ class _HttpClient(WireClient):
         return super().progress() or "the server has not answered"
 
     async def _advice(self) -> str | None:
-        if self._info._has_auth and (self._failure or "").startswith((f"{_ANSWERED}401", f"{_ANSWERED}403")):
+        if self._info._has_auth and (self._connect_status or "").startswith(("401", "403")):
             parameter = next(name for name in ("oauth_config", "auth", "token") if getattr(self._info, name))
             return f"The credentials of `{parameter}` were not accepted."
         identity = current_identity.get()
@@ -105,11 +99,12 @@ class _HttpClient(WireClient):
 
     def _combine(self, what: str, advice: str | None) -> str:
         # The diagnosis tried the same once more. If the same came out, it tells all of it.
-        status = what.removeprefix(_ANSWERED) if what.startswith(_ANSWERED) else None
-        answer = _URL_ANSWERS.match(advice or "")
-        if advice is None or (status not in advice if status else answer or not what.startswith(NO_CONNECTION)):
-            return super()._combine(what, advice)
-        return f"it answers {advice[answer.end() :]}" if answer else advice
+        status = self._connect_status
+        if advice is not None and (
+            status in advice if status else what.startswith(NO_CONNECTION) and " answers " not in advice
+        ):
+            return advice
+        return super()._combine(what, advice)
 
     async def _open_sender(self, *, over_sse: bool) -> HttpSender:
         try:

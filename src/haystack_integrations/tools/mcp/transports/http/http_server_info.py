@@ -7,7 +7,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from urllib.parse import urlsplit
 
 from haystack.utils import Secret
@@ -205,18 +205,16 @@ class HttpServerInfo(FirstFields):
         if isinstance(self.proxy, str):
             check_proxy_url(self.proxy, type(self).__name__)
         elif self.proxy is not None and not isinstance(self.proxy, Secret):
-            self._refuse(f"`proxy` must be a URL, a Secret with a URL, or None, got {type(self.proxy).__name__}")
+            refuse(self, f"`proxy` must be a URL, a Secret with a URL, or None, got {type(self.proxy).__name__}")
         for parameter in ("http_transport", "token_provider", "headers_provider"):
             value = getattr(self, parameter)
             if value is not None and not callable(value) and not is_import_path(value):
-                self._refuse(
+                refuse(
+                    self,
                     f"`{parameter}` must be a function, its import path 'package.module:name', or None, got another "
-                    f"{type(value).__name__}"
+                    f"{type(value).__name__}",
                 )
         self._check_auth()
-
-    def _refuse(self, text: str) -> NoReturn:
-        refuse(self, text)
 
     def _check_timeout(self) -> None:
         if not isinstance(self.timeout, Mapping):
@@ -224,19 +222,20 @@ class HttpServerInfo(FirstFields):
             return
         if unknown := [phase for phase in self.timeout if phase not in _PHASES]:
             known = ", ".join(map(repr, _PHASES))
-            self._refuse(f"`timeout` has no phase {', '.join(map(repr, unknown))}; the phases are {known}")
+            refuse(self, f"`timeout` has no phase {', '.join(map(repr, unknown))}; the phases are {known}")
         for phase, seconds in self.timeout.items():
             if not (is_number(seconds) and seconds > 0) and not (phase == "read" and seconds is None):
                 choices = "a number greater than 0" + (" or None" if phase == "read" else "")
-                self._refuse(f"`timeout['{phase}']` must be {choices}, got {seconds!r}")
+                refuse(self, f"`timeout['{phase}']` must be {choices}, got {seconds!r}")
 
     def _check_tls(self) -> None:
         verify = self.verify
         is_context = isinstance(verify, ssl.SSLContext) or callable(verify) or is_import_path(verify)
         if not is_context and (not isinstance(verify, (bool, str)) or verify == ""):
-            self._refuse(
+            refuse(
+                self,
                 "`verify` must be True, False, the path of a CA bundle, an ssl.SSLContext, or a function that makes "
-                f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}"
+                f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}",
             )
         if isinstance(self.client_cert, list):  # from YAML
             self.client_cert = cast("ClientCert", tuple(self.client_cert))
@@ -246,19 +245,22 @@ class HttpServerInfo(FirstFields):
         files, password = (cert[:2], cert[2:]) if isinstance(cert, tuple) else ((cert,), ())
         has_parts = len(cert) in (2, 3) if isinstance(cert, tuple) else True
         if not has_parts or not all(isinstance(file, str) and file for file in files):
-            self._refuse(
+            refuse(
+                self,
                 "`client_cert` must be the path of a PEM file with certificate and key, a pair (certificate, key), or "
-                "(certificate, key, password of the key as a Secret)"
+                "(certificate, key, password of the key as a Secret)",
             )
         if password and not isinstance(password[0], Secret):
-            self._refuse(
+            refuse(
+                self,
                 "the password in `client_cert` must be a Secret, e.g. Secret.from_env_var('KEY_PASSWORD'), got "
-                f"{type(password[0]).__name__}"
+                f"{type(password[0]).__name__}",
             )
         if is_context:
-            self._refuse(
+            refuse(
+                self,
                 "`client_cert` and an ssl.SSLContext as `verify` exclude each other; load the certificate into the "
-                "context (`load_cert_chain`)"
+                "context (`load_cert_chain`)",
             )
 
     def _check_auth(self) -> None:
@@ -266,27 +268,28 @@ class HttpServerInfo(FirstFields):
         if source is not None:
             kind = type(source).__name__
             if not hasattr(source, "resolve") and not hasattr(source, "resolve_async"):
-                self._refuse(f"`token` must be a string, a Secret, a token source or None, got {kind}")
+                refuse(self, f"`token` must be a string, a Secret, a token source or None, got {kind}")
             if getattr(source, "requires_subject_token", False):
-                self._refuse(f"`token` cannot be a {kind}, which needs a token of each user. Use `token_provider`")
+                refuse(self, f"`token` cannot be a {kind}, which needs a token of each user. Use `token_provider`")
         if self.oauth_config is not None and not isinstance(self.oauth_config, OAuthConfig):
-            self._refuse(f"`oauth_config` must be an OAuthConfig or None, got {type(self.oauth_config).__name__}")
+            refuse(self, f"`oauth_config` must be an OAuthConfig or None, got {type(self.oauth_config).__name__}")
         auth = self.auth
         if isinstance(auth, OAuthConfig):
-            self._refuse("pass an OAuthConfig as `oauth_config`, not as `auth`")
+            refuse(self, "pass an OAuthConfig as `oauth_config`, not as `auth`")
         is_path = is_import_path(auth) and leads_to_a_module(str(auth))
         if auth is not None and auth != "oauth" and not is_path and not hasattr(auth, "async_auth_flow"):
             # Without the value: in other packages, `auth` takes a bearer token.
-            self._refuse(
+            refuse(
+                self,
                 "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
-                f"that makes one, or None, got another {type(auth).__name__}. Pass a bearer token as `token=`"
+                f"that makes one, or None, got another {type(auth).__name__}. Pass a bearer token as `token=`",
             )
         parameters = ("token", "token_provider", "auth", "oauth_config")
         chosen = [parameter for parameter in parameters if getattr(self, parameter) is not None]
         if len(chosen) > 1:
-            self._refuse(f"`{chosen[0]}` and `{chosen[1]}` exclude each other")
+            refuse(self, f"`{chosen[0]}` and `{chosen[1]}` exclude each other")
         if has_authorization(self.headers or {}) and (auth is not None or self.oauth_config is not None):
-            self._refuse(f"a header `Authorization` and `{chosen[0]}` exclude each other")
+            refuse(self, f"a header `Authorization` and `{chosen[0]}` exclude each other")
 
     @property
     def _oauth(self) -> OAuthConfig | None:

@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp.transports.fields import (
     DEFAULT_MAX_MESSAGE_SIZE,
     check_secrets,
     check_shared_fields,
+    refuse,
 )
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment
 
@@ -121,8 +122,7 @@ class StdioServerInfo(MCPServerInfo):
         if args is not None and (
             not isinstance(args, (list, tuple)) or not all(isinstance(arg, (str, Secret)) for arg in args)
         ):
-            msg = "StdioServerInfo: `args` must be a list of strings or None"
-            raise ValueError(msg)
+            refuse(self, "`args` must be a list of strings or None")
         if self.cwd is not None and not isinstance(self.cwd, Secret):
             self.cwd = str(self.cwd)
         check_secrets(self, "env")
@@ -134,15 +134,14 @@ class StdioServerInfo(MCPServerInfo):
         if isinstance(command, Secret):
             return
         if not isinstance(command, str) or not command.strip():
-            msg = f"StdioServerInfo: `command` must be a non-empty string, got {command!r}"
-            raise ValueError(msg)
+            refuse(self, f"`command` must be a non-empty string, got {command!r}")
         program, *rest = command.split()
         if rest and not (os.path.isfile(command) or shutil.which(command)):
-            msg = (
-                f"StdioServerInfo: `command` must be a program alone; its arguments belong in `args`, as in "
-                f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given."
+            refuse(
+                self,
+                "`command` must be a program alone; its arguments belong in `args`, as in "
+                f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given.",
             )
-            raise ValueError(msg)
 
     def _check_inherit_env(self) -> None:
         names = self.inherit_env
@@ -153,14 +152,12 @@ class StdioServerInfo(MCPServerInfo):
             "None"
         )
         if not isinstance(names, (list, tuple, set, frozenset)):
-            msg = f"StdioServerInfo: `inherit_env` {what}, got {type(names).__name__}"
-            raise ValueError(msg)
+            refuse(self, f"`inherit_env` {what}, got {type(names).__name__}")
         for name in names:
             if not isinstance(name, str) or not name.removesuffix("*") or set("*=\0") & set(name.removesuffix("*")):
                 hint = " (True inherits all)" if name == "*" else ""
                 shown = repr(name.partition("=")[0]) if isinstance(name, str) else type(name).__name__
-                msg = f"StdioServerInfo: `inherit_env` {what}, and {shown} is no such name{hint}"
-                raise ValueError(msg)
+                refuse(self, f"`inherit_env` {what}, and {shown} is no such name{hint}")
         self.inherit_env = list(names)
 
     def create_client(self) -> MCPClient:
