@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import anyio
@@ -135,43 +136,36 @@ class Ways:
             await asyncio.wait(self._tasks, timeout=_ENDING_TIMEOUT)
 
 
+@dataclass(eq=False)
 class HttpSender:
     """
     Sends the HTTP requests of one session.
+
+    :param transport: Sends the requests. It is closed with this.
+    :param headers: Headers of every request.
+    :param timeout: How many seconds each phase of a request may take: `connect`, `write`, `pool` and `read`.
+    :param auth: Authenticates the requests.
+    :param rest: For how long the server wants to get no requests, as other sessions know it, too.
+    :param max_message_size: How many bytes the body of a response may have after it was decompressed.
+    :param heard: Called when something came from the server.
+    :param redact: Removes secrets from what libraries log.
     """
 
-    def __init__(
-        self,
-        transport: httpx2.AsyncBaseTransport,
-        *,
-        headers: Mapping[str, str],
-        timeout: Mapping[str, float | None],
-        auth: httpx2.Auth | None = None,
-        rest: ServerRest | None = None,
-        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
-        heard: Callable[[], None] = lambda: None,
-        redact: Callable[[str], str] | None = None,
-    ) -> None:
-        """
-        Initialize the HttpSender.
+    transport: httpx2.AsyncBaseTransport
+    _: KW_ONLY
+    headers: Mapping[str, str]
+    timeout: Mapping[str, float | None]
+    auth: httpx2.Auth | None = None
+    rest: ServerRest = field(default_factory=ServerRest)
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    heard: Callable[[], None] = lambda: None
+    redact: Callable[[str], str] | None = None
 
-        :param transport: Sends the requests. It is closed with this.
-        :param headers: Headers of every request.
-        :param timeout: How many seconds each phase of a request may take: `connect`, `write`, `pool` and `read`.
-        :param auth: Authenticates the requests.
-        :param rest: For how long the server wants to get no requests, as other sessions know it, too.
-        :param max_message_size: How many bytes the body of a response may have after it was decompressed.
-        :param heard: Called when something came from the server.
-        :param redact: Removes secrets from what libraries log.
+    def __post_init__(self) -> None:
         """
-        self._transport = transport
-        self._fields = _by_name(_HEADERS) | _by_name(headers)
-        self._timeout = dict(timeout)
-        self._auth = auth
-        self.rest: ServerRest = rest or ServerRest()
-        self.max_message_size: int = max_message_size
-        self._heard = heard
-        self._redact = redact
+        Prepare what all requests have in common.
+        """
+        self._fields = _by_name(_HEADERS) | _by_name(self.headers)
         # Load balancers keep a session at one server with them.
         self._cookies = httpx2.Cookies()
 
@@ -179,13 +173,13 @@ class HttpSender:
         """
         Open the transport.
         """
-        await self._transport.__aenter__()
+        await self.transport.__aenter__()
 
     async def aclose(self) -> None:
         """
         Close all connections.
         """
-        await self._transport.__aexit__(None, None, None)
+        await self.transport.__aexit__(None, None, None)
 
     async def send(
         self,
@@ -221,16 +215,16 @@ class HttpSender:
         if identity is not None:
             fields |= _by_name(identity.headers)
         merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
-        extensions = {"timeout": {**self._timeout, "read": None} if method == "GET" else self._timeout}
+        extensions = {"timeout": {**self.timeout, "read": None} if method == "GET" else self.timeout}
         attempt, status = 0, ""
-        with redacted_logs(self._redact):
+        with redacted_logs(self.redact):
             while True:
                 if method == "POST":
                     await self._let_rest(exchange, status)
                 request = httpx2.Request(method, url, headers=merged, stream=body, extensions=extensions)
                 request.read()
                 response = await self._follow(request, exchange, may_log_in=may_log_in)
-                self._heard()
+                self.heard()
                 wait = retry_after(response) if method == "POST" else None
                 if wait is None:
                     return response
@@ -279,7 +273,7 @@ class HttpSender:
     async def _authenticate(
         self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool
     ) -> httpx2.Response:
-        auth = self._auth
+        auth = self.auth
         if auth is None:
             username, password = request.url.username, request.url.password
             if not username and not password:
@@ -314,13 +308,13 @@ class HttpSender:
         if first is not None:
             first.mark_sent()
         try:
-            response = await self._transport.handle_async_request(request)
+            response = await self.transport.handle_async_request(request)
         except CONNECT_ERRORS:
             if first is not None:
                 first.unmark_sent()
             raise
         response.request = request
-        response.stream = _HeardStream(response.stream, self._heard)
+        response.stream = _HeardStream(response.stream, self.heard)
         self._cookies.extract_cookies(response)
         asks_for_credentials = response.status_code in _ASKS_FOR_CREDENTIALS
         if first is not None and (
