@@ -327,10 +327,6 @@ def _describe_redirect(response: httpx2.Response) -> str:
     if target is None:
         return f"the server answered with HTTP {status_of(response)}"
     shown = target.copy_with(userinfo=b"", query=None)
-    if response.request.url.scheme == "https" and target.scheme == "http":
-        return (
-            f"Redirect to {shown} not followed: it would downgrade this HTTPS endpoint to plain HTTP. The server is "
-            "likely behind a TLS-terminating proxy whose forwarded headers it does not trust, often combined with a "
-            f"trailing-slash difference. Try {shown.copy_with(scheme='https')} instead, or fix the proxy settings."
-        )
-    return f"Redirect to {shown} not followed; use that URL as the endpoint if it is the intended server"
+    leaves_tls = response.request.url.scheme == "https" and target.scheme == "http"
+    use = "that URL with https://, as it leaves TLS," if leaves_tls else "that URL"
+    return f"Redirect to {shown} not followed; use {use} as the endpoint if it is the intended server"
