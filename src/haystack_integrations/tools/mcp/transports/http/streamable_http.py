@@ -202,23 +202,29 @@ class StreamableHttpTransport(HttpTransport):
             await self._read_stream(response, cursor, exchange)
         except httpx2.HTTPError as error:
             reason = describe_failure(error)
-        if not exchange.is_settled and exchange.version not in MODERN_PROTOCOL_VERSIONS:
-            await self._resume(cursor, exchange)
+        if cursor.last_id and exchange.version not in MODERN_PROTOCOL_VERSIONS:
+            await self._go_on(cursor, exchange)
         if not exchange.is_settled:
             exchange.lose(reason)
 
-    async def _resume(self, cursor: _Cursor, exchange: Exchange) -> None:
+    async def _go_on(self, cursor: _Cursor, exchange: Exchange | None = None) -> None:
+        """
+        Open a stream again when it ends, until an exchange is settled, or two attempts in a row were in vain.
+        """
         tries = 0
-        while cursor.last_id and tries < _MAX_TRIES and not exchange.is_settled:
+        while tries < _MAX_TRIES and not (exchange is not None and exchange.is_settled):
             await asyncio.sleep(cursor.pause)
-            before = cursor.last_id
+            before, response = cursor.last_id, None
             try:
                 response = await self._open_stream(cursor)
                 if response is not None:
                     await self._read_stream(response, cursor, exchange)
-            except httpx2.HTTPError as error:
-                logger.debug("A stream was not resumed: {kind}", kind=type(error).__name__)
-            tries = tries + 1 if cursor.last_id == before else 0
+            except Exception as error:
+                if exchange is not None and not isinstance(error, httpx2.HTTPError):
+                    raise
+                logger.debug("A stream broke: {kind}", kind=type(error).__name__)
+            was_in_vain = response is None if exchange is None else cursor.last_id == before
+            tries = tries + 1 if was_in_vain else 0
 
     async def _open_stream(self, cursor: _Cursor) -> httpx2.Response | None:
         headers = self._headers(GET_HEADERS)
@@ -280,24 +286,17 @@ class StreamableHttpTransport(HttpTransport):
 
     async def _listen(self) -> None:
         cursor = _Cursor()
-        was_open = False
-        tries = 0
-        while tries < _MAX_TRIES:
+        try:
             try:
-                try:
-                    response = await self._open_stream(cursor)
-                finally:
-                    self._is_answered.set()
-                if response is None and not was_open:
-                    return
-                tries = 0 if response is not None else tries + 1
-                if response is not None:
-                    was_open = True
-                    await self._read_stream(response, cursor)
-            except Exception as error:  # nobody waits for this
-                logger.debug("The stream of the server has ended: {kind}", kind=type(error).__name__)
-                tries += 1
-            await asyncio.sleep(cursor.pause)
+                response = await self._open_stream(cursor)
+            finally:
+                self._is_answered.set()
+            if response is None:
+                return
+            await self._read_stream(response, cursor)
+        except Exception as error:  # nobody waits for this
+            logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
+        await self._go_on(cursor)
 
     async def _end_session(self) -> None:
         if self._session_id is None:
