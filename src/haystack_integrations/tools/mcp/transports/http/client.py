@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -103,7 +104,7 @@ class _HttpClient(WireClient):
         if advice is not None and (
             status in advice if status else what.startswith(NO_CONNECTION) and " answers " not in advice
         ):
-            return advice
+            return re.sub(r"^https?://\S+ answers ", "it answers ", advice)
         return super()._combine(what, advice)
 
     async def _open_sender(self, *, over_sse: bool) -> HttpSender:

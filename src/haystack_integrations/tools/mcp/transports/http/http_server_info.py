@@ -22,21 +22,15 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
+    DEFAULT_MAX_MESSAGE_SIZE,
     MCPServerInfo,
     Negotiation,
+    is_number,
+    resolve_secrets,
 )
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
 from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
-from haystack_integrations.tools.mcp.transports.fields import (
-    DEFAULT_MAX_MESSAGE_SIZE,
-    check_number,
-    check_secrets,
-    check_shared_fields,
-    is_number,
-    refuse,
-    resolve_secrets,
-)
 
 if TYPE_CHECKING:
     import httpx2
@@ -198,19 +192,18 @@ class HttpServerInfo(FirstFields):
         if not isinstance(self.url, Secret) and not is_url(self.url):  # a Secret is a URL only when it is resolved
             msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
             raise ValueError(msg)
-        check_secrets(self, "headers")
-        check_shared_fields(self)
+        self._check_secrets("headers")
+        self._check_shared_fields()
         self._check_timeout()
         self._check_tls()
         if isinstance(self.proxy, str):
             check_proxy_url(self.proxy, type(self).__name__)
         elif self.proxy is not None and not isinstance(self.proxy, Secret):
-            refuse(self, f"`proxy` must be a URL, a Secret with a URL, or None, got {type(self.proxy).__name__}")
+            self._refuse(f"`proxy` must be a URL, a Secret with a URL, or None, got {type(self.proxy).__name__}")
         for parameter in ("http_transport", "token_provider", "headers_provider"):
             value = getattr(self, parameter)
             if value is not None and not callable(value) and not is_import_path(value):
-                refuse(
-                    self,
+                self._refuse(
                     f"`{parameter}` must be a function, its import path 'package.module:name', or None, got another "
                     f"{type(value).__name__}",
                 )
@@ -218,22 +211,21 @@ class HttpServerInfo(FirstFields):
 
     def _check_timeout(self) -> None:
         if not isinstance(self.timeout, Mapping):
-            check_number(self, "timeout", minimum=0, exclusive=True)
+            self._check_number("timeout", minimum=0, exclusive=True)
             return
         if unknown := [phase for phase in self.timeout if phase not in _PHASES]:
             known = ", ".join(map(repr, _PHASES))
-            refuse(self, f"`timeout` has no phase {', '.join(map(repr, unknown))}; the phases are {known}")
+            self._refuse(f"`timeout` has no phase {', '.join(map(repr, unknown))}; the phases are {known}")
         for phase, seconds in self.timeout.items():
             if not (is_number(seconds) and seconds > 0) and not (phase == "read" and seconds is None):
                 choices = "a number greater than 0" + (" or None" if phase == "read" else "")
-                refuse(self, f"`timeout['{phase}']` must be {choices}, got {seconds!r}")
+                self._refuse(f"`timeout['{phase}']` must be {choices}, got {seconds!r}")
 
     def _check_tls(self) -> None:
         verify = self.verify
         is_context = isinstance(verify, ssl.SSLContext) or callable(verify) or is_import_path(verify)
         if not is_context and (not isinstance(verify, (bool, str)) or verify == ""):
-            refuse(
-                self,
+            self._refuse(
                 "`verify` must be True, False, the path of a CA bundle, an ssl.SSLContext, or a function that makes "
                 f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}",
             )
@@ -245,20 +237,17 @@ class HttpServerInfo(FirstFields):
         files, password = (cert[:2], cert[2:]) if isinstance(cert, tuple) else ((cert,), ())
         has_parts = len(cert) in (2, 3) if isinstance(cert, tuple) else True
         if not has_parts or not all(isinstance(file, str) and file for file in files):
-            refuse(
-                self,
+            self._refuse(
                 "`client_cert` must be the path of a PEM file with certificate and key, a pair (certificate, key), or "
                 "(certificate, key, password of the key as a Secret)",
             )
         if password and not isinstance(password[0], Secret):
-            refuse(
-                self,
+            self._refuse(
                 "the password in `client_cert` must be a Secret, e.g. Secret.from_env_var('KEY_PASSWORD'), got "
                 f"{type(password[0]).__name__}",
             )
         if is_context:
-            refuse(
-                self,
+            self._refuse(
                 "`client_cert` and an ssl.SSLContext as `verify` exclude each other; load the certificate into the "
                 "context (`load_cert_chain`)",
             )
@@ -268,28 +257,27 @@ class HttpServerInfo(FirstFields):
         if source is not None:
             kind = type(source).__name__
             if not hasattr(source, "resolve") and not hasattr(source, "resolve_async"):
-                refuse(self, f"`token` must be a string, a Secret, a token source or None, got {kind}")
+                self._refuse(f"`token` must be a string, a Secret, a token source or None, got {kind}")
             if getattr(source, "requires_subject_token", False):
-                refuse(self, f"`token` cannot be a {kind}, which needs a token of each user. Use `token_provider`")
+                self._refuse(f"`token` cannot be a {kind}, which needs a token of each user. Use `token_provider`")
         if self.oauth_config is not None and not isinstance(self.oauth_config, OAuthConfig):
-            refuse(self, f"`oauth_config` must be an OAuthConfig or None, got {type(self.oauth_config).__name__}")
+            self._refuse(f"`oauth_config` must be an OAuthConfig or None, got {type(self.oauth_config).__name__}")
         auth = self.auth
         if isinstance(auth, OAuthConfig):
-            refuse(self, "pass an OAuthConfig as `oauth_config`, not as `auth`")
+            self._refuse("pass an OAuthConfig as `oauth_config`, not as `auth`")
         is_path = is_import_path(auth) and leads_to_a_module(str(auth))
         if auth is not None and auth != "oauth" and not is_path and not hasattr(auth, "async_auth_flow"):
             # Without the value: in other packages, `auth` takes a bearer token.
-            refuse(
-                self,
+            self._refuse(
                 "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
                 f"that makes one, or None, got another {type(auth).__name__}. Pass a bearer token as `token=`",
             )
         parameters = ("token", "token_provider", "auth", "oauth_config")
         chosen = [parameter for parameter in parameters if getattr(self, parameter) is not None]
         if len(chosen) > 1:
-            refuse(self, f"`{chosen[0]}` and `{chosen[1]}` exclude each other")
+            self._refuse(f"`{chosen[0]}` and `{chosen[1]}` exclude each other")
         if has_authorization(self.headers or {}) and (auth is not None or self.oauth_config is not None):
-            refuse(self, f"a header `Authorization` and `{chosen[0]}` exclude each other")
+            self._refuse(f"a header `Authorization` and `{chosen[0]}` exclude each other")
 
     @property
     def _oauth(self) -> OAuthConfig | None:

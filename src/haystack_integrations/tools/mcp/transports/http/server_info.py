@@ -19,7 +19,6 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import STORED_MODULE
 from haystack_integrations.tools.mcp.redaction import redact_url
-from haystack_integrations.tools.mcp.transports.fields import refuse
 from haystack_integrations.tools.mcp.transports.http.http_server_info import FirstFields, HttpServerInfo
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class SSEServerInfo(HttpServerInfo, _BeforeToken):
             msg = "Either url or base_url must be provided"
             raise ValueError(msg)
         if self.base_url is not None and not isinstance(self.base_url, str):
-            refuse(self, f"`base_url` must be a string or None, got {type(self.base_url).__name__}")
+            self._refuse(f"`base_url` must be a string or None, got {type(self.base_url).__name__}")
         if self.base_url:
             derived_url = f"{self.base_url.rstrip('/')}/sse"
             if self.url and self.url != derived_url:

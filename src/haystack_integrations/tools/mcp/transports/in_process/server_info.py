@@ -17,7 +17,6 @@ from haystack_integrations.tools.mcp.protocol.server_info import (
     MCPServerInfo,
     Negotiation,
 )
-from haystack_integrations.tools.mcp.transports.fields import check_shared_fields, refuse
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
@@ -83,16 +82,15 @@ class InProcessServerInfo(MCPServerInfo):
         if isinstance(self.server, str):
             module, _, attribute = self.server.partition(":")
             if not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-                refuse(self, f"`server` must be like 'package.module:server', got {self.server!r}")
+                self._refuse(f"`server` must be like 'package.module:server', got {self.server!r}")
         elif self.server is None or isinstance(self.server, (Mapping, list, int, float, bytes, type)):
             cls = self.server if isinstance(self.server, type) else None
             advice = "" if cls is None else f"; create an object, as in {cls.__name__}('name')"
-            refuse(
-                self,
+            self._refuse(
                 "`server` must be an MCP server object or its import path 'package.module:server', got "
                 f"{type(self.server).__name__}{advice}",
             )
-        check_shared_fields(self)
+        self._check_shared_fields()
 
     def create_client(self) -> MCPClient:
         """

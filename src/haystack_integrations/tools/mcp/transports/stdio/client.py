@@ -16,9 +16,9 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
+from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
-from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment, is_always_inherited
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo

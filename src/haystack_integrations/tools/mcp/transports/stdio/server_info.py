@@ -17,18 +17,13 @@ from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
+    DEFAULT_MAX_MESSAGE_SIZE,
     STORED_MODULE,
     MCPServerInfo,
     Negotiation,
 )
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
-from haystack_integrations.tools.mcp.transports.fields import (
-    DEFAULT_MAX_MESSAGE_SIZE,
-    check_secrets,
-    check_shared_fields,
-    refuse,
-)
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment
 
 if TYPE_CHECKING:
@@ -122,23 +117,22 @@ class StdioServerInfo(MCPServerInfo):
         if args is not None and (
             not isinstance(args, (list, tuple)) or not all(isinstance(arg, (str, Secret)) for arg in args)
         ):
-            refuse(self, "`args` must be a list of strings or None")
+            self._refuse("`args` must be a list of strings or None")
         if self.cwd is not None and not isinstance(self.cwd, Secret):
             self.cwd = str(self.cwd)
-        check_secrets(self, "env")
+        self._check_secrets("env")
         self._check_inherit_env()
-        check_shared_fields(self)
+        self._check_shared_fields()
 
     def _check_command(self) -> None:
         command = self.command
         if isinstance(command, Secret):
             return
         if not isinstance(command, str) or not command.strip():
-            refuse(self, f"`command` must be a non-empty string, got {command!r}")
+            self._refuse(f"`command` must be a non-empty string, got {command!r}")
         program, *rest = command.split()
         if rest and not (os.path.isfile(command) or shutil.which(command)):
-            refuse(
-                self,
+            self._refuse(
                 "`command` must be a program alone; its arguments belong in `args`, as in "
                 f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given.",
             )
@@ -152,12 +146,12 @@ class StdioServerInfo(MCPServerInfo):
             "None"
         )
         if not isinstance(names, (list, tuple, set, frozenset)):
-            refuse(self, f"`inherit_env` {what}, got {type(names).__name__}")
+            self._refuse(f"`inherit_env` {what}, got {type(names).__name__}")
         for name in names:
             if not isinstance(name, str) or not name.removesuffix("*") or set("*=\0") & set(name.removesuffix("*")):
                 hint = " (True inherits all)" if name == "*" else ""
                 shown = repr(name.partition("=")[0]) if isinstance(name, str) else type(name).__name__
-                refuse(self, f"`inherit_env` {what}, and {shown} is no such name{hint}")
+                self._refuse(f"`inherit_env` {what}, and {shown} is no such name{hint}")
         self.inherit_env = list(names)
 
     def create_client(self) -> MCPClient:
