@@ -34,8 +34,9 @@ DEFAULT_FAILURE_PAUSE = 5.0
 Negotiation = Literal["auto", "handshake", "discover"]
 NEGOTIATIONS: tuple[str, ...] = get_args(Negotiation)
 
-# Stored pipelines know the built-in kinds by this module, wherever they are defined.
-STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
+# Stored pipelines know the built-in kinds by the first module, wherever below the second they are defined.
+_STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
+_BUILT_IN = "haystack_integrations.tools.mcp.transports."
 
 
 # Far more than a model can read, and than an image or a listing of 5,000 tools takes. What nobody can take apart of so
@@ -76,8 +77,6 @@ class MCPServerInfo(ABC):
     # The fields that are written to YAML even if they have their default, because every version of this package knows
     # them; None for all.
     _always_stored: ClassVar[Collection[str] | None] = None
-    # The module by whose name the class is stored, where that is not the one that defines it.
-    _stored_module: ClassVar[str]
     # Name of the transport in structured logs.
     _transport_name: ClassVar[str] = "custom"
 
@@ -176,11 +175,8 @@ class MCPServerInfo(ABC):
         return {name: value for name, value in values.items() if name in always or name not in usual}
 
     def _serialized_type(self) -> str:
-        cls = type(self)
-        # Not inherited: a custom subclass of a built-in kind is stored by its own path.
-        if "_stored_module" in vars(cls):
-            return f"{cls._stored_module}.{cls.__name__}"
-        return generate_qualified_class_name(cls)
+        name = generate_qualified_class_name(type(self))
+        return f"{_STORED_MODULE}.{type(self).__name__}" if name.startswith(_BUILT_IN) else name
 
     def _secrets(self) -> set[str]:
         """

@@ -13,7 +13,6 @@ from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
-    STORED_MODULE,
     MCPServerInfo,
     Negotiation,
 )
@@ -63,7 +62,6 @@ class InProcessServerInfo(MCPServerInfo):
         Default: `"auto"`.
     """
 
-    _stored_module: ClassVar[str] = STORED_MODULE
     _transport_name: ClassVar[str] = "in-process"
 
     server: Any

@@ -18,7 +18,6 @@ from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
     DEFAULT_MAX_MESSAGE_SIZE,
-    STORED_MODULE,
     MCPServerInfo,
     Negotiation,
 )
@@ -88,7 +87,6 @@ class StdioServerInfo(MCPServerInfo):
         Default: `"auto"`.
     """
 
-    _stored_module: ClassVar[str] = STORED_MODULE
     _transport_name: ClassVar[str] = "stdio"
 
     command: str | Secret
