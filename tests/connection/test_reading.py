@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPToolset,
 )
-from haystack_integrations.tools.mcp.protocol import reading
+from haystack_integrations.tools.mcp.protocol import base
 from tests.support.rows import rows
 
 
@@ -93,7 +93,7 @@ def test_a_listing_in_pages_is_complete_and_all_its_requests_carry_the_meta(list
 )
 def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, listing, way, limits, count, reason):
     for name, limit in limits.items():
-        monkeypatch.setattr(reading, name, limit)
+        monkeypatch.setattr(base, name, limit)
     with MCPConnection(PagedServer(repeats=way).info) as connection:
         assert [thing.name for thing in getattr(connection, listing)()] == [str(number) for number in range(count)]
     assert f"does not end as it should: {reason}" in caplog.text

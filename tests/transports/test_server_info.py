@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpClient,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.transports.fields import resolve_secrets
+from haystack_integrations.tools.mcp.protocol.server_info import resolve_secrets
 from haystack_integrations.tools.mcp.transports.http.http_server_info import resolve_headers
 from tests.servers import fastmcp_server
 from tests.support.rows import rows

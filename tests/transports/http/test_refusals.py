@@ -13,10 +13,10 @@ import pytest
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RefusedError
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     UNKNOWN_SESSION,
-    has_content_type,
     is_event_stream,
     judge,
     judge_sse,
+    media_type,
 )
 from tests.support.rows import rows
 
@@ -231,4 +231,4 @@ class TestResponses:
         assert is_event_stream(httpx2.Response(200, headers={"Content-Type": content_type})) is expected
 
     def test_a_response_without_a_content_type_has_none(self) -> None:
-        assert has_content_type(httpx2.Response(200), "application/json") is False
+        assert media_type(httpx2.Response(200)) == ""

@@ -361,7 +361,7 @@ class TestWhatIsCarried:
         headers = [("X-Twice", "1"), ("X-Twice", "2"), ("X-Empty", ""), ("User-Agent", "mine"), ("Accept", "a/b")]
         async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
             await sender.read(await sender.send("GET", httpx2.URL(peer.url), {}))
-            transport = sender._transport
+            transport = sender.transport
             request = httpx2.Request("POST", peer.url, headers=headers, content=b"{}")
             await (await transport.handle_async_request(request)).aread()
         get, sent = (request.headers for request in peer.requests)

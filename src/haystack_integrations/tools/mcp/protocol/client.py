@@ -53,6 +53,7 @@ from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, Se
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError, failed_to
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_identity
@@ -92,6 +93,9 @@ class WireClient(TaskClient):
 
     uses_handlers = True
 
+    # How to reach the server.
+    _info: MCPServerInfo | None = None
+
     # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
@@ -112,6 +116,12 @@ class WireClient(TaskClient):
         self.redactor: Redactor = Redactor()
         self._callbacks: Callbacks = self.handlers.callbacks("", self.redactor)
         self._server_requests: ServerRequests = ServerRequests(self._callbacks)
+
+    def _server_info(self) -> MCPServerInfo | None:
+        return self._info
+
+    def _describe(self) -> str:
+        return super()._describe() if self._info is None else self._info.describe()
 
     @abstractmethod
     async def _make_transport(self) -> Transport:
@@ -153,9 +163,8 @@ class WireClient(TaskClient):
         if not self.life.has_owner:  # each connect is a session
             await self.aclose()
             self.life = SessionLife()
-        info = self._server_info()
-        if info is not None:
-            self.redactor.learn(info._secrets())
+        if self._info is not None:
+            self.redactor.learn(self._info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         self._failure = None
@@ -391,8 +400,7 @@ class WireClient(TaskClient):
             try:
                 result = self._tools.read(result, revision)
             except ValueError as error:
-                msg = f"{failed_to('list_tools', self._describe())}: {error}"
-                raise MCPConnectionError(msg, self._server_info(), "list_tools") from None
+                self._fail("list_tools", str(error))
         mended = mend_result(method, revision, result)
         if mended.left_out:
             logger.warning(
@@ -449,18 +457,18 @@ class WireClient(TaskClient):
         if isinstance(error, RefusedError) and error.is_unauthorized:
             return MCPAuthorizationError(f"{what}: {error.reason}", info, operation)
         if isinstance(error, RefusedError | LostError) and not isinstance(error, UnreadableError):
-            reason = await self._reason(error)
-            if error.status is not None and self.life.is_open:
-                return MCPConnectionError(f"{what}: {reason}", info, operation)
-            failure = ReadInterruptedError(f"{what}: {reason}", info, operation)
-            failure.was_sent = isinstance(error, LostError)
+            text = await self._reason(error)
+            is_interrupted = error.status is None or not self.life.is_open
+        else:
+            text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # its text may quote it
+            # What is only read is read again in a new session.
+            is_interrupted = isinstance(error, ProtocolError) and self.life.state is SessionState.DRAINING
+        if is_interrupted:
+            failure = ReadInterruptedError(f"{what}: {text}", info, operation)
+            failure.was_sent = not isinstance(error, RefusedError)
             return failure
-        text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # its text may quote it
-        if not isinstance(error, ProtocolError):
-            return MCPConnectionError(f"{what}: {text}", info, operation)
-        if self.life.state is SessionState.DRAINING:  # what is only read is read again in a new session
-            return ReadInterruptedError(f"{what}: {text}", info, operation)
-        return MCPConnectionError(f"{what}: {text}", info, operation, code=error.code, data=error.data)
+        code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
+        return MCPConnectionError(f"{what}: {text}", info, operation, code=code, data=data)
 
     async def _reason(self, error: RefusedError | LostError) -> str:
         """Say why a request is not answered; of one that ended with its session, why that ended."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeAlias
 
 import mcp_types as types
@@ -74,26 +74,22 @@ class NegotiationError(Exception):
     """
 
 
+@dataclass(eq=False)
 class Negotiation:
     """
     Agrees with a server on a revision.
+
+    :param send: Sends a request.
+    :param client_info: Name and version of the client, as in the protocol.
+    :param capabilities: Returns the capabilities of the client in a revision.
+    :param refusal: How the server refused the handshake, if it did.
     """
 
-    def __init__(
-        self, send: Send, *, client_info: dict[str, Any], capabilities: Callable[[str], dict[str, Any]]
-    ) -> None:
-        """
-        Initialize the Negotiation.
-
-        :param send: Sends a request.
-        :param client_info: Name and version of the client, as in the protocol.
-        :param capabilities: Returns the capabilities of the client in a revision.
-        """
-        self._send = send
-        self._client_info = client_info
-        self._capabilities = capabilities
-        # How the server refused the handshake, if it did.
-        self.refusal: ProtocolError | None = None
+    send: Send
+    _: KW_ONLY
+    client_info: dict[str, Any]
+    capabilities: Callable[[str], dict[str, Any]]
+    refusal: ProtocolError | None = None
 
     async def handshake_first(self) -> Opening:
         """
@@ -151,10 +147,10 @@ class Negotiation:
         """
         params = {
             "protocolVersion": LATEST_HANDSHAKE_VERSION,
-            "capabilities": self._capabilities(LATEST_HANDSHAKE_VERSION),
-            "clientInfo": self._client_info,
+            "capabilities": self.capabilities(LATEST_HANDSHAKE_VERSION),
+            "clientInfo": self.client_info,
         }
-        result = await self._send("initialize", params, None)
+        result = await self.send("initialize", params, None)
         version = result.get("protocolVersion")
         if version in MODERN_PROTOCOL_VERSIONS:
             msg = f"it is not for the revision {version}"
@@ -194,7 +190,7 @@ class Negotiation:
         return Opening(revision, read.capabilities, _server_of(read.meta), read.instructions)
 
     async def _ask(self, version: str) -> dict[str, Any]:
-        return await self._send("server/discover", {"_meta": self.envelope(version)}, version)
+        return await self.send("server/discover", {"_meta": self.envelope(version)}, version)
 
     def envelope(self, version: str) -> dict[str, Any]:
         """
@@ -205,8 +201,8 @@ class Negotiation:
         """
         return {
             types.PROTOCOL_VERSION_META_KEY: version,
-            types.CLIENT_INFO_META_KEY: self._client_info,
-            types.CLIENT_CAPABILITIES_META_KEY: self._capabilities(version),
+            types.CLIENT_INFO_META_KEY: self.client_info,
+            types.CLIENT_CAPABILITIES_META_KEY: self.capabilities(version),
         }
 
 

@@ -40,10 +40,7 @@ def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: di
         text = error_text(result.model_dump(by_alias=True, mode="json"))
         error = MCPInvocationError(f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args)
         error.is_tool_error = True
-        try:
-            raise error
-        finally:
-            del error  # its traceback holds this frame
+        raise error
 
 
 def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.CallToolResult:

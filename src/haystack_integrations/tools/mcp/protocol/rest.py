@@ -10,6 +10,16 @@ from time import monotonic
 LONGEST_REST_OF_OTHERS = 30.0
 
 
+def wants_rest(seconds: float) -> str:
+    """
+    Say that the server wants no requests.
+
+    :param seconds: For how long.
+    :returns: A clause.
+    """
+    return f"the server wants no requests for {seconds:.3g} s"
+
+
 class ServerRest:
     """
     For how long a server wants to get no requests (HTTP 429 and 503 with `Retry-After`).
@@ -37,4 +47,4 @@ class ServerRest:
 
         :returns: A clause.
         """
-        return f"the server wants no requests for {self.seconds:.3g} s"
+        return wants_rest(self.seconds)

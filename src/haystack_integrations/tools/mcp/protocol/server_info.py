@@ -5,20 +5,25 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
+from collections.abc import Collection, Mapping
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeGuard, TypeVar, get_args
 
+from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
 from haystack_integrations.tools.mcp.reprs import unchanged_fields
-from haystack_integrations.tools.mcp.secret_template import stored_template
+from haystack_integrations.tools.mcp.secret_template import stored_template, value_of
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
     from haystack_integrations.tools.mcp.request_context import MCPRequestContext
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 InfoT = TypeVar("InfoT", bound="MCPServerInfo")
 
@@ -29,8 +34,17 @@ DEFAULT_FAILURE_PAUSE = 5.0
 Negotiation = Literal["auto", "handshake", "discover"]
 NEGOTIATIONS: tuple[str, ...] = get_args(Negotiation)
 
-# Stored pipelines know the built-in kinds by this module, wherever they are defined.
-STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
+# Stored pipelines know the built-in kinds by the first module, wherever below the second they are defined.
+_STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
+_BUILT_IN = "haystack_integrations.tools.mcp.transports."
+
+
+# Far more than a model can read, and than an image or a listing of 5,000 tools takes. What nobody can take apart of so
+# large a message, such as copying it, takes 10 to 40 ms.
+DEFAULT_MAX_MESSAGE_SIZE = 16 * 1024 * 1024
+
+# The answer to a handshake must fit.
+_SMALLEST_MESSAGE_SIZE = 1024
 
 
 def _serialize(value: Any) -> Any:
@@ -60,10 +74,9 @@ class MCPServerInfo(ABC):
     and implement `create_client`.
     """
 
-    # What is written to YAML only if it is not the default, so that files stay readable by older versions.
-    _optional_fields: ClassVar[Mapping[str, Any]] = {}
-    # The module by whose name the class is stored, where that is not the one that defines it.
-    _stored_module: ClassVar[str]
+    # The fields that are written to YAML even if they have their default, because every version of this package knows
+    # them; None for all.
+    _always_stored: ClassVar[Collection[str] | None] = None
     # Name of the transport in structured logs.
     _transport_name: ClassVar[str] = "custom"
 
@@ -149,30 +162,93 @@ class MCPServerInfo(ABC):
                 raise ValueError(msg)
         return cls(**parameters)
 
-    def _optional_defaults(self) -> Mapping[str, Any]:
-        return self._optional_fields
-
     def _fields(self) -> dict[str, Any]:
         values = (
             {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
             if dataclasses.is_dataclass(self)
             else {key: value for key, value in vars(self).items() if not key.startswith("_")}
         )
-        defaults = self._optional_defaults()
-        return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
+        always = self._always_stored
+        if always is None:
+            return values
+        usual = unchanged_fields(self)
+        return {name: value for name, value in values.items() if name in always or name not in usual}
 
     def _serialized_type(self) -> str:
-        cls = type(self)
-        # Not inherited: a custom subclass of a built-in kind is stored by its own path.
-        if "_stored_module" in vars(cls):
-            return f"{cls._stored_module}.{cls.__name__}"
-        return generate_qualified_class_name(cls)
+        name = generate_qualified_class_name(type(self))
+        return f"{_STORED_MODULE}.{type(self).__name__}" if name.startswith(_BUILT_IN) else name
 
     def _secrets(self) -> set[str]:
         """
         Give the credentials that the server gets, with the values that Secrets have now.
         """
         return secrets_in(self._fields())
+
+    def _refuse(self, text: str) -> NoReturn:
+        """
+        Refuse a parameter.
+
+        :param text: What is wrong.
+        :raises ValueError: Always.
+        """
+        msg = f"{type(self).__name__}: {text}"
+        raise ValueError(msg)
+
+    def _check_number(self, parameter: str, *, minimum: float, exclusive: bool = False) -> None:
+        """
+        Check that a field is a finite number and not below its minimum.
+
+        :param parameter: Name of the field.
+        :param minimum: The smallest valid value.
+        :param exclusive: Whether the minimum itself is invalid, too.
+        :raises ValueError: If the value is invalid. The message names the parameter and its minimum.
+        """
+        value = getattr(self, parameter)
+        if not is_number(value) or value < minimum or (exclusive and value == minimum):
+            bound = f"greater than {minimum:g}" if exclusive else f"at least {minimum:g}"
+            self._refuse(f"`{parameter}` must be a number {bound}, got {value!r}")
+
+    def _check_secrets(self, parameter: str) -> None:
+        """
+        Check that a field is None or a mapping from strings to strings or Secrets.
+
+        :param parameter: Name of the field.
+        :raises ValueError: If the field is invalid. The message names the parameter and contains no values.
+        """
+        value = getattr(self, parameter)
+        if value is not None and not isinstance(value, Mapping):
+            self._refuse(f"`{parameter}` must be a dict or None, got {type(value).__name__}")
+        for key, item in (value or {}).items():
+            if not isinstance(key, str) or not isinstance(item, (str, Secret)):
+                kind = type(item).__name__
+                self._refuse(
+                    f"`{parameter}` maps strings to strings or Secrets; the value of {key!r} is of type {kind}"
+                )
+
+    def _check_shared_fields(self: Any) -> None:
+        """
+        Check the fields that the built-in server infos share.
+
+        One of a server in this process has no retries, and no limit of messages.
+
+        :raises ValueError: If a value is invalid. The message names the parameter and its valid values.
+        """
+        if hasattr(self, "max_retries"):
+            for parameter in ("max_retries", "base_delay", "max_delay"):
+                self._check_number(parameter, minimum=0)
+            if not isinstance(self.max_retries, int):
+                self._refuse(f"`max_retries` must be a whole number, got {self.max_retries!r}")
+            size, least = self.max_message_size, _SMALLEST_MESSAGE_SIZE
+            if not _is_whole(size, least):
+                self._refuse(f"`max_message_size` must be a whole number of bytes, at least {least}, got {size!r}")
+        most = self.max_in_flight
+        if most is not None and not _is_whole(most, 1):
+            self._refuse(f"`max_in_flight` must be a whole number from 1, or None for no limit, got {most!r}")
+        if self.failure_pause is not None:
+            self._check_number("failure_pause", minimum=0, exclusive=True)
+        if self.negotiation not in NEGOTIATIONS:
+            *others, last = map(repr, NEGOTIATIONS)
+            self._refuse(f"`negotiation` must be {', '.join(others)} or {last}, got {self.negotiation!r}")
 
     def _redacted_fields(self) -> dict[str, Any]:
         return redact_fields(self._fields())
@@ -206,3 +282,35 @@ def server_info_from_dict(data: dict[str, Any]) -> MCPServerInfo:
         msg = f"'{data['type']}' is not a subclass of MCPServerInfo, so no server info is built from it"
         raise TypeError(msg)
     return cls.from_dict(dict(data))
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """
+    Tell whether a value is a finite number, and no bool.
+
+    :param value: The value.
+    :returns: Whether it is one.
+    """
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: Any, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+
+
+def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]:
+    """
+    Replace Secrets with their values.
+
+    :param values: Headers or environment variables.
+    :returns: The values as strings. Entries whose optional Secret has no value are omitted, with a warning.
+    :raises ValueError: If a required Secret has no value.
+    """
+    resolved: dict[str, str] = {}
+    for name, value in (values or {}).items():
+        plain = value_of(value, name) if isinstance(value, Secret) else value
+        if plain is None:
+            logger.warning("The optional Secret for '{key}' has no value, so '{key}' is omitted", key=name)
+        else:
+            resolved[name] = str(plain)
+    return resolved

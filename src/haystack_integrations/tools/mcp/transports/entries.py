@@ -25,9 +25,8 @@ from typing import Any, Literal, NoReturn
 from haystack import logging
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, is_number
 from haystack_integrations.tools.mcp.secret_template import from_template
-from haystack_integrations.tools.mcp.transports.fields import is_number
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 

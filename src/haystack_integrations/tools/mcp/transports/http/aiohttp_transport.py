@@ -243,20 +243,16 @@ def _translated(error: Exception, request: httpx2.Request, *, is_writing: bool =
     message = type(error).__name__
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         kind, message = httpx2.ConnectTimeout, "there was no connection in time"
-    elif isinstance(error, aiohttp.ClientConnectorError):
-        kind, message = httpx2.ConnectError, str(error.os_error)
-    elif isinstance(error, _ClosedError):
-        kind, message = httpx2.ConnectError, str(error)
+    elif isinstance(error, aiohttp.ClientConnectorError | _ClosedError):
+        kind, message = httpx2.ConnectError, str(_cause(error) or error)
     elif isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         kind, message = httpx2.UnsupportedProtocol, "aiohttp takes no such URL"
     elif isinstance(error, aiohttp.ServerTimeoutError):
         kind = httpx2.ReadTimeout
     elif isinstance(error, TimeoutError):
         kind = httpx2.WriteTimeout
-    elif isinstance(error, OSError):
+    elif isinstance(error, OSError) or type(error) is aiohttp.ClientConnectionError:  # the latter of what is closed
         kind = httpx2.WriteError if is_writing else httpx2.ReadError
-    elif type(error) is aiohttp.ClientConnectionError:  # of a response or a session that is closed
-        kind = httpx2.ReadError
     else:
         kind = httpx2.RemoteProtocolError
     return kind(message, request=request)

@@ -38,14 +38,8 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.protocol.channel import Transport
     from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
-
-# How the reason for a failed connect begins, and how the diagnosis does.
-_ANSWERED = "it answered with HTTP "
-_URL_ANSWERS = re.compile(r"https?://\S+ answers ")
-
 
 # How servers answer a POST where they take none.
 _MAY_BE_SSE = frozenset({"400", "404", "405"})
@@ -70,17 +64,11 @@ class _HttpClient(WireClient):
         :param max_delay: Longest delay between attempts in seconds.
         """
         super().__init__(max_retries, base_delay, max_delay)
-        self._info = server_info
+        self._info: HttpServerInfo = server_info
         # With the values of its variables once `connect` is called.
         self.url: str = shown(server_info.url)
         self.timeout: float | dict[str, float | None] = server_info.timeout
         self._headers: dict[str, str] = {}
-
-    def _server_info(self) -> MCPServerInfo:
-        return self._info
-
-    def _describe(self) -> str:
-        return self._info.describe()
 
     def progress(self) -> str:
         """
@@ -91,7 +79,7 @@ class _HttpClient(WireClient):
         return super().progress() or "the server has not answered"
 
     async def _advice(self) -> str | None:
-        if self._info._has_auth and (self._failure or "").startswith((f"{_ANSWERED}401", f"{_ANSWERED}403")):
+        if self._info._has_auth and (self._connect_status or "").startswith(("401", "403")):
             parameter = next(name for name in ("oauth_config", "auth", "token") if getattr(self._info, name))
             return f"The credentials of `{parameter}` were not accepted."
         identity = current_identity.get()
@@ -112,11 +100,12 @@ class _HttpClient(WireClient):
 
     def _combine(self, what: str, advice: str | None) -> str:
         # The diagnosis tried the same once more. If the same came out, it tells all of it.
-        status = what.removeprefix(_ANSWERED) if what.startswith(_ANSWERED) else None
-        answer = _URL_ANSWERS.match(advice or "")
-        if advice is None or (status not in advice if status else answer or not what.startswith(NO_CONNECTION)):
-            return super()._combine(what, advice)
-        return f"it answers {advice[answer.end() :]}" if answer else advice
+        status = self._connect_status
+        if advice is not None and (
+            status in advice if status else what.startswith(NO_CONNECTION) and " answers " not in advice
+        ):
+            return re.sub(r"^https?://\S+ answers ", "it answers ", advice)
+        return super()._combine(what, advice)
 
     async def _open_sender(self, *, over_sse: bool) -> HttpSender:
         try:

@@ -16,7 +16,7 @@ import socket
 import ssl
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,9 +24,13 @@ import anyio
 import httpx2
 
 from haystack_integrations.tools.mcp.redaction import redact_text
-from haystack_integrations.tools.mcp.transports.http.events import EventDecoder
 from haystack_integrations.tools.mcp.transports.http.options import Route, environment_proxy, open_client
-from haystack_integrations.tools.mcp.transports.http.refusals import redirect_target, status_of
+from haystack_integrations.tools.mcp.transports.http.refusals import (
+    is_event_stream,
+    media_type,
+    redirect_target,
+    status_of,
+)
 
 Transport = Literal["sse", "streamable-http"]
 
@@ -80,7 +84,7 @@ class _Answer:
         """
         Whether the URL is that of a web page.
         """
-        return self.response.is_success and _media_type(self.response) == "text/html"
+        return self.response.is_success and media_type(self.response) == "text/html"
 
 
 async def diagnose(
@@ -231,8 +235,8 @@ class _Diagnosis:
             return f"{where} answers with a web page (text/html), not MCP: check the URL."
         if status in _ADVICE:
             return f"{said}: {_ADVICE[status]}."
-        media_type = self._shown(_media_type(response))
-        return f"{said}{f' with {media_type}' if media_type else ''}, not MCP."
+        content = self._shown(media_type(response))
+        return f"{said}{f' with {content}' if content else ''}, not MCP."
 
     def _explain_refusal(self, said: str, response: httpx2.Response) -> str:
         challenge = ", ".join(response.headers.get_list("www-authenticate"))[:4096]
@@ -322,29 +326,24 @@ class _Diagnosis:
 
 
 async def _transport_of(response: httpx2.Response) -> Transport | None:
-    body = b""
     with suppress(httpx2.TransportError):  # the status is known even if the connection breaks within the body
-        async with aclosing(response.aiter_raw()) as chunks:
-            async for chunk in chunks:
-                body += chunk
-                transport = _transport_in(_media_type(response), body)
-                if transport or len(body) > _BODY_LIMIT:
-                    return transport
-    return None
-
-
-def _transport_in(media_type: str, body: bytes) -> Transport | None:
-    if media_type != "text/event-stream":
+        if is_event_stream(response):
+            async for event in httpx2.EventSource(response, max_event_size=_BODY_LIMIT):
+                if event.event == "endpoint":
+                    return "sse"
+                if _is_json_rpc(event.data):
+                    return "streamable-http"
+            return None
+        body = b""
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > _BODY_LIMIT:
+                return None
         return "streamable-http" if _is_json_rpc(body) else None
-    for event in EventDecoder(len(body)).feed(body):
-        if event.name == "endpoint":
-            return "sse"
-        if _is_json_rpc(event.data):
-            return "streamable-http"
     return None
 
 
-def _is_json_rpc(body: bytes) -> bool:
+def _is_json_rpc(body: bytes | str) -> bool:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
@@ -367,7 +366,3 @@ def _path(url: httpx2.URL) -> str:
 
 def _display_url(url: httpx2.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode()}{_path(url)}"
-
-
-def _media_type(response: httpx2.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()

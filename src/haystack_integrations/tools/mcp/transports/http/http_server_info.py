@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from urllib.parse import urlsplit
 
 from haystack.utils import Secret
@@ -22,21 +22,15 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
+    DEFAULT_MAX_MESSAGE_SIZE,
     MCPServerInfo,
     Negotiation,
+    is_number,
+    resolve_secrets,
 )
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
 from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
-from haystack_integrations.tools.mcp.transports.fields import (
-    DEFAULT_MAX_MESSAGE_SIZE,
-    check_number,
-    check_secrets,
-    check_shared_fields,
-    is_number,
-    refuse,
-    resolve_secrets,
-)
 
 if TYPE_CHECKING:
     import httpx2
@@ -46,9 +40,6 @@ if TYPE_CHECKING:
 # The phases of a request that may have a timeout, and those for a phase that a dictionary leaves out.
 _PHASES: dict[str, float | None] = {"connect": 30, "write": 30, "pool": 30, "read": None}
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
-
-# The fields that are written to YAML even if they are the default, because every version of this package knows them.
-_ALWAYS_STORED = "url base_url token headers timeout max_retries base_delay max_delay".split()
 
 # The fields that may hold an object, which is stored by its import path.
 _OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider", "auth"}
@@ -190,8 +181,7 @@ class HttpServerInfo(FirstFields):
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
     negotiation: Negotiation = "auto"
 
-    def _optional_defaults(self) -> Mapping[str, Any]:
-        return {field.name: field.default for field in fields(self) if field.name not in _ALWAYS_STORED}
+    _always_stored = "url base_url token headers timeout max_retries base_delay max_delay".split()
 
     def __post_init__(self) -> None:
         """
@@ -202,8 +192,8 @@ class HttpServerInfo(FirstFields):
         if not isinstance(self.url, Secret) and not is_url(self.url):  # a Secret is a URL only when it is resolved
             msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
             raise ValueError(msg)
-        check_secrets(self, "headers")
-        check_shared_fields(self)
+        self._check_secrets("headers")
+        self._check_shared_fields()
         self._check_timeout()
         self._check_tls()
         if isinstance(self.proxy, str):
@@ -215,16 +205,13 @@ class HttpServerInfo(FirstFields):
             if value is not None and not callable(value) and not is_import_path(value):
                 self._refuse(
                     f"`{parameter}` must be a function, its import path 'package.module:name', or None, got another "
-                    f"{type(value).__name__}"
+                    f"{type(value).__name__}",
                 )
         self._check_auth()
 
-    def _refuse(self, text: str) -> NoReturn:
-        refuse(self, text)
-
     def _check_timeout(self) -> None:
         if not isinstance(self.timeout, Mapping):
-            check_number(self, "timeout", minimum=0, exclusive=True)
+            self._check_number("timeout", minimum=0, exclusive=True)
             return
         if unknown := [phase for phase in self.timeout if phase not in _PHASES]:
             known = ", ".join(map(repr, _PHASES))
@@ -240,7 +227,7 @@ class HttpServerInfo(FirstFields):
         if not is_context and (not isinstance(verify, (bool, str)) or verify == ""):
             self._refuse(
                 "`verify` must be True, False, the path of a CA bundle, an ssl.SSLContext, or a function that makes "
-                f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}"
+                f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}",
             )
         if isinstance(self.client_cert, list):  # from YAML
             self.client_cert = cast("ClientCert", tuple(self.client_cert))
@@ -252,17 +239,17 @@ class HttpServerInfo(FirstFields):
         if not has_parts or not all(isinstance(file, str) and file for file in files):
             self._refuse(
                 "`client_cert` must be the path of a PEM file with certificate and key, a pair (certificate, key), or "
-                "(certificate, key, password of the key as a Secret)"
+                "(certificate, key, password of the key as a Secret)",
             )
         if password and not isinstance(password[0], Secret):
             self._refuse(
                 "the password in `client_cert` must be a Secret, e.g. Secret.from_env_var('KEY_PASSWORD'), got "
-                f"{type(password[0]).__name__}"
+                f"{type(password[0]).__name__}",
             )
         if is_context:
             self._refuse(
                 "`client_cert` and an ssl.SSLContext as `verify` exclude each other; load the certificate into the "
-                "context (`load_cert_chain`)"
+                "context (`load_cert_chain`)",
             )
 
     def _check_auth(self) -> None:
@@ -283,7 +270,7 @@ class HttpServerInfo(FirstFields):
             # Without the value: in other packages, `auth` takes a bearer token.
             self._refuse(
                 "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
-                f"that makes one, or None, got another {type(auth).__name__}. Pass a bearer token as `token=`"
+                f"that makes one, or None, got another {type(auth).__name__}. Pass a bearer token as `token=`",
             )
         parameters = ("token", "token_provider", "auth", "oauth_config")
         chosen = [parameter for parameter in parameters if getattr(self, parameter) is not None]

@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import anyio
@@ -25,17 +26,15 @@ from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizat
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
-from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
+from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest, wants_rest
+from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.request_context import current_identity
-from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
-from haystack_integrations.tools.mcp.transports.http.events import Event, EventDecoder, EventTooLargeError
 from haystack_integrations.tools.mcp.transports.http.options import redacted_logs
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     is_event_stream,
     redirect_target,
     retry_after,
     status_of,
-    wants_rest,
 )
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ _HEADERS = httpx2.Client(transport=httpx2.BaseTransport()).headers
 
 class TooLargeError(Exception):
     """
-    Raised for a body that is larger than the limit.
+    Raised for a body, or an event of a stream, that is larger than the limit.
     """
 
 
@@ -137,43 +136,36 @@ class Ways:
             await asyncio.wait(self._tasks, timeout=_ENDING_TIMEOUT)
 
 
+@dataclass(eq=False)
 class HttpSender:
     """
     Sends the HTTP requests of one session.
+
+    :param transport: Sends the requests. It is closed with this.
+    :param headers: Headers of every request.
+    :param timeout: How many seconds each phase of a request may take: `connect`, `write`, `pool` and `read`.
+    :param auth: Authenticates the requests.
+    :param rest: For how long the server wants to get no requests, as other sessions know it, too.
+    :param max_message_size: How many bytes the body of a response may have after it was decompressed.
+    :param heard: Called when something came from the server.
+    :param redact: Removes secrets from what libraries log.
     """
 
-    def __init__(
-        self,
-        transport: httpx2.AsyncBaseTransport,
-        *,
-        headers: Mapping[str, str],
-        timeout: Mapping[str, float | None],
-        auth: httpx2.Auth | None = None,
-        rest: ServerRest | None = None,
-        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
-        heard: Callable[[], None] = lambda: None,
-        redact: Callable[[str], str] | None = None,
-    ) -> None:
-        """
-        Initialize the HttpSender.
+    transport: httpx2.AsyncBaseTransport
+    _: KW_ONLY
+    headers: Mapping[str, str]
+    timeout: Mapping[str, float | None]
+    auth: httpx2.Auth | None = None
+    rest: ServerRest = field(default_factory=ServerRest)
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    heard: Callable[[], None] = lambda: None
+    redact: Callable[[str], str] | None = None
 
-        :param transport: Sends the requests. It is closed with this.
-        :param headers: Headers of every request.
-        :param timeout: How many seconds each phase of a request may take: `connect`, `write`, `pool` and `read`.
-        :param auth: Authenticates the requests.
-        :param rest: For how long the server wants to get no requests, as other sessions know it, too.
-        :param max_message_size: How many bytes the body of a response may have after it was decompressed.
-        :param heard: Called when something came from the server.
-        :param redact: Removes secrets from what libraries log.
+    def __post_init__(self) -> None:
         """
-        self._transport = transport
-        self._fields = _by_name(_HEADERS) | _by_name(headers)
-        self._timeout = dict(timeout)
-        self._auth = auth
-        self.rest: ServerRest = rest or ServerRest()
-        self.max_message_size: int = max_message_size
-        self._heard = heard
-        self._redact = redact
+        Prepare what all requests have in common.
+        """
+        self._fields = _by_name(_HEADERS) | _by_name(self.headers)
         # Load balancers keep a session at one server with them.
         self._cookies = httpx2.Cookies()
 
@@ -181,13 +173,13 @@ class HttpSender:
         """
         Open the transport.
         """
-        await self._transport.__aenter__()
+        await self.transport.__aenter__()
 
     async def aclose(self) -> None:
         """
         Close all connections.
         """
-        await self._transport.__aexit__(None, None, None)
+        await self.transport.__aexit__(None, None, None)
 
     async def send(
         self,
@@ -223,16 +215,16 @@ class HttpSender:
         if identity is not None:
             fields |= _by_name(identity.headers)
         merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
-        extensions = {"timeout": {**self._timeout, "read": None} if method == "GET" else self._timeout}
+        extensions = {"timeout": {**self.timeout, "read": None} if method == "GET" else self.timeout}
         attempt, status = 0, ""
-        with redacted_logs(self._redact):
+        with redacted_logs(self.redact):
             while True:
                 if method == "POST":
                     await self._let_rest(exchange, status)
                 request = httpx2.Request(method, url, headers=merged, stream=body, extensions=extensions)
                 request.read()
                 response = await self._follow(request, exchange, may_log_in=may_log_in)
-                self._heard()
+                self.heard()
                 wait = retry_after(response) if method == "POST" else None
                 if wait is None:
                     return response
@@ -281,7 +273,7 @@ class HttpSender:
     async def _authenticate(
         self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool
     ) -> httpx2.Response:
-        auth = self._auth
+        auth = self.auth
         if auth is None:
             username, password = request.url.username, request.url.password
             if not username and not password:
@@ -316,12 +308,13 @@ class HttpSender:
         if first is not None:
             first.mark_sent()
         try:
-            response = await self._transport.handle_async_request(request)
+            response = await self.transport.handle_async_request(request)
         except CONNECT_ERRORS:
             if first is not None:
                 first.unmark_sent()
             raise
         response.request = request
+        response.stream = _HeardStream(response.stream, self.heard)
         self._cookies.extract_cookies(response)
         asks_for_credentials = response.status_code in _ASKS_FOR_CREDENTIALS
         if first is not None and (
@@ -344,7 +337,8 @@ class HttpSender:
         try:
             if is_event_stream(response):
                 return b""
-            async with aclosing(self.chunks(response)) as chunks:
+            # A few bytes may become gigabytes, so they are decompressed in pieces of 1 MiB at most.
+            async with aclosing(response.aiter_bytes()) as chunks:
                 async for chunk in chunks:
                     size += len(chunk)
                     if size > self.max_message_size:
@@ -354,34 +348,22 @@ class HttpSender:
             await response.aclose()
         return body[0] if len(body) == 1 else b"".join(body)
 
-    async def chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
+    async def events(self, response: httpx2.Response) -> AsyncGenerator[httpx2.ServerSentEvent]:
         """
-        Read a body as it comes: a few bytes may become gigabytes, so it is decompressed in pieces of 1 MiB at most.
-
-        :param response: The response.
-        :returns: The pieces.
-        :raises httpx2.HTTPError: If it cannot be read.
-        """
-        async with aclosing(response.aiter_bytes()) as pieces:
-            async for piece in pieces:
-                self._heard()
-                yield piece
-
-    async def events(self, response: httpx2.Response, decoder: EventDecoder) -> AsyncGenerator[Event]:
-        """
-        Read an event stream.
+        Read an event stream. An event that is not finished when the stream ends was not sent.
 
         :param response: The response. It is closed at the end.
-        :param decoder: Reads the events.
-        :returns: The events.
-        :raises EventTooLargeError: If one is too large.
+        :returns: The events. Those without data may have an id or a time.
+        :raises TooLargeError: If one is too large.
         :raises httpx2.HTTPError: If it cannot be read.
         """
+        response.encoding = "utf-8-sig"  # whatever its content type says
+        source = httpx2.EventSource(response, max_event_size=self.max_message_size)
         try:
-            async with aclosing(self.chunks(response)) as chunks:
-                async for chunk in chunks:
-                    for event in decoder.feed(chunk):
-                        yield event
+            async for event in source:
+                yield event
+        except httpx2.SSEError as error:
+            raise TooLargeError from error
         finally:
             await response.aclose()
 
@@ -396,10 +378,28 @@ class HttpSender:
             exchange.refuse(str(error), is_final=True)
         elif isinstance(error, MCPAuthorizationError) and exchange.fate is Fate.NEW:
             exchange.refuse(str(error), is_final=True, is_unauthorized=True)
-        elif isinstance(error, TooLargeError | EventTooLargeError):
+        elif isinstance(error, TooLargeError):
             exchange.lose_answer(frames.too_large(self.max_message_size))
         else:
             exchange.lose(describe_failure(error))
+
+
+class _HeardStream(httpx2.AsyncByteStream):
+    """
+    The body of a response. Whatever comes of it shows that the server is alive.
+    """
+
+    def __init__(self, stream: Any, heard: Callable[[], None]) -> None:
+        self._stream = stream
+        self._heard = heard
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            self._heard()
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 def _by_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -19,6 +19,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
+from haystack_integrations.tools.mcp.protocol.rest import wants_rest
 
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
@@ -90,7 +91,7 @@ def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_ses
     message, answers_request, error_code = _error_message(body.decode(errors="replace").strip(), exchange)
     lost = _why_lost(response, message, exchange, answers_request=answers_request, code=error_code)
     lost = lost if has_session else None
-    error = _error_in(body) if has_content_type(response, "application/json") else None
+    error = _error_in(body) if media_type(response).startswith("application/json") else None
     if lost is UNKNOWN_SESSION:
         exchange.refuse(lost, status=status)
     elif error is not None and (answers_request or code not in _DID_NOT_RUN):
@@ -139,16 +140,6 @@ def status_of(response: httpx2.Response) -> str:
     return f"{response.status_code} {response.reason_phrase}".strip()
 
 
-def wants_rest(seconds: float) -> str:
-    """
-    Say that the server wants no requests.
-
-    :param seconds: For how long.
-    :returns: A clause.
-    """
-    return f"the server wants no requests for {seconds:.3g} s"
-
-
 def retry_after(response: httpx2.Response) -> float | None:
     """
     Tell when a server that is too busy wants to get the request again, which it has not processed.
@@ -183,6 +174,16 @@ def redirect_target(response: httpx2.Response) -> httpx2.URL | None:
     return target.copy_with(fragment=None)
 
 
+def media_type(response: httpx2.Response) -> str:
+    """
+    Return the content type of a response.
+
+    :param response: The response.
+    :returns: In lower case, without parameters; the empty string if there is none.
+    """
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
 def is_event_stream(response: httpx2.Response) -> bool:
     """
     Tell whether the body of a response is an event stream.
@@ -190,18 +191,7 @@ def is_event_stream(response: httpx2.Response) -> bool:
     :param response: The response.
     :returns: Whether its content type says so.
     """
-    return has_content_type(response, "text/event-stream")
-
-
-def has_content_type(response: httpx2.Response, content_type: str) -> bool:
-    """
-    Tell whether the content type of a response starts with another, as the SDK compares them.
-
-    :param response: The response.
-    :param content_type: In lower case, without parameters.
-    :returns: Whether it does.
-    """
-    return bool(response.headers.get("content-type", "").lower().startswith(content_type))
+    return media_type(response) == "text/event-stream"
 
 
 def says_unknown_session(message: str) -> bool:

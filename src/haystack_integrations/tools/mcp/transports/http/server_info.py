@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.parameters import explains_options
-from haystack_integrations.tools.mcp.protocol.server_info import STORED_MODULE
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.transports.http.http_server_info import FirstFields, HttpServerInfo
 
@@ -59,7 +58,6 @@ class SSEServerInfo(HttpServerInfo, _BeforeToken):
     :param token: This and all further parameters are those of `HttpServerInfo`.
     """
 
-    _stored_module = STORED_MODULE
     _transport_name = "sse"
 
     url: str | Secret | None = None
@@ -137,7 +135,6 @@ class StreamableHttpServerInfo(HttpServerInfo, _BeforeVerify):
     :param token: This and all other parameters are those of `HttpServerInfo`.
     """
 
-    _stored_module = STORED_MODULE
     _transport_name = "streamable-http"
 
     url: str | Secret

@@ -19,11 +19,11 @@ import httpx2
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError
-from haystack_integrations.tools.mcp.transports.http.events import Event, EventDecoder, EventTooLargeError
 from haystack_integrations.tools.mcp.transports.http.posting import (
     GET_HEADERS,
     BusyError,
     HttpTransport,
+    TooLargeError,
     describe_failure,
 )
 from haystack_integrations.tools.mcp.transports.http.refusals import (
@@ -77,15 +77,14 @@ class SseTransport(HttpTransport):
         failure = "the event stream ended before the server named an endpoint for messages"
         reason = None
         try:
-            decoder = EventDecoder(self._sender.max_message_size)
-            async with aclosing(self._sender.events(response, decoder)) as events:
+            async with aclosing(self._sender.events(response)) as events:
                 async for event in events:
-                    if event.name == "message" and endpoint.done():
+                    if event.event == "message" and endpoint.done():
                         for frame in frames.read(event.data):
                             self.channel.received(frame)
-                    elif event.name == "endpoint" and not endpoint.done():
-                        endpoint.set_result(_endpoint(event, response.request.url))
-        except EventTooLargeError:
+                    elif event.event == "endpoint" and not endpoint.done():
+                        endpoint.set_result(_endpoint(event.data, response.request.url))
+        except TooLargeError:
             reason = frames.too_large(self._sender.max_message_size)
         except httpx2.HTTPError as error:
             reason = f"the event stream was cut ({type(error).__name__})"
@@ -130,9 +129,9 @@ class SseTransport(HttpTransport):
             self.channel.drained(reason)
 
 
-def _endpoint(event: Event, url: httpx2.URL) -> httpx2.URL:
+def _endpoint(named: str, url: httpx2.URL) -> httpx2.URL:
     try:
-        endpoint = url.join(event.data.decode(errors="replace"))
+        endpoint = url.join(named)
     except httpx2.InvalidURL:
         msg = "the server names an endpoint for messages that is no URL"
         raise ConnectionError(msg) from None

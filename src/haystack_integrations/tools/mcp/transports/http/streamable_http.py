@@ -16,6 +16,7 @@ import base64
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -24,7 +25,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange
-from haystack_integrations.tools.mcp.transports.http.events import Event, EventDecoder
 from haystack_integrations.tools.mcp.transports.http.posting import (
     GET_HEADERS,
     HttpSender,
@@ -35,9 +35,9 @@ from haystack_integrations.tools.mcp.transports.http.posting import (
 from haystack_integrations.tools.mcp.transports.http.refusals import (
     SESSION_HEADER,
     describe_content,
-    has_content_type,
     is_event_stream,
     judge,
+    media_type,
     redirect_target,
     status_of,
 )
@@ -63,6 +63,17 @@ _STREAM_TIMEOUT = 0.5
 
 _CLOSED_EARLY = "the server closed the response before the answer came"
 _NO_MESSAGE = "the server's answer is no valid JSON-RPC message"
+
+
+@dataclass
+class _Cursor:
+    """
+    From where a stream can be resumed, and after how many seconds.
+    """
+
+    last_id: str = ""
+    pause: float = _PAUSE
+
 
 _PLAIN = re.compile(r"(?! )(?!=\?base64\?.*\?=$)[ -~]*(?<! )")
 
@@ -166,7 +177,7 @@ class StreamableHttpTransport(HttpTransport):
         else:
             if exchange.method == "initialize":
                 self._session_id = response.headers.get(SESSION_HEADER)
-            if has_content_type(response, "application/json"):
+            if media_type(response).startswith("application/json"):
                 self._read_body(await self._sender.read(response), exchange)
             elif is_event_stream(response):
                 await self._read_events(response, exchange)
@@ -185,49 +196,56 @@ class StreamableHttpTransport(HttpTransport):
             exchange.lose_answer(_NO_MESSAGE)
 
     async def _read_events(self, response: httpx2.Response, exchange: Exchange) -> None:
-        decoder = EventDecoder(self._sender.max_message_size)
+        cursor = _Cursor()
         reason = _CLOSED_EARLY
         try:
-            await self._read_stream(response, decoder, exchange)
+            await self._read_stream(response, cursor, exchange)
         except httpx2.HTTPError as error:
             reason = describe_failure(error)
-        if not exchange.is_settled and exchange.version not in MODERN_PROTOCOL_VERSIONS:
-            await self._resume(decoder, exchange)
+        if cursor.last_id and exchange.version not in MODERN_PROTOCOL_VERSIONS:
+            await self._go_on(cursor, exchange)
         if not exchange.is_settled:
             exchange.lose(reason)
 
-    async def _resume(self, decoder: EventDecoder, exchange: Exchange) -> None:
+    async def _go_on(self, cursor: _Cursor, exchange: Exchange | None = None) -> None:
+        """
+        Open a stream again when it ends, until an exchange is settled, or two attempts in a row were in vain.
+        """
         tries = 0
-        while decoder.last_id and tries < _MAX_TRIES and not exchange.is_settled:
-            await asyncio.sleep(_pause(decoder))
-            before, decoder = decoder, decoder.anew()
+        while tries < _MAX_TRIES and not (exchange is not None and exchange.is_settled):
+            await asyncio.sleep(cursor.pause)
+            before, response = cursor.last_id, None
             try:
-                response = await self._open_stream(decoder.last_id)
+                response = await self._open_stream(cursor)
                 if response is not None:
-                    await self._read_stream(response, decoder, exchange)
-            except httpx2.HTTPError as error:
-                logger.debug("A stream was not resumed: {kind}", kind=type(error).__name__)
-            tries = tries + 1 if decoder.last_id == before.last_id else 0
+                    await self._read_stream(response, cursor, exchange)
+            except Exception as error:
+                if exchange is not None and not isinstance(error, httpx2.HTTPError):
+                    raise
+                logger.debug("A stream broke: {kind}", kind=type(error).__name__)
+            was_in_vain = response is None if exchange is None else cursor.last_id == before
+            tries = tries + 1 if was_in_vain else 0
 
-    async def _open_stream(self, last_id: bytes | None) -> httpx2.Response | None:
+    async def _open_stream(self, cursor: _Cursor) -> httpx2.Response | None:
         headers = self._headers(GET_HEADERS)
-        if last_id:
-            headers["Last-Event-ID"] = last_id.decode(errors="replace")
+        if cursor.last_id:
+            headers["Last-Event-ID"] = cursor.last_id
         response = await self._sender.send("GET", self._url, headers, may_log_in=False)
         if response.status_code == httpx2.codes.OK and is_event_stream(response):
             return response
         await response.aclose()
         return None
 
-    async def _read_stream(
-        self, response: httpx2.Response, decoder: EventDecoder, exchange: Exchange | None = None
-    ) -> None:
+    async def _read_stream(self, response: httpx2.Response, cursor: _Cursor, exchange: Exchange | None = None) -> None:
         """
         Read an event stream to its end, or until an exchange is settled.
         """
-        events = self._sender.events(response, decoder)
+        events = self._sender.events(response)
         try:
             async for event in events:
+                cursor.last_id = event.id or cursor.last_id
+                if event.retry is not None:
+                    cursor.pause = max(event.retry / 1000, _SHORTEST_PAUSE)
                 self._receive(event, exchange)
                 if exchange is not None and exchange.is_settled:
                     self._ways.spawn(self._read_leftover(events, exchange))
@@ -236,11 +254,11 @@ class StreamableHttpTransport(HttpTransport):
             await events.aclose()
             raise
 
-    def _receive(self, event: Event, exchange: Exchange | None) -> None:
-        for frame in frames.read(event.data) if event.name == "message" else ():
+    def _receive(self, event: httpx2.ServerSentEvent, exchange: Exchange | None) -> None:
+        for frame in frames.read(event.data) if event.event == "message" else ():
             self.channel.received(frame, exchange)
 
-    async def _read_leftover(self, events: AsyncGenerator[Event], exchange: Exchange) -> None:
+    async def _read_leftover(self, events: AsyncGenerator[httpx2.ServerSentEvent], exchange: Exchange) -> None:
         try:
             async with asyncio.timeout(_LEFTOVER_TIMEOUT):
                 async for event in events:
@@ -267,26 +285,18 @@ class StreamableHttpTransport(HttpTransport):
                 await self._is_answered.wait()
 
     async def _listen(self) -> None:
-        decoder = EventDecoder(self._sender.max_message_size)
-        was_open = False
-        tries = 0
-        while tries < _MAX_TRIES:
+        cursor = _Cursor()
+        try:
             try:
-                try:
-                    response = await self._open_stream(decoder.last_id)
-                finally:
-                    self._is_answered.set()
-                if response is None and not was_open:
-                    return
-                tries = 0 if response is not None else tries + 1
-                if response is not None:
-                    was_open = True
-                    await self._read_stream(response, decoder)
-            except Exception as error:  # nobody waits for this
-                logger.debug("The stream of the server has ended: {kind}", kind=type(error).__name__)
-                tries += 1
-            decoder = decoder.anew()
-            await asyncio.sleep(_pause(decoder))
+                response = await self._open_stream(cursor)
+            finally:
+                self._is_answered.set()
+            if response is None:
+                return
+            await self._read_stream(response, cursor)
+        except Exception as error:  # nobody waits for this
+            logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
+        await self._go_on(cursor)
 
     async def _end_session(self) -> None:
         if self._session_id is None:
@@ -297,10 +307,6 @@ class StreamableHttpTransport(HttpTransport):
                 await response.aclose()
         except Exception as error:
             logger.debug("A session was not ended: {kind}", kind=type(error).__name__)
-
-
-def _pause(decoder: EventDecoder) -> float:
-    return max(_PAUSE if decoder.retry is None else decoder.retry, _SHORTEST_PAUSE)
 
 
 def _answers(frame: dict[str, Any], exchange: Exchange) -> bool:
@@ -320,10 +326,6 @@ def _describe_redirect(response: httpx2.Response) -> str:
     if target is None:
         return f"the server answered with HTTP {status_of(response)}"
     shown = target.copy_with(userinfo=b"", query=None)
-    if response.request.url.scheme == "https" and target.scheme == "http":
-        return (
-            f"Redirect to {shown} not followed: it would downgrade this HTTPS endpoint to plain HTTP. The server is "
-            "likely behind a TLS-terminating proxy whose forwarded headers it does not trust, often combined with a "
-            f"trailing-slash difference. Try {shown.copy_with(scheme='https')} instead, or fix the proxy settings."
-        )
-    return f"Redirect to {shown} not followed; use that URL as the endpoint if it is the intended server"
+    leaves_tls = response.request.url.scheme == "https" and target.scheme == "http"
+    use = "that URL with https://, as it leaves TLS," if leaves_tls else "that URL"
+    return f"Redirect to {shown} not followed; use {use} as the endpoint if it is the intended server"

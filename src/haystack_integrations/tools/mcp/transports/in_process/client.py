@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.transports.in_process.server_info import In
 from haystack_integrations.tools.mcp.transports.in_process.transport import InProcessTransport
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, Negotiation
+    from haystack_integrations.tools.mcp.protocol.server_info import Negotiation
 
 
 class InProcessClient(WireClient):
@@ -42,12 +42,6 @@ class InProcessClient(WireClient):
         self.server = server
         self._info = InProcessServerInfo(server, negotiation=negotiation)
 
-    def _server_info(self) -> MCPServerInfo:
-        return self._info
-
-    def _describe(self) -> str:
-        return self._info.describe()
-
     async def _make_transport(self) -> Transport:
         server = self.server
         if isinstance(server, str):
@@ -57,7 +51,7 @@ class InProcessClient(WireClient):
         server = getattr(server, "_lowlevel_server", server)  # the one inside an MCPServer
         if not isinstance(server, mcp.server.Server):
             msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
-            raise MCPConnectionError(msg, server_info=self._server_info(), operation="connect")
+            raise MCPConnectionError(msg, server_info=self._info, operation="connect")
         return InProcessTransport(server)
 
 

@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
+from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
-    STORED_MODULE,
     MCPServerInfo,
     Negotiation,
 )
-from haystack_integrations.tools.mcp.transports.clients import client_class
-from haystack_integrations.tools.mcp.transports.fields import check_shared_fields
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
+
+
+# By name, because the module imports this one, and the types of the protocol, for which a pipeline that is only built
+# or loaded must not wait.
+_CLIENT = "haystack_integrations.tools.mcp.transports.in_process.client:InProcessClient"
 
 
 @explains_options
@@ -59,7 +62,6 @@ class InProcessServerInfo(MCPServerInfo):
         Default: `"auto"`.
     """
 
-    _stored_module: ClassVar[str] = STORED_MODULE
     _transport_name: ClassVar[str] = "in-process"
 
     server: Any
@@ -67,11 +69,7 @@ class InProcessServerInfo(MCPServerInfo):
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
     negotiation: Negotiation = "auto"
 
-    _optional_fields: ClassVar[Mapping[str, Any]] = {
-        "max_in_flight": None,
-        "failure_pause": DEFAULT_FAILURE_PAUSE,
-        "negotiation": "auto",
-    }
+    _always_stored = ("server",)
 
     def __post_init__(self) -> None:
         """
@@ -82,17 +80,15 @@ class InProcessServerInfo(MCPServerInfo):
         if isinstance(self.server, str):
             module, _, attribute = self.server.partition(":")
             if not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-                msg = f"InProcessServerInfo: `server` must be like 'package.module:server', got {self.server!r}"
-                raise ValueError(msg)
+                self._refuse(f"`server` must be like 'package.module:server', got {self.server!r}")
         elif self.server is None or isinstance(self.server, (Mapping, list, int, float, bytes, type)):
-            msg = (
-                "InProcessServerInfo: `server` must be an MCP server object or its import path "
-                f"'package.module:server', got {type(self.server).__name__}"
+            cls = self.server if isinstance(self.server, type) else None
+            advice = "" if cls is None else f"; create an object, as in {cls.__name__}('name')"
+            self._refuse(
+                "`server` must be an MCP server object or its import path 'package.module:server', got "
+                f"{type(self.server).__name__}{advice}",
             )
-            if isinstance(self.server, type):
-                msg += f"; create an object, as in {self.server.__name__}('name')"
-            raise ValueError(msg)
-        check_shared_fields(self)
+        self._check_shared_fields()
 
     def create_client(self) -> MCPClient:
         """
@@ -100,7 +96,8 @@ class InProcessServerInfo(MCPServerInfo):
 
         :returns: Configured InProcessClient instance.
         """
-        return client_class("in_process.client", "InProcessClient")(self.server, negotiation=self.negotiation)
+        client: MCPClient = import_object(_CLIENT)(self.server, negotiation=self.negotiation)
+        return client
 
     def describe(self) -> str:
         """

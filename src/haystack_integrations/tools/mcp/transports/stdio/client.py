@@ -16,9 +16,9 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
+from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
-from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment, is_always_inherited
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.transports.stdio.transport import StdioTran
 from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsTransport
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, Negotiation
+    from haystack_integrations.tools.mcp.protocol.server_info import Negotiation
 
 
 # Ends of the names of files that an interpreter runs.
@@ -81,7 +81,7 @@ class StdioClient(WireClient):
         # The variables from `env`, with the values that Secrets had.
         self._given: dict[str, str] = {}
         self._process: ServerProcess | None = None
-        self._info = StdioServerInfo(
+        self._info: StdioServerInfo = StdioServerInfo(
             command=command,
             args=args,
             env=env,
@@ -90,12 +90,6 @@ class StdioClient(WireClient):
             max_message_size=max_message_size,
             negotiation=negotiation,
         )
-
-    def _server_info(self) -> MCPServerInfo:
-        return self._info
-
-    def _describe(self) -> str:
-        return self._info.describe()
 
     async def _make_transport(self) -> Transport:
         info = self._info

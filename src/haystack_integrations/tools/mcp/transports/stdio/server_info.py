@@ -7,27 +7,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_FAILURE_PAUSE,
-    STORED_MODULE,
+    DEFAULT_MAX_MESSAGE_SIZE,
     MCPServerInfo,
     Negotiation,
 )
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
-from haystack_integrations.tools.mcp.transports.clients import client_class
-from haystack_integrations.tools.mcp.transports.fields import (
-    DEFAULT_MAX_MESSAGE_SIZE,
-    check_secrets,
-    check_shared_fields,
-)
 from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment
 
 if TYPE_CHECKING:
@@ -35,6 +30,10 @@ if TYPE_CHECKING:
 
 # Parameters that the client does not have.
 _OF_THE_CONNECTION = ("max_in_flight", "failure_pause")
+
+# By name, because the module imports this one, and the types of the protocol, for which a pipeline that is only built
+# or loaded must not wait.
+_CLIENT = "haystack_integrations.tools.mcp.transports.stdio.client:StdioClient"
 
 
 @explains_options
@@ -88,7 +87,6 @@ class StdioServerInfo(MCPServerInfo):
         Default: `"auto"`.
     """
 
-    _stored_module: ClassVar[str] = STORED_MODULE
     _transport_name: ClassVar[str] = "stdio"
 
     command: str | Secret
@@ -104,14 +102,7 @@ class StdioServerInfo(MCPServerInfo):
     failure_pause: float | None = DEFAULT_FAILURE_PAUSE
     negotiation: Negotiation = "auto"
 
-    _optional_fields: ClassVar[Mapping[str, Any]] = {
-        "cwd": None,
-        "inherit_env": None,
-        "max_message_size": DEFAULT_MAX_MESSAGE_SIZE,
-        "max_in_flight": None,
-        "failure_pause": DEFAULT_FAILURE_PAUSE,
-        "negotiation": "auto",
-    }
+    _always_stored = "command args env max_retries base_delay max_delay".split()
 
     def __post_init__(self) -> None:
         """
@@ -124,28 +115,25 @@ class StdioServerInfo(MCPServerInfo):
         if args is not None and (
             not isinstance(args, (list, tuple)) or not all(isinstance(arg, (str, Secret)) for arg in args)
         ):
-            msg = "StdioServerInfo: `args` must be a list of strings or None"
-            raise ValueError(msg)
+            self._refuse("`args` must be a list of strings or None")
         if self.cwd is not None and not isinstance(self.cwd, Secret):
             self.cwd = str(self.cwd)
-        check_secrets(self, "env")
+        self._check_secrets("env")
         self._check_inherit_env()
-        check_shared_fields(self)
+        self._check_shared_fields()
 
     def _check_command(self) -> None:
         command = self.command
         if isinstance(command, Secret):
             return
         if not isinstance(command, str) or not command.strip():
-            msg = f"StdioServerInfo: `command` must be a non-empty string, got {command!r}"
-            raise ValueError(msg)
+            self._refuse(f"`command` must be a non-empty string, got {command!r}")
         program, *rest = command.split()
         if rest and not (os.path.isfile(command) or shutil.which(command)):
-            msg = (
-                f"StdioServerInfo: `command` must be a program alone; its arguments belong in `args`, as in "
-                f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given."
+            self._refuse(
+                "`command` must be a program alone; its arguments belong in `args`, as in "
+                f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given.",
             )
-            raise ValueError(msg)
 
     def _check_inherit_env(self) -> None:
         names = self.inherit_env
@@ -156,14 +144,12 @@ class StdioServerInfo(MCPServerInfo):
             "None"
         )
         if not isinstance(names, (list, tuple, set, frozenset)):
-            msg = f"StdioServerInfo: `inherit_env` {what}, got {type(names).__name__}"
-            raise ValueError(msg)
+            self._refuse(f"`inherit_env` {what}, got {type(names).__name__}")
         for name in names:
             if not isinstance(name, str) or not name.removesuffix("*") or set("*=\0") & set(name.removesuffix("*")):
                 hint = " (True inherits all)" if name == "*" else ""
                 shown = repr(name.partition("=")[0]) if isinstance(name, str) else type(name).__name__
-                msg = f"StdioServerInfo: `inherit_env` {what}, and {shown} is no such name{hint}"
-                raise ValueError(msg)
+                self._refuse(f"`inherit_env` {what}, and {shown} is no such name{hint}")
         self.inherit_env = list(names)
 
     def create_client(self) -> MCPClient:
@@ -173,7 +159,8 @@ class StdioServerInfo(MCPServerInfo):
         :returns: Configured StdioClient instance.
         """
         fields = [field.name for field in dataclasses.fields(StdioServerInfo) if field.name not in _OF_THE_CONNECTION]
-        return client_class("stdio.client", "StdioClient")(**{name: getattr(self, name) for name in fields})
+        client: MCPClient = import_object(_CLIENT)(**{name: getattr(self, name) for name in fields})
+        return client
 
     def describe(self) -> str:
         """

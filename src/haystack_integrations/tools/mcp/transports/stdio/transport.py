@@ -11,7 +11,7 @@ from haystack import logging
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange
-from haystack_integrations.tools.mcp.transports.fields import DEFAULT_MAX_MESSAGE_SIZE
+from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.transports.stdio.lines import LineBuffer, OversizedLine
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 
