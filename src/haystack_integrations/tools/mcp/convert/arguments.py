@@ -64,6 +64,8 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
     if value is None or isinstance(value, bool) or depth > _DEEPEST:
         return value
     if isinstance(value, str):
+        if type(schema) is dict and schema.get("type") == "string":
+            return value
         types = types_of(schema, root)
         value = value if "string" in types else _read(value, types)
     elif isinstance(value, float) and value.is_integer():

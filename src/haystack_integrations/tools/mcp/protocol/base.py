@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -173,7 +173,7 @@ class MCPClient(ReadingClient):
         raise_tool_error(result, tool_name, tool_args)
         return result.model_dump_json(by_alias=True)
 
-    async def request_tool(
+    def request_tool(
         self,
         tool_name: str,
         tool_args: dict[str, Any],
@@ -181,7 +181,7 @@ class MCPClient(ReadingClient):
         meta: dict[str, Any] | None = None,
         on_progress: Any = None,
         continuation: Any = None,
-    ) -> types.CallToolResult:
+    ) -> Coroutine[Any, Any, types.CallToolResult]:
         """
         Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
 
@@ -191,15 +191,17 @@ class MCPClient(ReadingClient):
         :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
             progress. A client with its own `call_tool` does not ask.
         :param continuation: What to continue a call with that was left open, as a Continuation. A custom client cannot.
-        :returns: The result.
-        :raises CallDidNotRunError: If the tool provably did not run.
-        :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
+        :returns: A coroutine of the result. It raises CallDidNotRunError if the tool provably did not run, and
+            MCPInvocationError if the tool invocation fails. What a custom client says of its connection ends the
             session, and becomes an MCPOutcomeUnknownError.
         """
         if type(self).call_tool is MCPClient.call_tool:
-            return await self._send_call(
-                tool_name, tool_args, meta=meta, on_progress=on_progress, continuation=continuation
-            )
+            return self._send_call(tool_name, tool_args, meta=meta, on_progress=on_progress, continuation=continuation)
+        return self._send_by_call_tool(tool_name, tool_args, meta=meta, continuation=continuation)
+
+    async def _send_by_call_tool(
+        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None, continuation: Any
+    ) -> types.CallToolResult:
         if continuation is not None:
             raise self._cannot(_CONTINUE, tool_name, tool_args)
         if meta is not None:

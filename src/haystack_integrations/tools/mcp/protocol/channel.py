@@ -165,18 +165,19 @@ class Channel:
         """
         return list(self._exchanges.values())
 
-    async def request(self, exchange: Exchange) -> dict[str, Any]:
+    def request(self, exchange: Exchange) -> Coroutine[Any, Any, dict[str, Any]]:
         """
         Send a request and wait for its answer, in the caller's task.
 
         :param exchange: The request.
-        :returns: The result as it came.
-        :raises RequestError: If there is none.
+        :returns: A coroutine of the result as it came. It raises RequestError if there is none.
         """
         target = f" {exchange.name}" if exchange.name is not None and exchange.method != "resources/read" else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
-        if not span.get_span_context().is_valid:  # nobody traces
-            return await self._request(exchange)
+        is_traced = span.get_span_context().is_valid
+        return self._traced(exchange, span) if is_traced else self._request(exchange)
+
+    async def _traced(self, exchange: Exchange, span: trace.Span) -> dict[str, Any]:
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             carrier: dict[str, str] = {}
             inject(carrier)
@@ -293,6 +294,8 @@ class Channel:
                 answered.succeed(frame["result"])
 
     def _find(self, request_id: Any) -> Exchange | None:
+        if type(request_id) is int:
+            return self._exchanges.get(request_id)
         # Some servers know one kind of number only, some write all ids as strings.
         if isinstance(request_id, str) and request_id.isdecimal():
             request_id = int(request_id)

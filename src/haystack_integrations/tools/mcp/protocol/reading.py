@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 
 import mcp_types as types
 from haystack import logging
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_TOOLS
@@ -70,6 +69,8 @@ class ReadingClient(ABC):
 
     # What was negotiated; None while there is no session.
     _revision: str | None = None
+    # Whether that is 2026-07-28 or later.
+    _is_modern: bool = False
     _capabilities: types.ServerCapabilities = types.ServerCapabilities()
 
     # Answers what the server asks. Set when a session is opened.
@@ -88,13 +89,6 @@ class ReadingClient(ABC):
         """
         # To be cleared when a session is opened.
         self._cached: CachedResults = CachedResults()
-
-    @property
-    def _is_modern(self) -> bool:
-        """
-        Whether the session is of revision 2026-07-28 or later.
-        """
-        return self._revision in MODERN_PROTOCOL_VERSIONS
 
     def _describe(self) -> str:
         """Return what the server is called in messages."""
