@@ -12,6 +12,7 @@ runs in the event loop of the session.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
@@ -145,18 +146,12 @@ class Channel:
         self._redact = redact
         self._tracer = trace.get_tracer("mcp-haystack")
         self._exchanges: dict[int, Exchange] = {}
-        self._last_id = -1
+        # Returns an id that no request of this session had.
+        self.next_id: Callable[[], int] = itertools.count().__next__
         # The requests of the server that are being answered, by their ids.
         self._asked: dict[str | int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self.has_ended: bool = False
-
-    def next_id(self) -> int:
-        """
-        Return an id that no request of this session had.
-        """
-        self._last_id += 1
-        return self._last_id
 
     @property
     def in_flight(self) -> list[Exchange]:
