@@ -341,13 +341,17 @@ class AsyncExecutor:
         loop = waiter.get_loop()
         waiters = self._to_wake.setdefault(loop, [])
         waiters.append(waiter)
-        if len(waiters) == 1:
+        if not self._operations:
+            self._wake(loop)  # it was the last one
+        elif len(waiters) == 1:
             with suppress(RuntimeError):  # the executor's loop is closed, after which all are woken
                 self._loop.call_soon(self._wake, loop)
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        with suppress(RuntimeError):  # the caller's loop was closed
-            loop.call_soon_threadsafe(_wake_all, self._to_wake.pop(loop))
+        waiters = self._to_wake.pop(loop, None)
+        if waiters is not None:
+            with suppress(RuntimeError):  # the caller's loop was closed
+                loop.call_soon_threadsafe(_wake_all, waiters)
 
     def _submit(self, operation: _Operation) -> None:
         self._operations.add(operation)

@@ -68,7 +68,7 @@ class SilenceWatch:
         self._calls[call] = longest_silence, ping_interval
         look_in = ping_interval
         if longest_silence is not None:
-            left = max(longest_silence - self._silence(now), 0.0)
+            left = max(longest_silence - now + max(self._since, self._life.heard_at), 0.0)
             look_in = left if look_in is None else min(look_in, left)
         if look_in is not None and (self._timer is None or now + look_in < self._looks_at):
             self._look_in(look_in)

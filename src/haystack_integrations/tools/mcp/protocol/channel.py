@@ -140,6 +140,8 @@ class Channel:
         self.transport = transport
         transport.channel = self
         self._life = life
+        # Notes that the server sent something, also if it is no message, such as a comment that keeps a stream alive.
+        self.heard: Callable[[], None] = life.heard
         self._make_answer = answer
         self._notify_client = notified
         self._span_attributes = span_attributes
@@ -266,7 +268,7 @@ class Channel:
         :param frame: The message, as `frames.read` returns it.
         :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
         """
-        self._life.heard()
+        self.heard()
         if isinstance(frame, Unreadable):
             exchange = exchange or self._find(frame.id)
             if exchange is not None:
@@ -353,12 +355,6 @@ class Channel:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    def heard(self) -> None:
-        """
-        Note that the server sent something that is no message, such as a comment that keeps a stream alive.
-        """
-        self._life.heard()
 
     def drained(self, reason: str) -> None:
         """
