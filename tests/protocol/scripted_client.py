@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import mcp_types as types
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp import MCPHandlers
 from haystack_integrations.tools.mcp.protocol.listed_tools import ListedTools
@@ -39,6 +40,7 @@ class ScriptedClient(TaskClient):
         offered = {"resources": {}, "prompts": {}} if capabilities is None else capabilities
         self._answer = answer
         self._revision = version
+        self._is_modern = version in MODERN_PROTOCOL_VERSIONS
         self._capabilities = types.ServerCapabilities.model_validate(offered)
         self._tools = ListedTools(self._describe)
         self._server_requests = ServerRequests(self.handlers.callbacks("a server", self.redactor))

@@ -114,6 +114,9 @@ class Waiter:
     Waits in a thread. A lock takes a third of the time of a `concurrent.futures.Future`.
     """
 
+    # How much longer it is waited if the time is over, in seconds, None for no limit; nothing not to wait any longer.
+    extension: tuple[float | None, ...] = ()
+
     def __init__(self) -> None:
         """
         Initialize the Waiter.
@@ -289,6 +292,7 @@ class AsyncExecutor:
         except OSError as error:
             raise ExecutorStartError(error) from error
         started = threading.Event()
+        self._thread_id: int | None = None
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name=THREAD_NAME, daemon=True)
         try:
             self._thread.start()
@@ -300,6 +304,7 @@ class AsyncExecutor:
     def _run_loop(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(started.set)
+        self._thread_id = threading.get_ident()
         try:
             while not self._closing:
                 try:
@@ -310,6 +315,7 @@ class AsyncExecutor:
                     logger.warning("{error} was raised in the AsyncExecutor and ignored", error=type(error).__name__)
         finally:
             self._closing = True
+            self._thread_id = None  # a later thread may get the same
             asyncio.set_event_loop(None)
             self._loop.close()
             # From now on, nothing can be handed over. What came too late to be started or to end is here.
@@ -324,7 +330,7 @@ class AsyncExecutor:
 
         :returns: True in the executor's thread.
         """
-        return threading.current_thread() is self._thread
+        return threading.get_ident() == self._thread_id
 
     def _notify(self, waiter: asyncio.Future[None]) -> None:
         """
@@ -335,13 +341,17 @@ class AsyncExecutor:
         loop = waiter.get_loop()
         waiters = self._to_wake.setdefault(loop, [])
         waiters.append(waiter)
-        if len(waiters) == 1:
+        if not self._operations:
+            self._wake(loop)  # it was the last one
+        elif len(waiters) == 1:
             with suppress(RuntimeError):  # the executor's loop is closed, after which all are woken
                 self._loop.call_soon(self._wake, loop)
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        with suppress(RuntimeError):  # the caller's loop was closed
-            loop.call_soon_threadsafe(_wake_all, self._to_wake.pop(loop))
+        waiters = self._to_wake.pop(loop, None)
+        if waiters is not None:
+            with suppress(RuntimeError):  # the caller's loop was closed
+                loop.call_soon_threadsafe(_wake_all, waiters)
 
     def _submit(self, operation: _Operation) -> None:
         self._operations.add(operation)
@@ -380,7 +390,7 @@ class AsyncExecutor:
         self._submit(operation)
         has_ended = False
         try:
-            has_ended = waiter.wait(timeout)
+            has_ended = waiter.wait(timeout) or any(waiter.wait(seconds) for seconds in waiter.extension)
         finally:
             if not has_ended:  # nobody waits any more, e.g. after a KeyboardInterrupt
                 operation.cancel()

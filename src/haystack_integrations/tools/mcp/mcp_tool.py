@@ -20,6 +20,7 @@ from haystack.tools.tool import Tool
 from haystack_integrations.tools.mcp.budgets import admit_call, note_refusal
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
+from haystack_integrations.tools.mcp.connection.requests import CallRequest
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
@@ -588,10 +589,6 @@ class MCPTool(ToolBase, Tool):
         known = [self.annotations] if latest is None else [self.annotations, latest.annotations]
         return all(any(getattr(hints, name, None) is True for name in names) for hints in known)
 
-    @property
-    def _may_repeat(self) -> bool:
-        return self.options.retry_idempotent and self._has_hint("read_only_hint", "idempotent_hint")
-
     def _as(self, name: str, note: str = "") -> MCPTool:
         """
         Return this tool under another name, without renaming it for those that use it.
@@ -807,15 +804,7 @@ class MCPTool(ToolBase, Tool):
             if self._definition is None:
                 self.warm_up()
             sent = self._complete(arguments)
-            result = self._connection.call_tool(
-                self.remote_name,
-                sent.arguments,
-                display_name=self.name,
-                may_repeat=self._may_repeat,
-                invocation_timeout=self._own_invocation_timeout,
-                secrets=sent.secrets,
-                on_progress=on_progress,
-            )
+            result = self._connection._deliver(self._request(sent, on_progress))
             if result.content:
                 self._note_links(result.content)
             return convert(result)
@@ -835,15 +824,7 @@ class MCPTool(ToolBase, Tool):
             if self._definition is None:
                 await self.warm_up_async()
             sent = self._complete(arguments)
-            result = await self._connection.call_tool_async(
-                self.remote_name,
-                sent.arguments,
-                display_name=self.name,
-                may_repeat=self._may_repeat,
-                invocation_timeout=self._own_invocation_timeout,
-                secrets=sent.secrets,
-                on_progress=on_progress,
-            )
+            result = await self._connection._deliver_async(self._request(sent, on_progress))
             if result.content:
                 self._note_links(result.content)
             return convert(result)
@@ -887,6 +868,18 @@ class MCPTool(ToolBase, Tool):
                 tool=self.name,
             )
         return self._bound.apply(fitted, self._custom_inputs_from_state or {})
+
+    def _request(self, sent: Sent, on_progress: ProgressCallback | None) -> CallRequest:
+        may_repeat = self.options.retry_idempotent and self._has_hint("read_only_hint", "idempotent_hint")
+        return CallRequest(
+            tool_name=self.remote_name,
+            tool_args=sent.arguments,
+            display_name=self.name,
+            may_repeat=may_repeat,
+            invocation_timeout=self._own_invocation_timeout,
+            secrets=sent.secrets,
+            on_progress=on_progress,
+        )
 
     async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
         """

@@ -119,7 +119,8 @@ class ToolCall:
         self._supervisor = supervisor
         if self._pending is None:
             supervisor.call_begins()
-            supervisor.redactor.of_calls.remember(self.request.secrets)
+            if self.request.secrets:
+                supervisor.redactor.of_calls.remember(self.request.secrets)
             progress = supervisor.handlers.progress
             self._reports = HandlerReports(progress) if progress is not None else None
             try:

@@ -48,24 +48,6 @@ BLOCKED_LOOP_GRACE = 10.0
 _NOT_TRACED: AbstractContextManager[None] = nullcontext()
 
 
-class _CallWaiter(Waiter):
-    """
-    Waits longer for a call that has become a task.
-    """
-
-    def __init__(self, waiter: Waiter, request: CallRequest, task_timeout: float | None) -> None:
-        self._waiter = waiter
-        self._task_timeout = task_timeout
-        self._tasks: list[CallRequest] = []
-        request.on_task = self._tasks.append
-
-    def notify(self) -> None:
-        self._waiter.notify()
-
-    def wait(self, timeout: float | None) -> bool:
-        return self._waiter.wait(timeout) or (bool(self._tasks) and self._waiter.wait(self._task_timeout))
-
-
 class Calling:
     """
     Calls tools through the sessions of one connection.
@@ -165,18 +147,20 @@ class Calling:
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
         self._users.enter()
         try:
-            with self._traced(request):
+            with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 return self._intercepted(request).run() if self._interceptors else self._send(request)
         finally:
-            self._end_use()
+            if self._users.leave():
+                self._leave()
 
     async def _deliver_async(self, request: CallRequest) -> types.CallToolResult:
         self._users.enter()
         try:
-            with self._traced(request):
+            with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 return await (self._send_intercepted(request) if self._interceptors else self._send_async(request))
         finally:
-            self._end_use()
+            if self._users.leave():
+                self._leave()
 
     def _end_use(self) -> None:
         """
@@ -186,8 +170,6 @@ class Calling:
             self._leave()
 
     def _traced(self, request: CallRequest) -> AbstractContextManager[None]:
-        if not is_tracing_enabled():
-            return _NOT_TRACED
         return traced_call(request.tool_name, self.server_info, self._describe_server(), self._details)
 
     @abstractmethod
@@ -195,9 +177,14 @@ class Calling:
         """Return what the server said of itself when the session was opened; None while there is none."""
 
     def _send(self, request: CallRequest) -> types.CallToolResult:
-        limits = self._limits_of(request)
+        limits = self._limits if request.invocation_timeout is None else self._limits_within(request.invocation_timeout)
         reports = None if request.on_progress is None else WaitingReports(request.on_progress)
-        waiter = _CallWaiter(reports or Waiter(), request, self._longest_task(limits))
+        waiter = reports or Waiter()
+
+        def extend(_: CallRequest) -> None:
+            waiter.extension = (self._longest_task(limits),)
+
+        request.on_task = extend
         try:
             executor = AsyncExecutor.get_instance()
             body = self._called(request, limits, reports.add if reports is not None else None)
@@ -208,7 +195,7 @@ class Calling:
             raise executor_failed(error, request.display_name, request.tool_args) from error
 
     async def _send_async(self, request: CallRequest) -> types.CallToolResult:
-        limits = self._limits_of(request)
+        limits = self._limits if request.invocation_timeout is None else self._limits_within(request.invocation_timeout)
         reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
         try:
             loop, executor = running_loop(), AsyncExecutor.get_instance()
@@ -278,10 +265,8 @@ class Calling:
     def _describe_server(self) -> str:
         """Describe the server, without secrets."""
 
-    def _limits_of(self, request: CallRequest) -> CallLimits:
-        limits, timeout = self._limits, request.invocation_timeout
-        if timeout is None:
-            return limits
+    def _limits_within(self, timeout: float) -> CallLimits:
+        limits = self._limits
         total = limits.max_total_timeout
         return dataclasses.replace(
             limits,

@@ -254,12 +254,13 @@ class Gate:
         """
         Note that the server answered a call.
         """
-        if self.is_probe:
+        if self.state == "closed":
+            if self._outcomes:
+                self._outcomes.append(False)
+                if not any(self._outcomes):
+                    self._outcomes.clear()
+        elif self.is_probe:  # otherwise it was sent before the others failed
             self._is_back()
-        elif self.state == "closed" and self._outcomes:  # otherwise it was sent before the others failed
-            self._outcomes.append(False)
-            if not any(self._outcomes):
-                self._outcomes.clear()
 
     def _is_back(self) -> None:
         logger.info("{server} answers again", server=self._server)

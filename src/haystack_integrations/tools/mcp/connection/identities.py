@@ -72,6 +72,7 @@ class Identities:
         """
         # That of the server info itself.
         self.base: Supervisor = Supervisor(server_info, handlers)
+        self._has_providers = server_info._has_providers
         self._closing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reset()
@@ -230,7 +231,7 @@ class Identities:
         raise AssertionError  # the loop returns or raises
 
     def _all_are_alike(self) -> bool:
-        return current_context.get() is None and not self.base.server_info._has_providers
+        return current_context.get() is None and not self._has_providers
 
     async def _identify(self, timeout: float) -> Identity | None:
         if self._all_are_alike():
@@ -238,7 +239,7 @@ class Identities:
         info, context = self.base.server_info, current_context.get()
         try:
             headers: dict[str, str] = {}
-            if info._has_providers:
+            if self._has_providers:
                 async with asyncio.timeout(timeout):
                     headers = await info._provided_headers(context or MCPRequestContext())
             if context is not None:

@@ -446,18 +446,15 @@ class Session:
             failure = unanswered(_raised_by_server(error))
             failure.__cause__ = error
         finally:
-            self._end(task)
+            self._calls.pop(task, None)
+            current_request.set(None)
+            self._silence.end(task)
+            if task in self._abandoned:
+                self._abandoned.discard(task)
+                task.uncancel()
+            if self._life.state is SessionState.DRAINING and not self._calls:
+                self._life.end()
         raise self._client.redactor.error(failure)  # not in the clause: it would be the context
-
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        self._calls.pop(task, None)
-        current_request.set(None)
-        self._silence.end(task)
-        if task in self._abandoned:
-            self._abandoned.discard(task)
-            task.uncancel()
-        if self._life.state is SessionState.DRAINING and not self._calls:
-            self._life.end()
 
     async def _ping(self) -> bool:
         # It is part of nobody's call, but the server wants to know whose session it is.

@@ -48,6 +48,7 @@ class SilenceWatch:
         # How long the server had been silent at the end of the last call, and when it was last heard then.
         self._earlier = self._earlier_heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
         self._is_second_look = False
         self._ping: asyncio.Task[bool] | None = None
         self._pinged_at = 0.0
@@ -65,11 +66,12 @@ class SilenceWatch:
         if not self._calls:
             self._since = now - self._earlier if self._life.heard_at == self._earlier_heard_at else now
         self._calls[call] = longest_silence, ping_interval
-        waits = [] if ping_interval is None else [ping_interval]
+        look_in = ping_interval
         if longest_silence is not None:
-            waits.append(max(longest_silence - self._silence(now), 0.0))
-        if waits:
-            self._look_in(min(waits))
+            left = max(longest_silence - now + max(self._since, self._life.heard_at), 0.0)
+            look_in = left if look_in is None else min(look_in, left)
+        if look_in is not None and (self._timer is None or now + look_in < self._looks_at):
+            self._look_in(look_in)
 
     def end(self, call: object) -> None:
         """
@@ -98,12 +100,10 @@ class SilenceWatch:
         return now - max(self._since, self._life.heard_at)
 
     def _look_in(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
         if self._timer is not None:
-            if self._timer.when() <= loop.time() + seconds:
-                return
             self._timer.cancel()
-        self._timer = loop.call_later(seconds, self._look, context=_no_context)
+        self._looks_at = monotonic() + seconds
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look, context=_no_context)
 
     def _look(self) -> None:
         self._timer = None

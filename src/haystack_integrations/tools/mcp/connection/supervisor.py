@@ -648,7 +648,8 @@ class Supervisor:
         """
         Count a call.
         """
-        self._bind()
+        if self._loop is not asyncio.get_running_loop():
+            self._bind()
         self._base.calls += 1
 
     def call_moves(self) -> None:

@@ -26,7 +26,9 @@ _DEEPEST: Final = 32
 Schema = Mapping[str, Any]
 
 
-def fit_arguments(arguments: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+def fit_arguments(
+    arguments: Mapping[str, Any], schema: Schema, root: Schema | None = None, depth: int = 0
+) -> dict[str, Any]:
     """
     Make arguments fit a schema.
 
@@ -35,16 +37,15 @@ def fit_arguments(arguments: Mapping[str, Any], schema: Schema) -> dict[str, Any
     stays one wherever the schema allows texts.
 
     :param arguments: The arguments. They are not changed.
-    :param schema: The result of `normalize_parameters`.
+    :param schema: The result of `normalize_parameters`, or a part of it.
+    :param root: All of it. Default: `schema`.
+    :param depth: In how many objects and lists the arguments are.
     :returns: The arguments for the server.
     """
-    return _fit_object(arguments, schema, schema, 0)
-
-
-def _fit_object(values: Mapping[str, Any], schema: Schema, root: Schema, depth: int) -> dict[str, Any]:
+    root = schema if root is None else root
     properties, required = schema.get("properties", {}), schema.get("required", ())
     fitted = {}
-    for name, value in values.items():
+    for name, value in arguments.items():
         if name in properties:
             of_property = properties[name]
             if value is None and name not in required and not _allows_null(of_property, root):
@@ -64,6 +65,8 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
     if value is None or isinstance(value, bool) or depth > _DEEPEST:
         return value
     if isinstance(value, str):
+        if type(schema) is dict and schema.get("type") == "string":
+            return value
         types = types_of(schema, root)
         value = value if "string" in types else _read(value, types)
     elif isinstance(value, float) and value.is_integer():
@@ -71,7 +74,7 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
         return int(value) if "integer" in types and "number" not in types else value
     if isinstance(value, Mapping):
         shapes = _shapes(schema, root, "properties")
-        return _fit_object(value, shapes[0], root, depth + 1) if len(shapes) == 1 else value
+        return fit_arguments(value, shapes[0], root, depth + 1) if len(shapes) == 1 else value
     if isinstance(value, list):
         shapes = _shapes(schema, root, "items")
         return [_fit(each, shapes[0]["items"], root, depth + 1) for each in value] if len(shapes) == 1 else value

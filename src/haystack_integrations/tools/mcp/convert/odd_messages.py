@@ -141,7 +141,8 @@ def _is_plain(result: dict[str, Any]) -> bool:
         and all(map(_is_plain_text, content))
         and type(result.get("structuredContent", {})) is dict
         and type(result.get("isError", False)) is bool
-        and result.keys() <= {"content", "structuredContent", "isError", "resultType"}
+        and type(result.get("_meta", {})) is dict
+        and result.get("resultType", "complete") == "complete"
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar
 import anyio
 import mcp_types as types
 from haystack import logging
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_TOOLS
@@ -155,6 +154,8 @@ class MCPClient(ABC):
 
     # What was negotiated; None while there is no session.
     _revision: str | None = None
+    # Whether that is 2026-07-28 or later.
+    _is_modern: bool = False
     _capabilities: types.ServerCapabilities = types.ServerCapabilities()
 
     # Answers what the server asks. Set when a session is opened.
@@ -223,7 +224,7 @@ class MCPClient(ABC):
         raise_tool_error(result, tool_name, tool_args)
         return result.model_dump_json(by_alias=True)
 
-    async def request_tool(
+    def request_tool(
         self,
         tool_name: str,
         tool_args: dict[str, Any],
@@ -231,7 +232,7 @@ class MCPClient(ABC):
         meta: dict[str, Any] | None = None,
         on_progress: Any = None,
         continuation: Any = None,
-    ) -> types.CallToolResult:
+    ) -> Coroutine[Any, Any, types.CallToolResult]:
         """
         Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
 
@@ -241,15 +242,17 @@ class MCPClient(ABC):
         :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
             progress. A client with its own `call_tool` does not ask.
         :param continuation: What to continue a call with that was left open, as a Continuation. A custom client cannot.
-        :returns: The result.
-        :raises CallDidNotRunError: If the tool provably did not run.
-        :raises MCPInvocationError: If the tool invocation fails. What a custom client says of its connection ends the
+        :returns: A coroutine of the result. It raises CallDidNotRunError if the tool provably did not run, and
+            MCPInvocationError if the tool invocation fails. What a custom client says of its connection ends the
             session, and becomes an MCPOutcomeUnknownError.
         """
         if type(self).call_tool is MCPClient.call_tool:
-            return await self._send_call(
-                tool_name, tool_args, meta=meta, on_progress=on_progress, continuation=continuation
-            )
+            return self._send_call(tool_name, tool_args, meta=meta, on_progress=on_progress, continuation=continuation)
+        return self._send_by_call_tool(tool_name, tool_args, meta=meta, continuation=continuation)
+
+    async def _send_by_call_tool(
+        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None, continuation: Any
+    ) -> types.CallToolResult:
         if continuation is not None:
             raise self._cannot(_CONTINUE, tool_name, tool_args)
         if meta is not None:
@@ -394,13 +397,6 @@ class MCPClient(ABC):
 
     # What is read of a server, with requests that `_request` sends and `_read` guards. A custom client has neither, so
     # that each of these methods fails, unless it has its own.
-
-    @property
-    def _is_modern(self) -> bool:
-        """
-        Whether the session is of revision 2026-07-28 or later.
-        """
-        return self._revision in MODERN_PROTOCOL_VERSIONS
 
     def _describe(self) -> str:
         """Return what the server is called in messages."""

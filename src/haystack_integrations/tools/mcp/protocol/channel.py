@@ -12,6 +12,7 @@ runs in the event loop of the session.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
@@ -139,24 +140,20 @@ class Channel:
         self.transport = transport
         transport.channel = self
         self._life = life
+        # Notes that the server sent something, also if it is no message, such as a comment that keeps a stream alive.
+        self.heard: Callable[[], None] = life.heard
         self._make_answer = answer
         self._notify_client = notified
         self._span_attributes = span_attributes
         self._redact = redact
         self._tracer = trace.get_tracer("mcp-haystack")
         self._exchanges: dict[int, Exchange] = {}
-        self._last_id = -1
+        # Returns an id that no request of this session had.
+        self.next_id: Callable[[], int] = itertools.count().__next__
         # The requests of the server that are being answered, by their ids.
         self._asked: dict[str | int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self.has_ended: bool = False
-
-    def next_id(self) -> int:
-        """
-        Return an id that no request of this session had.
-        """
-        self._last_id += 1
-        return self._last_id
 
     @property
     def in_flight(self) -> list[Exchange]:
@@ -165,18 +162,19 @@ class Channel:
         """
         return list(self._exchanges.values())
 
-    async def request(self, exchange: Exchange) -> dict[str, Any]:
+    def request(self, exchange: Exchange) -> Coroutine[Any, Any, dict[str, Any]]:
         """
         Send a request and wait for its answer, in the caller's task.
 
         :param exchange: The request.
-        :returns: The result as it came.
-        :raises RequestError: If there is none.
+        :returns: A coroutine of the result as it came. It raises RequestError if there is none.
         """
         target = f" {exchange.name}" if exchange.name is not None and exchange.method != "resources/read" else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
-        if not span.get_span_context().is_valid:  # nobody traces
-            return await self._request(exchange)
+        is_traced = span.get_span_context().is_valid
+        return self._traced(exchange, span) if is_traced else self._request(exchange)
+
+    async def _traced(self, exchange: Exchange, span: trace.Span) -> dict[str, Any]:
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             carrier: dict[str, str] = {}
             inject(carrier)
@@ -270,7 +268,7 @@ class Channel:
         :param frame: The message, as `frames.read` returns it.
         :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
         """
-        self._life.heard()
+        self.heard()
         if isinstance(frame, Unreadable):
             exchange = exchange or self._find(frame.id)
             if exchange is not None:
@@ -293,6 +291,8 @@ class Channel:
                 answered.succeed(frame["result"])
 
     def _find(self, request_id: Any) -> Exchange | None:
+        if type(request_id) is int:
+            return self._exchanges.get(request_id)
         # Some servers know one kind of number only, some write all ids as strings.
         if isinstance(request_id, str) and request_id.isdecimal():
             request_id = int(request_id)
@@ -355,12 +355,6 @@ class Channel:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    def heard(self) -> None:
-        """
-        Note that the server sent something that is no message, such as a comment that keeps a stream alive.
-        """
-        self._life.heard()
 
     def drained(self, reason: str) -> None:
         """

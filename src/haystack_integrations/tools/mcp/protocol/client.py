@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar, TypeVar
 
 import mcp_types as types
 from haystack import logging
-from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
@@ -82,6 +82,22 @@ def client_info() -> dict[str, Any]:
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
         version = "unknown"
     return {"name": "mcp-haystack", "version": version}
+
+
+class _Reports:
+    """
+    Starts a task for each report of progress of one call.
+    """
+
+    def __init__(self, channel: Channel, on_progress: Callable[..., Coroutine[Any, Any, None]]) -> None:
+        self._channel = channel
+        self._on_progress = on_progress
+        self.last: asyncio.Task[None] | None = None
+
+    def __call__(self, params: dict[str, Any]) -> None:
+        progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
+        if isinstance(progress, int | float):
+            self.last = self._channel.spawn(self._on_progress(progress, total, message))
 
 
 class WireClient(TaskClient):
@@ -191,6 +207,7 @@ class WireClient(TaskClient):
             await transport.open()
             opening = self._opening = await self._negotiate(channel)
             self._revision, self._capabilities = opening.revision, opening.capabilities
+            self._is_modern = opening.revision in MODERN_PROTOCOL_VERSIONS
             await self._opened(channel, opening)
             tools = await self._list_all()
             await transport.listening()
@@ -375,6 +392,7 @@ class WireClient(TaskClient):
             sent: dict[str, Any] | None = {**own, "_meta": {**own.get("_meta", {}), **extra}}
         else:
             sent = dict(params) if params is not None else None
+        task = asyncio.current_task()
         exchange = Exchange(
             request_id,
             method,
@@ -384,13 +402,9 @@ class WireClient(TaskClient):
             headers=headers,
             identity=current_identity.get(),
             on_progress=on_progress,
-            time_left=self._time(),
+            time_left=partial(self.time_left, task) if task is not None else None,
         )
         return self._readable(method, await channel.request(exchange))
-
-    def _time(self) -> Callable[[], float | None] | None:
-        task = asyncio.current_task()
-        return partial(self.time_left, task) if task is not None else None
 
     def _readable(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
         revision = self._revision or LATEST_HANDSHAKE_VERSION
@@ -515,8 +529,16 @@ class WireClient(TaskClient):
             not_run.lost_because = reason
             raise not_run
         wanted = self._callbacks.wanted()
+        reports = None if on_progress is None else _Reports(self._channel, on_progress)
+        send = partial(self._send_tool, tool_name, tool_args, meta, reports)
         try:
-            result = await self._call(tool_name, tool_args, meta, on_progress, continuation)
+            try:
+                is_simple = continuation is None and not self._is_modern
+                answer = await (send({}) if is_simple else self._finished(tool_name, send, continuation))
+            finally:
+                if reports is not None and reports.last is not None:
+                    await asyncio.wait({reports.last})  # they come before the answer
+            result = types.CallToolResult.model_validate(answer, by_name=False)
             if not result.is_error:
                 await self._tools.validate(tool_name, result)
                 return result
@@ -525,49 +547,39 @@ class WireClient(TaskClient):
             failure = self.redactor.error(await self._call_error(error, wanted, tool_name, tool_args, meta))
         raise failure
 
-    async def _call(
+    async def _send_tool(
         self,
         tool_name: str,
         tool_args: dict[str, Any],
         meta: dict[str, Any] | None,
-        on_progress: Any,
-        continuation: Continuation | None,
-    ) -> types.CallToolResult:
-        last_report: asyncio.Task[None] | None = None
+        reports: _Reports | None,
+        more: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """
+        Send the request of a call; once more if it did not run for something that can be mended.
 
-        def report(params: dict[str, Any]) -> None:
-            nonlocal last_report
-            progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
-            if self._channel is not None and isinstance(progress, int | float):
-                last_report = self._channel.spawn(on_progress(progress, total, message))
-
-        async def send_once(more: dict[str, Any]) -> dict[str, Any]:
-            return await self._request(
-                CALL_METHOD,
-                {"name": tool_name, "arguments": tool_args, **more},
-                name=tool_name,
-                meta=meta,
-                headers=self._tools.headers(tool_name, tool_args) if self._is_modern else None,
-                on_progress=report if on_progress is not None else None,
-            )
-
-        async def send(more: dict[str, Any]) -> dict[str, Any]:
+        :param more: Further parameters.
+        """
+        is_repeated = False
+        while True:
             try:
-                return await send_once(more)
+                return await self._request(
+                    CALL_METHOD,
+                    {"name": tool_name, "arguments": tool_args, **more},
+                    name=tool_name,
+                    meta=meta,
+                    headers=self._tools.headers(tool_name, tool_args) if self._is_modern else None,
+                    on_progress=reports,
+                )
             except ProtocolError as error:
+                if is_repeated:
+                    raise
                 if error.code == types.HEADER_MISMATCH and self._is_modern:
                     await self._list_all()  # the schema is missing or stale
                 elif not await self._callbacks.elicit_urls(error.code, error.data):
                     raise
                 # The tool has not run: its headers were wrong, or it waited for what the user did at a URL.
-                return await send_once(more)
-
-        try:
-            result = await self._finished(tool_name, send, continuation)
-        finally:
-            if last_report is not None:
-                await asyncio.wait({last_report})  # reports come before the answer
-        return types.CallToolResult.model_validate(result, by_name=False)
+                is_repeated = True
 
     async def _session_ended(self) -> str:
         if self.life.is_open:

@@ -236,7 +236,7 @@ class Exchange:
             self.answer.cancel()
 
     def _settle(self, fate: Fate, outcome: dict[str, Any] | RequestError) -> None:
-        if self.is_settled:
+        if self.fate is not Fate.NEW and self.fate is not Fate.SENT:
             return
         self.fate = fate
         if self.answer.done():

@@ -124,7 +124,9 @@ def _mended(text: str) -> Any:
 def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
     if not isinstance(value, dict):
         return None
-    request_id = _as_id(value.get("id"))
+    request_id = value.get("id")
+    if type(request_id) is not int:
+        request_id = _as_id(request_id)
     has_id = request_id is not None
     if has_id:
         value["id"] = request_id

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from haystack_integrations.tools.mcp.protocol.frames import HEAD_SIZE, TAIL_SIZE
@@ -41,26 +40,32 @@ class LineBuffer:
         self._head: bytes | None = None
         self._is_reported = False
 
-    def feed(self, data: bytes) -> Iterator[bytes | OversizedLine]:
+    def feed(self, data: bytes) -> list[bytes | OversizedLine]:
         """
         Take the next bytes.
 
         :param data: The bytes.
         :returns: The lines that are complete now, without their line breaks, and those that are too large.
         """
+        lines: list[bytes | OversizedLine] = []
         *ends, rest = data.split(b"\n")
         for end in ends:
+            if not self._parts and len(end) <= self.limit:  # most come whole
+                lines.append(end)
+                continue
             self._add(end)
             line = b"".join(self._parts)
             if self._head is None:
-                yield line
+                lines.append(line)
             elif not self._is_reported:
-                yield OversizedLine(self._head, line)
+                lines.append(OversizedLine(self._head, line))
             self._parts, self._size, self._head, self._is_reported = [], 0, None, False
-        self._add(rest)
+        if rest:
+            self._add(rest)
         if self._head is not None and self._size > 2 * self.limit + HEAD_SIZE and not self._is_reported:
             self._is_reported = True
-            yield OversizedLine(self._head, b"")
+            lines.append(OversizedLine(self._head, b""))
+        return lines
 
     def _add(self, part: bytes) -> None:
         self._parts.append(part)

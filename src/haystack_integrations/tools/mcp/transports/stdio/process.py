@@ -85,8 +85,6 @@ class ServerProcess:
         self._pid_fd: int | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
         self._exited = asyncio.Event()
-        # Who writes, and who waits to write, in their order.
-        self._turn = asyncio.Lock()
         # The rest of the message that is being written. There is none when the event is set.
         self._unwritten = memoryview(b"")
         self._writable = asyncio.Event()
@@ -194,17 +192,17 @@ class ServerProcess:
         :param on_write: Called right before the first byte can leave.
         :raises BrokenPipeError: If the process takes no more messages. Nothing of this one was written.
         """
-        async with self._turn:
+        while not self._writable.is_set():  # of those who waited, another may have been first
             await self._writable.wait()
-            if self.output_is_over or self._stdin.closed:
-                raise BrokenPipeError
-            if on_write is not None:
-                on_write()
-            self._unwritten = memoryview(data)
-            self._write_some()
-            if self._unwritten:
-                self._writable.clear()
-                asyncio.get_running_loop().add_writer(self._stdin.fileno(), self._write_on)
+        if self.output_is_over or self._stdin.closed:
+            raise BrokenPipeError
+        if on_write is not None:
+            on_write()
+        self._unwritten = memoryview(data)
+        self._write_some()
+        if self._unwritten:
+            self._writable.clear()
+            asyncio.get_running_loop().add_writer(self._stdin.fileno(), self._write_on)
 
     def _write_some(self) -> None:
         try:

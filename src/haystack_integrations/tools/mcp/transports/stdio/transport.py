@@ -84,15 +84,12 @@ class StdioTransport(Transport):
         for line in self._lines.feed(data):
             if isinstance(line, OversizedLine):
                 self._take_oversized(line)
-            else:
-                self._take(line)
-
-    def _take(self, line: bytes) -> None:
-        messages = frames.read(line)
-        for message in messages:
-            self.channel.received(message)
-        if not messages and line and not line.isspace():
-            self._report()
+                continue
+            messages = frames.read(line)
+            for message in messages:
+                self.channel.received(message)
+            if not messages and line and not line.isspace():
+                self._report()
 
     def _take_oversized(self, line: OversizedLine) -> None:
         answer = frames.oversized(line.head, line.tail, self._lines.limit)
