@@ -298,10 +298,10 @@ class Attendant:
                 raise self._refused.pop(uri)
             if self._over is not None:
                 raise MCPConnectionError(self._over, operation="subscribe_resource")
-            if self._session.listens:
+            if self._session.client.listens:
                 await self._noted.wait()
             else:
-                await self._session.subscribe_resource(uri)
+                await self._session.uncounted(self._session.client.subscribe_resource(uri))
                 self._note(WantedChanges(uris=self._served.uris | {uri}))
 
     def _note(self, served: WantedChanges) -> None:
@@ -318,7 +318,7 @@ class Attendant:
             self._listening.announce(*WantedChanges(self._listening.wanted().lists).as_changes())
         try:
             async with asyncio.TaskGroup() as group:
-                await (self._listen(group) if self._session.listens else self._keep_subscribed(group))
+                await (self._listen(group) if self._session.client.listens else self._keep_subscribed(group))
         except Exception:
             logger.exception("Listening to changes of {server} ended", server=self._listening.server)
         finally:
@@ -346,7 +346,7 @@ class Attendant:
 
     async def _unsubscribe(self, uri: str) -> None:
         try:
-            await self._session.unsubscribe_resource(uri)
+            await self._session.uncounted(self._session.client.unsubscribe_resource(uri))
         except MCPConnectionError as error:
             logger.debug("{error}", error=str(error))
 
@@ -393,7 +393,7 @@ class Attendant:
         Listen to one stream until it ends, and return its error.
         """
         try:
-            await self._session.listen(wanted, honored.set_result)
+            await self._session.uncounted(self._session.client.listen(wanted, honored.set_result))
         except Exception as error:
             return error
         finally:

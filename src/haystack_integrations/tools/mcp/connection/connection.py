@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.connection.identities import Identities
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
+    from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.protocol.base import ServerDetails
 
@@ -245,6 +246,11 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return identities.base if identities.newest is None or identities.base.is_ready() else identities.newest
 
     @property
+    def _session(self) -> Session | None:
+        supervisor = self._newest
+        return None if supervisor is None else supervisor.session
+
+    @property
     def generation(self) -> int:
         """
         The number of the session that was opened last, greater than that of every earlier one; 0 before the first.
@@ -426,35 +432,29 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return (2 * self.connection_timeout + self._read_limit) * self._attempts
 
     def _details(self) -> ServerDetails | None:
-        supervisor = self._newest
-        session = supervisor.session if supervisor is not None else None
-        return session.details if session is not None else None
+        session = self._session
+        return None if session is None else session.details
 
     def _unusable_tools(self) -> dict[str, str]:
         """
         Say which tools the server's listing was read without, each with the reason.
         """
-        supervisor = self._newest
-        session = supervisor.session if supervisor is not None else None
-        return session.unusable_tools() if session is not None else {}
+        session = self._session
+        return {} if session is None else session.client.unusable_tools()
 
     def _why_unusable(self, tool_name: str) -> str | None:
         """
         Say why the server's listing was read without a tool, if it was.
         """
-        supervisor = self._newest
-        session = supervisor.session if supervisor is not None else None
-        return session.why_unusable(tool_name) if session is not None else None
+        session = self._session
+        return None if session is None else session.client.why_unusable(tool_name)
 
     def _latest_definition(self, tool_name: str) -> types.Tool | None:
         """
         Return what the server said of a tool when it was last asked; None without an open session.
         """
-        supervisor = self._newest
-        session = supervisor.session if supervisor is not None else None
-        if session is None:
-            return None
-        return next((tool for tool in session.tools if tool.name == tool_name), None)
+        tools = [] if self._session is None else self._session.listing.tools
+        return next((tool for tool in tools if tool.name == tool_name), None)
 
     async def _notify_roots_changed(self) -> bool:
         """

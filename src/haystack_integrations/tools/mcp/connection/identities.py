@@ -17,7 +17,6 @@ Whether a server has sessions is known once one was opened: the protocol has non
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -109,8 +108,8 @@ class Identities:
         async def opened(supervisor: Supervisor) -> ToolListing:
             session = await supervisor.ready_session(timeout)
             # Another identity may have other tools.
-            if session.listed_by == caller_key() and supervisor.knows_tools_of(session):
-                return dataclasses.replace(session.tool_listing(), generation=supervisor.generation)
+            if session.listing.caller == caller_key() and supervisor.knows_tools_of(session):
+                return session.listing
             return await supervisor.list_tools(timeout)
 
         return await self._run(opened, timeout)

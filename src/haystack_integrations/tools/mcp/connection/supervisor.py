@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import dataclasses
-import itertools
 import os
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -72,9 +70,6 @@ _MOST_LISTINGS = 3
 
 # After how many seconds the tools are listed again for a call that must not be sent because of them.
 _LISTED_AGAIN_AFTER = 5.0
-
-# One counter for the whole process, so that the generations of a connection grow even after it was closed.
-_generations = itertools.count(1)
 
 
 class NotForCallerError(Exception):
@@ -265,8 +260,8 @@ class Supervisor:
         :param session: The session.
         :returns: False if the server has said that its tools changed since, or how long it may be kept, which is over.
         """
-        expires_at = session.tools_expire_at
-        return session.listing > self._tools_changed_at and (expires_at is None or monotonic() < expires_at)
+        number, expires_at = session.listing.number, session.listing.expires_at
+        return number > self._tools_changed_at and (expires_at is None or monotonic() < expires_at)
 
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
@@ -300,7 +295,8 @@ class Supervisor:
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
-            progress = self._newest.progress() if self._newest is not None else ""
+            client = None if self._newest is None else self._newest.client
+            progress = "" if client is None else client.redactor.text(client.progress())
             if self._last_attempt is not None:
                 progress = f"the last attempt: {self._last_attempt}"
             elif self.rest.seconds:
@@ -391,7 +387,7 @@ class Supervisor:
             what = f"{NO_DESCRIPTORS}." if lacks_descriptors(error) else describe_error(error)
             raise self._connect_error(what) from error
         if not session.is_open:
-            raise self._connect_error(await session.reason())
+            raise self._connect_error(await session.client.find_reason())
         logger.info(
             "{verb} to {server} in {seconds:.2f} s, protocol revision {protocol_version}",
             verb="Reconnected" if self.generation else "Connected",
@@ -403,7 +399,7 @@ class Supervisor:
         self.session = session
         self.gate.session_opened()
         self._base.sessions += 1
-        is_first, self.generation = not self.generation, next(_generations)
+        is_first, self.generation = not self.generation, session.generation
         if self._base is self:
             self.attendant = self.listening.attend(session, is_first=is_first, on_gap=self._note_tools_changed)
             session.attend(_in_own_context(self.attendant.run()))
@@ -466,7 +462,7 @@ class Supervisor:
             listing = await shared.result(timeout, self.server_info)
             if listing.number > asked:
                 break
-        return dataclasses.replace(listing, generation=self.generation)
+        return listing
 
     async def tools_now(self, session: Session, timeout: float) -> ToolListing:
         """
@@ -478,7 +474,7 @@ class Supervisor:
         :raises MCPConnectionError: If listing them fails.
         :raises TimeoutError: If it takes longer.
         """
-        listing = dataclasses.replace(session.tool_listing(), generation=self.generation)
+        listing = session.listing
         for _ in range(_MOST_LISTINGS):
             if listing.number > self._tools_changed_at:
                 break
@@ -495,9 +491,8 @@ class Supervisor:
         :raises MCPConnectionError: If listing them fails.
         :raises TimeoutError: If it takes longer.
         """
-        if monotonic() - session.listed_at < _LISTED_AGAIN_AFTER:
-            return dataclasses.replace(session.tool_listing(), generation=self.generation)
-        return await self._listed(session, timeout)
+        is_recent = monotonic() - session.listing.asked_at < _LISTED_AGAIN_AFTER
+        return session.listing if is_recent else await self._listed(session, timeout)
 
     async def subscribe(self, uri: str, timeout: float) -> None:
         """
@@ -572,7 +567,8 @@ class Supervisor:
         """
         session = await self.ready_session(connection_timeout)
         async with self._within(timeout, "tasks/update"):
-            return await session.ask_handlers(ask)
+            # Not as a request under way, so that nobody is asked twice because the session ends meanwhile.
+            return await session.uncounted(ask(session.client))
 
     async def _repeat(
         self,
