@@ -177,7 +177,8 @@ class Listening:
         """
         self.server: str = server
         self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
-        self._attendant: Attendant | None = None
+        # What listens in the latest session.
+        self.attendant: Attendant | None = None
 
     def add(self, watcher: Watcher) -> None:
         """
@@ -198,8 +199,8 @@ class Listening:
         self._wake()
 
     def _wake(self) -> None:
-        if self._attendant is not None:
-            self._attendant.waking.set()
+        if self.attendant is not None:
+            self.attendant.waking.set()
 
     def wanted(self) -> WantedChanges:
         """
@@ -233,8 +234,8 @@ class Listening:
         :param on_gap: Called when changes may have been missed in the middle of the session.
         :returns: What listens.
         """
-        self._attendant = Attendant(self, session, is_first=is_first, on_gap=on_gap)
-        return self._attendant
+        self.attendant = Attendant(self, session, is_first=is_first, on_gap=on_gap)
+        return self.attendant
 
 
 def _is_part(uri: str | None, wanted: WantedChanges) -> bool:

@@ -312,7 +312,7 @@ class Identities:
 
     def _own_of(self, key: Any) -> Supervisor:
         if key not in self._own:
-            self._own[key] = self.base.for_identity(key)
+            self._own[key] = Supervisor(self.base.server_info, self.base.handlers, base=self.base, serves=key)
         return self._own[key]
 
     def _left(self, key: Any, supervisor: Supervisor) -> None:

@@ -72,7 +72,9 @@ class Session:
     # All that are not closed yet, so that neither garbage collection nor a fork finalises one.
     live: set[Session] = set()  # noqa: RUF012
 
-    def __init__(self, client: MCPClient, server: str, *, on_end: Callable[[Session, str | None], None]) -> None:
+    def __init__(
+        self, client: MCPClient, server: str, *, on_end: Callable[[Session, str | None], None], owner: object = None
+    ) -> None:
         """
         Initialize the Session.
 
@@ -80,7 +82,9 @@ class Session:
         :param server: Describes the server.
         :param on_end: Called when a session that was open has ended: with the reason, or with None if it was closed on
             purpose.
+        :param owner: Who opens it.
         """
+        self.owner = owner
         self.client: MCPClient = client
         self._server = server
         self._on_end = on_end
