@@ -297,6 +297,9 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         except OSError as error:
             raise self._not_started(error) from error
 
+    async def _with_session(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]]) -> T:
+        return await (await self._acquired()).run(operation, self.connection_timeout)
+
     async def _start_async(self) -> None:
         """
         Get hold of the sessions with the server, without opening one and without blocking the event loop.
@@ -304,7 +307,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         await self._run_async(self._acquired(), self.connection_timeout)
 
     async def _opened(self) -> ToolListing:
-        return await (await self._acquired()).open(self.connection_timeout)
+        return await self._with_session(lambda supervisor: supervisor.open(self.connection_timeout))
 
     def _open(self) -> ToolListing:
         return self._run(self._opened(), self.connection_timeout)
@@ -313,7 +316,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return await self._run_async(self._opened(), self.connection_timeout)
 
     async def _listed(self) -> ToolListing:
-        return await (await self._acquired()).list_tools(self.connection_timeout)
+        return await self._with_session(lambda supervisor: supervisor.list_tools(self.connection_timeout))
 
     def _list(self) -> ToolListing:
         return self._run(self._listed(), self._listing_timeout())
@@ -415,12 +418,9 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return await self._run_async(body, self._reading_timeout())
 
     async def _ask(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        return await (await self._acquired()).read(
-            operation,
-            read,
-            connection_timeout=self.connection_timeout,
-            timeout=self._read_limit,
-            may_repeat=may_repeat,
+        limits = {"connection_timeout": self.connection_timeout, "timeout": self._read_limit}
+        return await self._with_session(
+            lambda supervisor: supervisor.read(operation, read, **limits, may_repeat=may_repeat)
         )
 
     @property
@@ -489,7 +489,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
         supervisor, newest = identities.base, self._newest or identities.base
         details = self._details()
-        users = (supervisor, *identities.all())
+        users = (supervisor, *identities.others.values())
         sessions = [user.session for user in users if user.session is not None]
         retry_in = max([supervisor.gate.retry_in or 0.0, *(user.rest.seconds for user in users)])
         return MCPConnectionStatus(

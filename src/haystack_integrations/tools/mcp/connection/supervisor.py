@@ -136,6 +136,8 @@ class Supervisor:
         self.handlers: MCPHandlers = handlers
         self.base: Supervisor = base or self
         self.serves: Any = serves
+        # How many operations of identities have chosen it.
+        self.users: int = 0
         self.description: str = server_info.describe()
         # What models may follow.
         self.given_links: GivenLinks = GivenLinks()
@@ -250,16 +252,6 @@ class Supervisor:
     def _note_tools_changed(self) -> None:
         self._listings = {}  # who asks from now on does not get the answer to what was asked before
         self._tools_changed_at = next_moment()
-
-    def knows_tools_of(self, session: Session) -> bool:
-        """
-        Tell whether the last listing of a session can be used again.
-
-        :param session: The session.
-        :returns: False if the server has said that its tools changed since, or how long it may be kept, which is over.
-        """
-        number, expires_at = session.listing.number, session.listing.expires_at
-        return number > self._tools_changed_at and (expires_at is None or monotonic() < expires_at)
 
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
@@ -387,6 +379,20 @@ class Supervisor:
         self._set_retries(self.server_info)
         client.on_change, client.on_question = self._server_changed, self._server_asks
         return Session(client, self.description, on_end=self._session_ended, owner=self)
+
+    async def open(self, timeout: float) -> ToolListing:
+        """
+        Open the session, and list its tools if what is known of them is somebody else's, or too old.
+
+        :param timeout: How long opening a session may take, and how long the listing, in seconds.
+        :returns: The tools that the caller has there.
+        :raises MCPConnectionError: If that fails.
+        """
+        listing = (await self.ready_session(timeout)).listing
+        is_kept = listing.expires_at is None or monotonic() < listing.expires_at
+        if is_kept and listing.caller == caller_key() and listing.number > self._tools_changed_at:
+            return listing
+        return await self.list_tools(timeout)
 
     async def list_tools(self, timeout: float) -> ToolListing:
         """
