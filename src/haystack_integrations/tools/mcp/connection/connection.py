@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from haystack import logging
@@ -319,10 +320,10 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return await self._with_session(lambda supervisor: supervisor.list_tools(self.connection_timeout))
 
     def _list(self) -> ToolListing:
-        return self._run(self._listed(), self._listing_timeout())
+        return self._submit(self._listed())
 
     async def _list_async(self) -> ToolListing:
-        return await self._run_async(self._listed(), self._listing_timeout())
+        return await self._submit_async(self._listed())
 
     async def _list_if_open_async(self) -> ToolListing:
         """
@@ -336,14 +337,6 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         body = identities.base.list_tools_if_open(timeout)
         # Not counted as a user: nobody waits for it, and it must not put off the closing.
         return await self._executor(body).run_async(body, timeout + self._grace)
-
-    def _listing_timeout(self) -> float:
-        # A listing that loses its session is begun again.
-        return 2 * self.connection_timeout * self._attempts
-
-    @property
-    def _attempts(self) -> int:
-        return 1 + int(getattr(self.server_info, "max_retries", 3))
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
@@ -429,7 +422,9 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return DEFAULT_READ_TIMEOUT if self.invocation_timeout is None else self.invocation_timeout
 
     def _reading_timeout(self) -> float:
-        return (2 * self.connection_timeout + self._read_limit) * self._attempts
+        # What loses its session is begun again.
+        attempts = 1 + int(getattr(self.server_info, "max_retries", 3))
+        return (2 * self.connection_timeout + self._read_limit) * attempts
 
     def _details(self) -> ServerDetails | None:
         session = self._session
@@ -499,7 +494,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
             server_version=details.version if details else None,
             capabilities=details.capabilities if details else None,
             extensions=details.extensions if details else None,
-            users=pool.users(identities),
+            users=identities.users,
             sessions=supervisor.sessions,
             calls=supervisor.calls,
             failed_calls=supervisor.failed_calls,
@@ -519,24 +514,10 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         `with` instead. Idempotent, and callable from any thread. On the executor's own thread it only schedules the
         close and returns. A later use opens a session again.
         """
-        self._note_close()
         identities = self._leave()
-        if identities is None:
-            return
-        executor = AsyncExecutor.get_instance()
-        if executor.in_loop_thread():
-            return
-        try:
-            executor.run(_closed(identities), _CLOSE_TIMEOUT)
-        except (TimeoutError, RuntimeError) as error:
-            _warn_of_close(identities, error)
-
-    def _note_close(self) -> None:
-        if self._users.is_held and self._identities is not None:
-            logger.info(
-                "The connection to {server} is closed for all who use it, open `with` blocks and calls included",
-                server=self._describe_server(),
-            )
+        if identities is not None and not AsyncExecutor.get_instance().in_loop_thread():
+            with _failure_logged(identities):
+                AsyncExecutor.get_instance().run(_closed(identities), _CLOSE_TIMEOUT)
 
     def _leave(self) -> Identities | None:
         """
@@ -551,14 +532,10 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         """
         Do the same as `close` without blocking the event loop.
         """
-        self._note_close()
         identities = self._leave()  # it is closed even if the caller is cancelled
-        if identities is None:
-            return
-        try:
-            await AsyncExecutor.get_instance().run_async(_closed(identities), _CLOSE_TIMEOUT)
-        except (TimeoutError, RuntimeError) as error:
-            _warn_of_close(identities, error)
+        if identities is not None:
+            with _failure_logged(identities):
+                await AsyncExecutor.get_instance().run_async(_closed(identities), _CLOSE_TIMEOUT)
 
     def _enter(self) -> None:
         self.open()
@@ -590,10 +567,13 @@ async def _closed(identities: Identities) -> None:
     await asyncio.shield(identities.close_in_background())
 
 
-def _warn_of_close(identities: Identities, error: Exception) -> None:
-    logger.warning(
-        "Closing the session with {server} did not end: {error}", server=identities.base.description, error=str(error)
-    )
+@contextmanager
+def _failure_logged(identities: Identities) -> Iterator[None]:
+    try:
+        yield
+    except (TimeoutError, RuntimeError) as error:
+        server = identities.base.description
+        logger.warning("Closing the session with {server} did not end: {error}", server=server, error=str(error))
 
 
 def check_handlers(handlers: MCPHandlers | None) -> MCPHandlers:

@@ -73,6 +73,8 @@ class Identities:
         """
         # That of the server info itself.
         self.base: Supervisor = Supervisor(server_info, handlers)
+        # How many connections share it; counted by the pool.
+        self.users: int = 0
         self._closing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reset()

@@ -101,7 +101,7 @@ class Session:
         # Those of them that can only be called as tasks of revision 2025-11-25.
         self.only_as_tasks: frozenset[str] = frozenset()
         # Listens to changes as long as it is open.
-        self._attendant: asyncio.Task[None] | None = None
+        self.attendant: asyncio.Task[None] | None = None
         client.caller = self._latest_caller
         client.requests_under_way = lambda: [*self._calls]
         self._last_caller: Caller | None = None
@@ -137,8 +137,8 @@ class Session:
         """
         loop = asyncio.get_running_loop()
         if loop is AsyncExecutor.ending_loop:
-            msg = f"Failed to connect to {self._server}: the AsyncExecutor was shut down."
-            raise MCPConnectionError(msg, operation="connect")
+            msg = "the AsyncExecutor was shut down."
+            raise self._not_opened(msg)
         opened: asyncio.Future[None] = loop.create_future()
         self._last_caller = caller_of_operation.get()
         # It outlives whoever opens it.
@@ -160,6 +160,9 @@ class Session:
             self._life.end("nobody waited for it any more", SessionState.CLOSED)
             raise
 
+    def _not_opened(self, reason: str) -> MCPConnectionError:
+        return MCPConnectionError(f"Failed to connect to {self._server}: {reason}", operation="connect")
+
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             self._life.opening()
@@ -178,8 +181,7 @@ class Session:
         except asyncio.CancelledError:
             # Opening it was given up; or a transport that lives in this task crashed, which closing tells more about.
             if self._life.interruption() and self._life.loss is not None and not opened.done():
-                msg = f"Failed to connect to {self._server}: {self._life.loss}"
-                opened.set_exception(MCPConnectionError(msg, operation="connect"))
+                opened.set_exception(self._not_opened(self._life.loss))
             self._life.end()
         except Exception as error:
             failure = self.client.redactor.error(error)
@@ -190,18 +192,16 @@ class Session:
             if isinstance(error, GeneratorExit) or opened.done():
                 raise
             self._life.end(_raised_by_server(error), SessionState.CLOSED)
-            msg = f"Failed to connect to {self._server}: {_raised_by_server(error)}"
-            opened.set_exception(MCPConnectionError(msg, operation="connect"))
+            opened.set_exception(self._not_opened(_raised_by_server(error)))
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
             self._silence.stop()
             opened.cancel()  # does nothing if it is done
             # Nothing is awaited before the closing: a transport that crashed cancels each wait of this task.
-            attendant, self._attendant = self._attendant, None
-            if attendant is not None:
-                attendant.cancel()
+            if self.attendant is not None:
+                self.attendant.cancel()
             # Beside the closing, which may take long.
-            abandoning = asyncio.create_task(self._abandon_calls(attendant))
+            abandoning = asyncio.create_task(self._abandon_calls())
             try:
                 await self._close_client()
                 self._life.end("the transport was cancelled")  # if nobody knows better
@@ -213,16 +213,6 @@ class Session:
     def _time_left(self, task: asyncio.Task[Any]) -> float | None:
         limit = self.timeouts.get(task)
         return None if limit is None else time_left(limit)
-
-    def attend(self, task: asyncio.Task[None]) -> None:
-        """
-        Run a task as long as the session lasts.
-
-        :param task: The task.
-        """
-        self._attendant = task
-        if self._life.state in (SessionState.LOST, SessionState.CLOSED):
-            task.cancel()
 
     async def uncounted(self, request: Awaitable[T]) -> T:
         """
@@ -249,12 +239,11 @@ class Session:
                 error=self.client.redactor.text(describe_error(error)),
             )
 
-    async def _abandon_calls(self, attendant: asyncio.Task[None] | None) -> None:
-        if attendant is not None:
-            await asyncio.wait({attendant}, timeout=_CALLS_END_TIMEOUT)
+    async def _abandon_calls(self) -> None:
         # A channel fails the calls of a transport that ended; a custom client may not notice.
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=_CALLS_END_TIMEOUT)
+        ending = {*self._calls} if self.attendant is None else {*self._calls, self.attendant}
+        if ending:
+            await asyncio.wait(ending, timeout=_CALLS_END_TIMEOUT)
         for task in list(self._calls):
             self._abandoned.add(task)
             task.cancel()
@@ -321,13 +310,8 @@ class Session:
             MCPOutcomeUnknownError if the call was sent and never answered.
         """
         name, arguments = request.tool_name, request.tool_args
-        extras: dict[str, Any] = {}  # a custom client may not know them
-        if continuation is not None or meta is not None or on_progress is not None:
-            extras = {"meta": meta, "on_progress": on_progress}
-        if continuation is not None:
-            extras["continuation"] = continuation
         return self._under_way(
-            self.client.request_tool(name, arguments, **extras),
+            self.client.request_tool(name, arguments, meta=meta, on_progress=on_progress, continuation=continuation),
             lambda reason: outcome_unknown(reason, name, arguments),
             limits,
         )

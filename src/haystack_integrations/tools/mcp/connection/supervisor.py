@@ -63,10 +63,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-# How often the tools are listed before a call, if the server says meanwhile that they changed again. One that says so
-# all the time must not hold up the call for ever.
-_MOST_LISTINGS = 3
-
 # After how many seconds the tools are listed again for a call that must not be sent because of them.
 _LISTED_AGAIN_AFTER = 5.0
 
@@ -250,7 +246,7 @@ class Supervisor:
         return answering(self.gate)
 
     def _note_tools_changed(self) -> None:
-        self._listings = {}  # who asks from now on does not get the answer to what was asked before
+        self._listings = {}  # who asks from now on does not wait for the answer to what was asked before
         self._tools_changed_at = next_moment()
 
     def _bind(self) -> None:
@@ -357,7 +353,7 @@ class Supervisor:
         is_first, self.generation = not self.generation, session.generation
         if self.base is self:
             attendant = self.listening.attend(session, is_first=is_first, on_gap=self._note_tools_changed)
-            session.attend(_in_own_context(attendant.run()))
+            session.attendant = _in_own_context(attendant.run())
         return session
 
     def _new_session(self) -> Session:
@@ -442,12 +438,11 @@ class Supervisor:
         :raises MCPConnectionError: If listing them fails.
         :raises TimeoutError: If it takes longer.
         """
-        listing, is_due = session.listing, again and monotonic() - session.listing.asked_at >= _LISTED_AGAIN_AFTER
-        async with within(timeout, self.server_info):
-            for _ in range(_MOST_LISTINGS):
-                if not is_due and listing.number > self._tools_changed_at:
-                    break
-                listing, is_due = await self._listed(session), False
+        listing = session.listing
+        is_old = again and monotonic() - listing.asked_at >= _LISTED_AGAIN_AFTER
+        if is_old or listing.number < self._tools_changed_at:
+            async with within(timeout, self.server_info):
+                return await self._listed(session)
         return listing
 
     async def subscribe(self, uri: str, timeout: float) -> None:
