@@ -168,7 +168,7 @@ class ToolCall:
             entered_at = monotonic()
             session: Session | None = None
             try:
-                session = supervisor.open_session() or await supervisor.ready_session(self._patience())
+                session = await supervisor.ready_session(self._patience())
                 if self.request.tool_name in session.only_as_tasks:
                     raise self._only_as_task()
                 if self._admission is not None:
@@ -219,7 +219,9 @@ class ToolCall:
             if reason is not None:
                 # A server that was started again, as it was before, does not say so: it has forgotten the session. And
                 # since nothing is sent, nothing else would find that out.
-                reason = await admission.refusal(name, await supervisor.tools_again(session, self._patience()))
+                reason = await admission.refusal(
+                    name, await supervisor.tools_now(session, self._patience(), again=True)
+                )
         except ReadInterruptedError as error:  # the next session has a listing of its own
             raise CallDidNotRunError(str(error)) from error
         except TimeoutError:

@@ -177,7 +177,8 @@ class Listening:
         """
         self.server: str = server
         self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
-        self._attendant: Attendant | None = None
+        # What listens in the latest session.
+        self.attendant: Attendant | None = None
 
     def add(self, watcher: Watcher) -> None:
         """
@@ -198,8 +199,8 @@ class Listening:
         self._wake()
 
     def _wake(self) -> None:
-        if self._attendant is not None:
-            self._attendant.waking.set()
+        if self.attendant is not None:
+            self.attendant.waking.set()
 
     def wanted(self) -> WantedChanges:
         """
@@ -233,8 +234,8 @@ class Listening:
         :param on_gap: Called when changes may have been missed in the middle of the session.
         :returns: What listens.
         """
-        self._attendant = Attendant(self, session, is_first=is_first, on_gap=on_gap)
-        return self._attendant
+        self.attendant = Attendant(self, session, is_first=is_first, on_gap=on_gap)
+        return self.attendant
 
 
 def _is_part(uri: str | None, wanted: WantedChanges) -> bool:
@@ -298,10 +299,10 @@ class Attendant:
                 raise self._refused.pop(uri)
             if self._over is not None:
                 raise MCPConnectionError(self._over, operation="subscribe_resource")
-            if self._session.listens:
+            if self._session.client.listens:
                 await self._noted.wait()
             else:
-                await self._session.subscribe_resource(uri)
+                await self._session.uncounted(self._session.client.subscribe_resource(uri))
                 self._note(WantedChanges(uris=self._served.uris | {uri}))
 
     def _note(self, served: WantedChanges) -> None:
@@ -318,7 +319,7 @@ class Attendant:
             self._listening.announce(*WantedChanges(self._listening.wanted().lists).as_changes())
         try:
             async with asyncio.TaskGroup() as group:
-                await (self._listen(group) if self._session.listens else self._keep_subscribed(group))
+                await (self._listen(group) if self._session.client.listens else self._keep_subscribed(group))
         except Exception:
             logger.exception("Listening to changes of {server} ended", server=self._listening.server)
         finally:
@@ -346,7 +347,7 @@ class Attendant:
 
     async def _unsubscribe(self, uri: str) -> None:
         try:
-            await self._session.unsubscribe_resource(uri)
+            await self._session.uncounted(self._session.client.unsubscribe_resource(uri))
         except MCPConnectionError as error:
             logger.debug("{error}", error=str(error))
 
@@ -393,7 +394,7 @@ class Attendant:
         Listen to one stream until it ends, and return its error.
         """
         try:
-            await self._session.listen(wanted, honored.set_result)
+            await self._session.uncounted(self._session.client.listen(wanted, honored.set_result))
         except Exception as error:
             return error
         finally:

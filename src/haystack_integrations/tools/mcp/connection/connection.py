@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from haystack import logging
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.connection.identities import Identities
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
+    from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.protocol.base import ServerDetails
 
@@ -245,6 +247,11 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return identities.base if identities.newest is None or identities.base.is_ready() else identities.newest
 
     @property
+    def _session(self) -> Session | None:
+        supervisor = self._newest
+        return None if supervisor is None else supervisor.session
+
+    @property
     def generation(self) -> int:
         """
         The number of the session that was opened last, greater than that of every earlier one; 0 before the first.
@@ -291,6 +298,9 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         except OSError as error:
             raise self._not_started(error) from error
 
+    async def _with_session(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]]) -> T:
+        return await (await self._acquired()).run(operation, self.connection_timeout)
+
     async def _start_async(self) -> None:
         """
         Get hold of the sessions with the server, without opening one and without blocking the event loop.
@@ -298,7 +308,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         await self._run_async(self._acquired(), self.connection_timeout)
 
     async def _opened(self) -> ToolListing:
-        return await (await self._acquired()).open(self.connection_timeout)
+        return await self._with_session(lambda supervisor: supervisor.open(self.connection_timeout))
 
     def _open(self) -> ToolListing:
         return self._run(self._opened(), self.connection_timeout)
@@ -307,13 +317,13 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return await self._run_async(self._opened(), self.connection_timeout)
 
     async def _listed(self) -> ToolListing:
-        return await (await self._acquired()).list_tools(self.connection_timeout)
+        return await self._with_session(lambda supervisor: supervisor.list_tools(self.connection_timeout))
 
     def _list(self) -> ToolListing:
-        return self._run(self._listed(), self._listing_timeout())
+        return self._submit(self._listed())
 
     async def _list_async(self) -> ToolListing:
-        return await self._run_async(self._listed(), self._listing_timeout())
+        return await self._submit_async(self._listed())
 
     async def _list_if_open_async(self) -> ToolListing:
         """
@@ -327,14 +337,6 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         body = identities.base.list_tools_if_open(timeout)
         # Not counted as a user: nobody waits for it, and it must not put off the closing.
         return await self._executor(body).run_async(body, timeout + self._grace)
-
-    def _listing_timeout(self) -> float:
-        # A listing that loses its session is begun again.
-        return 2 * self.connection_timeout * self._attempts
-
-    @property
-    def _attempts(self) -> int:
-        return 1 + int(getattr(self.server_info, "max_retries", 3))
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
@@ -409,12 +411,9 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return await self._run_async(body, self._reading_timeout())
 
     async def _ask(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        return await (await self._acquired()).read(
-            operation,
-            read,
-            connection_timeout=self.connection_timeout,
-            timeout=self._read_limit,
-            may_repeat=may_repeat,
+        limits = {"connection_timeout": self.connection_timeout, "timeout": self._read_limit}
+        return await self._with_session(
+            lambda supervisor: supervisor.read(operation, read, **limits, may_repeat=may_repeat)
         )
 
     @property
@@ -423,38 +422,34 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         return DEFAULT_READ_TIMEOUT if self.invocation_timeout is None else self.invocation_timeout
 
     def _reading_timeout(self) -> float:
-        return (2 * self.connection_timeout + self._read_limit) * self._attempts
+        # What loses its session is begun again.
+        attempts = 1 + int(getattr(self.server_info, "max_retries", 3))
+        return (2 * self.connection_timeout + self._read_limit) * attempts
 
     def _details(self) -> ServerDetails | None:
-        supervisor = self._newest
-        session = supervisor.session if supervisor is not None else None
-        return session.details if session is not None else None
+        session = self._session
+        return None if session is None else session.details
 
     def _unusable_tools(self) -> dict[str, str]:
         """
         Say which tools the server's listing was read without, each with the reason.
         """
-        supervisor = self._newest
-        session = supervisor.session if supervisor is not None else None
-        return session.unusable_tools() if session is not None else {}
+        session = self._session
+        return {} if session is None else session.client.unusable_tools()
 
     def _why_unusable(self, tool_name: str) -> str | None:
         """
         Say why the server's listing was read without a tool, if it was.
         """
-        supervisor = self._newest
-        session = supervisor.session if supervisor is not None else None
-        return session.why_unusable(tool_name) if session is not None else None
+        session = self._session
+        return None if session is None else session.client.why_unusable(tool_name)
 
     def _latest_definition(self, tool_name: str) -> types.Tool | None:
         """
         Return what the server said of a tool when it was last asked; None without an open session.
         """
-        supervisor = self._newest
-        session = supervisor.session if supervisor is not None else None
-        if session is None:
-            return None
-        return next((tool for tool in session.tools if tool.name == tool_name), None)
+        tools = [] if self._session is None else self._session.listing.tools
+        return next((tool for tool in tools if tool.name == tool_name), None)
 
     async def _notify_roots_changed(self) -> bool:
         """
@@ -489,7 +484,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
         supervisor, newest = identities.base, self._newest or identities.base
         details = self._details()
-        users = (supervisor, *identities.all())
+        users = (supervisor, *identities.others.values())
         sessions = [user.session for user in users if user.session is not None]
         retry_in = max([supervisor.gate.retry_in or 0.0, *(user.rest.seconds for user in users)])
         return MCPConnectionStatus(
@@ -499,7 +494,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
             server_version=details.version if details else None,
             capabilities=details.capabilities if details else None,
             extensions=details.extensions if details else None,
-            users=pool.users(identities),
+            users=identities.users,
             sessions=supervisor.sessions,
             calls=supervisor.calls,
             failed_calls=supervisor.failed_calls,
@@ -519,24 +514,10 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         `with` instead. Idempotent, and callable from any thread. On the executor's own thread it only schedules the
         close and returns. A later use opens a session again.
         """
-        self._note_close()
         identities = self._leave()
-        if identities is None:
-            return
-        executor = AsyncExecutor.get_instance()
-        if executor.in_loop_thread():
-            return
-        try:
-            executor.run(_closed(identities), _CLOSE_TIMEOUT)
-        except (TimeoutError, RuntimeError) as error:
-            _warn_of_close(identities, error)
-
-    def _note_close(self) -> None:
-        if self._users.is_held and self._identities is not None:
-            logger.info(
-                "The connection to {server} is closed for all who use it, open `with` blocks and calls included",
-                server=self._describe_server(),
-            )
+        if identities is not None and not AsyncExecutor.get_instance().in_loop_thread():
+            with _failure_logged(identities):
+                AsyncExecutor.get_instance().run(_closed(identities), _CLOSE_TIMEOUT)
 
     def _leave(self) -> Identities | None:
         """
@@ -551,14 +532,10 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         """
         Do the same as `close` without blocking the event loop.
         """
-        self._note_close()
         identities = self._leave()  # it is closed even if the caller is cancelled
-        if identities is None:
-            return
-        try:
-            await AsyncExecutor.get_instance().run_async(_closed(identities), _CLOSE_TIMEOUT)
-        except (TimeoutError, RuntimeError) as error:
-            _warn_of_close(identities, error)
+        if identities is not None:
+            with _failure_logged(identities):
+                await AsyncExecutor.get_instance().run_async(_closed(identities), _CLOSE_TIMEOUT)
 
     def _enter(self) -> None:
         self.open()
@@ -590,10 +567,13 @@ async def _closed(identities: Identities) -> None:
     await asyncio.shield(identities.close_in_background())
 
 
-def _warn_of_close(identities: Identities, error: Exception) -> None:
-    logger.warning(
-        "Closing the session with {server} did not end: {error}", server=identities.base.description, error=str(error)
-    )
+@contextmanager
+def _failure_logged(identities: Identities) -> Iterator[None]:
+    try:
+        yield
+    except (TimeoutError, RuntimeError) as error:
+        server = identities.base.description
+        logger.warning("Closing the session with {server} did not end: {error}", server=server, error=str(error))
 
 
 def check_handlers(handlers: MCPHandlers | None) -> MCPHandlers:

@@ -9,6 +9,8 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -178,6 +180,16 @@ class ContextManaged:
         finalizer = weakref.finalize(run, _release, self)
         finalizer.atexit = False
 
+    @contextmanager
+    def _entering(self) -> Iterator[None]:
+        self._holds.enter()
+        try:
+            yield
+        except BaseException:
+            if self._holds.leave(ends_block=True):
+                self._leave()
+            raise
+
     def _enter_or_leave(self) -> None:
         try:
             self._enter()
@@ -191,13 +203,8 @@ class ContextManaged:
 
         :returns: The object itself.
         """
-        self._holds.enter()
-        try:
+        with self._entering():
             self._enter()
-        except BaseException:
-            if self._holds.leave(ends_block=True):
-                self._leave()
-            raise
         return self
 
     def __exit__(
@@ -215,13 +222,8 @@ class ContextManaged:
 
         :returns: The object itself.
         """
-        self._holds.enter()
-        try:
+        with self._entering():
             await self._enter_async()
-        except BaseException:
-            if self._holds.leave(ends_block=True):
-                self._leave()
-            raise
         return self
 
     async def __aexit__(

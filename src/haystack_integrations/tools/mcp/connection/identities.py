@@ -17,9 +17,8 @@ Whether a server has sessions is known once one was opened: the protocol has non
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack.utils import Secret
@@ -43,10 +42,9 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.limits import CallLimits
-    from haystack_integrations.tools.mcp.connection.requests import Admission, CallRequest, ToolListing
+    from haystack_integrations.tools.mcp.connection.requests import Admission, CallRequest
     from haystack_integrations.tools.mcp.handlers import MCPHandlers
     from haystack_integrations.tools.mcp.handlers.progress import MCPProgress
-    from haystack_integrations.tools.mcp.protocol.base import MCPClient
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 T = TypeVar("T")
@@ -56,6 +54,9 @@ IDLE_LIMIT = 300.0
 
 # How many sessions of identities that nobody uses are kept. The one that was not used for longest is closed first.
 MOST_IDLE = 100
+
+# Has, in place of the key of an identity, the session that all identities share.
+_ALL = object()
 
 
 class Identities:
@@ -73,88 +74,23 @@ class Identities:
         # That of the server info itself.
         self.base: Supervisor = Supervisor(server_info, handlers)
         self._has_providers = server_info._has_providers
+        # How many connections share it; counted by the pool.
+        self.users: int = 0
         self._closing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reset()
 
     def _reset(self) -> None:
         self._is_stateless: bool | None = None
-        self._shared: Supervisor | None = None
-        # In the order of their last use.
-        self._own: dict[Any, Supervisor] = {}
-        self._users: dict[Any, int] = {}
-        # In the order in which they became idle.
-        self._idle_since: dict[Any, float] = {}
-        self._sweep: asyncio.TimerHandle | None = None
+        # Those of identities, by their keys.
+        self.others: dict[Any, Supervisor] = {}
+        # What closes those of them that nobody uses, in the order in which they became idle.
+        self._idle: dict[Any, asyncio.TimerHandle] = {}
         self._finding_out = asyncio.Lock()
         # The one that was used last.
         self.newest: Supervisor | None = None
 
-    def all(self) -> list[Supervisor]:
-        """
-        Give the supervisors of identities.
-
-        :returns: They are open, or may be.
-        """
-        return [*([self._shared] if self._shared is not None else []), *self._own.values()]
-
-    async def open(self, timeout: float) -> ToolListing:
-        """
-        Open the caller's session.
-
-        :param timeout: How long that may take, in seconds.
-        :returns: The tools that the caller has there, and the number of the session.
-        :raises MCPConnectionError: If that fails.
-        """
-
-        async def opened(supervisor: Supervisor) -> ToolListing:
-            session = await supervisor.ready_session(timeout)
-            # Another identity may have other tools.
-            if session.listed_by == caller_key() and supervisor.knows_tools_of(session):
-                return dataclasses.replace(session.tool_listing(), generation=supervisor.generation)
-            return await supervisor.list_tools(timeout)
-
-        return await self._run(opened, timeout)
-
-    async def list_tools(self, timeout: float) -> ToolListing:
-        """
-        List the tools that the caller has.
-
-        :param timeout: How long opening a session may take, and how long the listing, in seconds.
-        :returns: The tools.
-        :raises MCPConnectionError: If that fails.
-        """
-        return await self._run(lambda supervisor: supervisor.list_tools(timeout), timeout)
-
-    async def read(
-        self,
-        operation: str,
-        read: Callable[[MCPClient], Awaitable[T]],
-        *,
-        connection_timeout: float,
-        timeout: float,
-        may_repeat: bool,
-    ) -> T:
-        """
-        Read something of the server on behalf of the caller.
-
-        :param operation: As in `Supervisor.read`.
-        :param read: Likewise.
-        :param connection_timeout: Likewise.
-        :param timeout: Likewise.
-        :param may_repeat: Likewise.
-        :returns: The result.
-        :raises MCPConnectionError: If there is none.
-        """
-
-        def operate(supervisor: Supervisor) -> Coroutine[Any, Any, T]:
-            return supervisor.read(
-                operation, read, connection_timeout=connection_timeout, timeout=timeout, may_repeat=may_repeat
-            )
-
-        return await self._run(operate, connection_timeout)
-
-    def call(
+    async def call(
         self,
         request: CallRequest,
         limits: CallLimits,
@@ -162,7 +98,7 @@ class Identities:
         connection_timeout: float,
         on_progress: Callable[[MCPProgress], None] | None,
         admission: Admission | None,
-    ) -> Coroutine[Any, Any, types.CallToolResult]:
+    ) -> types.CallToolResult:
         """
         Call a tool on behalf of the caller, in whose context this runs.
 
@@ -171,7 +107,8 @@ class Identities:
         :param connection_timeout: How long to wait for sessions altogether, in seconds.
         :param on_progress: Called with each report of progress; must not block.
         :param admission: Asked before each attempt whether the call may be sent.
-        :returns: A coroutine of the result. It raises MCPInvocationError if there is none.
+        :returns: The result.
+        :raises MCPInvocationError: If there is none.
         :raises ValueError: If answers of the caller do not fit the questions of the call to continue.
         """
         call = ToolCall(
@@ -183,52 +120,53 @@ class Identities:
             asks=self.base.handlers.elicitation not in (None, answer_later),
         )
         if self._all_are_alike() and current_identity.get() is None:
-            return call.run(self.base)
-        return self._call(call)
-
-    async def _call(self, call: ToolCall) -> types.CallToolResult:
+            return await call.run(self.base)
         try:
-            return await self._run(call.run, call.connection_timeout)
+            return await self.run(call.run, connection_timeout)
         except MCPConnectionError as error:
             failure = call.failed_before(error)
             self.base.note_error(str(failure))
             raise failure from failure.__cause__
 
-    async def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
+    async def run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
+        """
+        Do something on behalf of the caller.
+
+        :param operation: Does it, with whoever has the caller's session.
+        :param timeout: How long it may take to find out which session that is, in seconds.
+        :returns: Its result.
+        :raises MCPConnectionError: If nothing can be sent on behalf of the caller, or the operation raises it.
+        """
         now = asyncio.get_running_loop().time
-        started = now()
+        deadline = now() + timeout
         try:
             identity = await self._identify(timeout)
             current_identity.set(identity)  # the task is the operation's own
             if identity is not None:
                 self.base.redactor.of_calls.remember(secrets_in({"headers": identity.headers}))
-            return await self._run_as(identity, operation, timeout + started)
+            try:
+                return await self._run(operation, deadline - now())
+            except NotForCallerError:
+                # A server that had no sessions has them now, so that no other one is shared.
+                self._is_stateless = False
+                self._close(_ALL)
+                return await self._run(operation, deadline - now())
         except MCPConnectionError as error:
             self.base.note_error(str(error))
             raise
 
-    async def _run_as(
-        self, identity: Identity | None, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], deadline: float
-    ) -> T:
-        now = asyncio.get_running_loop().time
-        for is_last in (False, True):
-            try:
-                supervisor = self._known(identity) or await self._found(identity, max(deadline - now(), 0.0))
-                key = self._enter(identity, supervisor)
-                try:
-                    return await operation(supervisor)
-                finally:
-                    self._left(key, supervisor)
-            except NotForCallerError as error:
-                # A server that had no sessions has them now.
-                self._is_stateless = False
-                shared, self._shared = self._shared, None
-                if shared is not None:
-                    _in_background(shared.close())
-                if is_last:
-                    msg = f"Nothing was sent to {self.base.description}: {error}"
-                    raise MCPConnectionError(msg, self.base.server_info) from None
-        raise AssertionError  # the loop returns or raises
+    async def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
+        supervisor = await self._chosen(caller_key(), max(timeout, 0.0))
+        supervisor.users += 1
+        if supervisor is not self.base:
+            self.newest = supervisor
+            self._wake(supervisor.serves)
+        try:
+            return await operation(supervisor)
+        finally:
+            supervisor.users -= 1
+            if not supervisor.users and self.others.get(supervisor.serves) is supervisor:
+                self._let_idle(supervisor.serves)
 
     def _all_are_alike(self) -> bool:
         return current_context.get() is None and not self._has_providers
@@ -260,91 +198,63 @@ class Identities:
             key = context.user
         return Identity(key=key, headers=headers)
 
-    def _known(self, identity: Identity | None) -> Supervisor | None:
-        # None: whether the server has sessions has to be found out.
-        if identity is None or identity.key is None or self.base.is_closed:
-            return self.base
+    async def _chosen(self, key: Any, timeout: float) -> Supervisor:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # after a fork, or a shutdown of the executor
             self._loop = loop
             self._reset()
+        if key is None or self.base.is_closed:
+            return self.base
         if self._is_stateless is None:
-            return None
-        return self._shared or self.base if self._is_stateless else self._own_of(identity.key)
+            await self._find_out(key, timeout)
+        return self.others.get(_ALL, self.base) if self._is_stateless else self._own_of(key)
 
-    async def _found(self, identity: Identity | None, timeout: float) -> Supervisor:
+    async def _find_out(self, key: Any, timeout: float) -> None:
         try:
-            async with within(timeout, self.base.server_info):
-                return await self._find(_key(identity), timeout)
+            async with within(timeout, self.base.server_info), self._finding_out:
+                if self._is_stateless is None:
+                    self._is_stateless = await self._first_is_stateless(key, timeout)
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):
                 raise
             msg = f"Failed to connect to {self.base.description}: timed out after {timeout:g} seconds"
             raise MCPConnectionTimeoutError(msg, self.base.server_info, "connect") from None
 
-    def _enter(self, identity: Identity | None, supervisor: Supervisor) -> Any:
-        if supervisor is not self.base:
-            self.newest = supervisor
-        key = _key(identity)
-        if self._own.get(key) is supervisor:
-            self._own[key] = self._own.pop(key)
-            self._users[key] = self._users.get(key, 0) + 1
-            self._idle_since.pop(key, None)
-        return key
-
-    async def _find(self, key: Any, timeout: float) -> Supervisor:
+    async def _first_is_stateless(self, key: Any, timeout: float) -> bool:
         session = self.base.session
-        if self._is_stateless is None and session is not None and session.is_open:
-            self._is_stateless = session.is_stateless
-        if self._is_stateless is None:
-            async with self._finding_out:
-                if self._is_stateless is None:
-                    supervisor = self._own_of(key)
-                    try:
-                        session = await supervisor.ready_session(timeout)
-                    except BaseException:
-                        self._close(key)
-                        raise
-                    self._is_stateless = session.is_stateless
-                    if not self._is_stateless:
-                        return supervisor
-                    self._shared = self._own.pop(key)
-                    self._shared.serves = None
-        return self._shared or self.base if self._is_stateless else self._own_of(key)
+        if session is not None and session.is_open:
+            return session.is_stateless
+        supervisor = self._own_of(key)
+        try:
+            session = await supervisor.ready_session(timeout)
+        except BaseException:
+            self._close(key)
+            raise
+        if session.is_stateless:
+            supervisor.serves = _ALL
+            self.others[_ALL] = self.others.pop(key)
+        return session.is_stateless
 
     def _own_of(self, key: Any) -> Supervisor:
-        if key not in self._own:
-            self._own[key] = self.base.for_identity(key)
-        return self._own[key]
+        if key not in self.others:
+            self.others[key] = Supervisor(self.base.server_info, self.base.handlers, base=self.base, serves=key)
+        return self.others[key]
 
-    def _left(self, key: Any, supervisor: Supervisor) -> None:
-        if self._own.get(key) is not supervisor:
+    def _let_idle(self, key: Any) -> None:
+        if key is _ALL:
             return
-        self._users[key] -= 1
-        if self._users[key]:
-            return
-        del self._users[key]
-        loop = asyncio.get_running_loop()
-        self._idle_since[key] = loop.time()
-        if self._sweep is None:
-            self._sweep = loop.call_later(IDLE_LIMIT, self._close_idle)
-        if len(self._idle_since) > MOST_IDLE:
-            self._close(next(iter(self._idle_since)))
+        self._idle[key] = asyncio.get_running_loop().call_later(IDLE_LIMIT, self._close, key)
+        if len(self._idle) > MOST_IDLE:
+            self._close(next(iter(self._idle)))
 
-    def _close_idle(self) -> None:
-        # One timer for all, which is not touched by a call.
-        self._sweep = None
-        loop = asyncio.get_running_loop()
-        for key, since in list(self._idle_since.items()):
-            left = since + IDLE_LIMIT - loop.time()
-            if left > 0:
-                self._sweep = loop.call_later(left, self._close_idle)
-                return
-            self._close(key)
+    def _wake(self, key: Any) -> None:
+        timer = self._idle.pop(key, None)
+        if timer is not None:
+            timer.cancel()
 
     def _close(self, key: Any) -> None:
-        self._idle_since.pop(key, None)
-        supervisor = self._own.pop(key, None)
+        self._wake(key)
+        supervisor = self.others.pop(key, None)
         if supervisor is not None:
             if self.newest is supervisor:
                 self.newest = None
@@ -361,11 +271,11 @@ class Identities:
         return self._closing
 
     async def _close_all(self) -> None:
-        if self._sweep is not None:
-            self._sweep.cancel()
-        supervisors = self.all()
+        for timer in self._idle.values():
+            timer.cancel()
+        supervisors = (self.base, *self.others.values())
         self._reset()
-        await asyncio.gather(*(supervisor.close() for supervisor in (self.base, *supervisors)))
+        await asyncio.gather(*(supervisor.close() for supervisor in supervisors))
 
 
 # An event loop holds its tasks by weak references only.
@@ -377,10 +287,6 @@ def _in_background(closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     task.add_done_callback(_background.discard)
     _background.add(task)
     return task
-
-
-def _key(identity: Identity | None) -> Any:
-    return identity.key if identity is not None else None
 
 
 def _with(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:

@@ -37,7 +37,6 @@ class Pool:
     def __init__(self) -> None:
         self.lock: threading.Lock = threading.Lock()
         self._shared: dict[Any, Identities] = {}
-        self._users: dict[int, int] = {}
         # What users that were garbage-collected after the executor's shutdown had used: its sessions ended with the
         # executor. Finalisers append to it without the lock.
         self.collected: deque[Identities] = deque()
@@ -65,7 +64,7 @@ class Pool:
                 identities = Identities(server_info, handlers)
                 if share:
                     self._shared[key] = identities
-            self._users[id(identities)] = self._users.get(id(identities), 0) + 1
+            identities.users += 1
             return identities
 
     def release(self, identities: Identities) -> bool:
@@ -80,29 +79,14 @@ class Pool:
             return self._drop(identities)
 
     def _drop(self, identities: Identities) -> bool:
-        left = self._users.get(id(identities), 1) - 1
-        if left:
-            self._users[id(identities)] = left
-            return False
-        self._users.pop(id(identities), None)
-        for key, shared in self._shared.items():
-            if shared is identities:
-                del self._shared[key]
-                break
-        return True
+        identities.users -= 1
+        if not identities.users:
+            self._shared = {key: shared for key, shared in self._shared.items() if shared is not identities}
+        return not identities.users
 
     def _forget_collected(self) -> None:
         while self.collected:
             self._drop(self.collected.popleft())
-
-    def users(self, identities: Identities) -> int:
-        """
-        Count the users of the sessions with a server.
-
-        :param identities: The sessions.
-        :returns: How many there are.
-        """
-        return self._users.get(id(identities), 0)
 
 
 pool: Pool = Pool()

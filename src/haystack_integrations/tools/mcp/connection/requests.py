@@ -9,7 +9,7 @@ What the callers of a connection want, and what a server answers to the question
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from haystack_integrations.tools.mcp.errors import (
@@ -67,15 +67,19 @@ class ToolListing:
 
     :param number: When it was asked, among all listings of the process.
     :param tools: The tools.
-    :param expires_at: Until when the server allows them to be kept, in the seconds of `time.monotonic`, if it says so.
-    :param generation: The number of the session; 0 if that is not known here.
+    :param caller: On whose behalf: the key of the identity, or None for that of the server info.
+    :param generation: The number of the session.
+    :param asked_at: When it was asked, in the seconds of `time.monotonic`.
+    :param expires_at: Until when the server allows them to be kept, in the same seconds, if it says so.
     :param instructions: What the server said of its use when the session was opened.
     """
 
-    number: int
-    tools: list[types.Tool]
-    expires_at: float | None = None
+    number: int = 0
+    tools: list[types.Tool] = field(default_factory=list)
+    caller: Any = None
     generation: int = 0
+    asked_at: float = 0.0
+    expires_at: float | None = None
     instructions: str | None = None
 
 

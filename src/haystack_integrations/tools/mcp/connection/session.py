@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
-from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, next_moment
+from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, outcome_unknown
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# One counter for the whole process, so that the generations of a connection grow even after it was closed.
+_generations = itertools.count(1)
 
 # How long the last request about a task, that cancels it, may take, in seconds.
 CANCEL_TIMEOUT = 5.0
@@ -68,7 +72,9 @@ class Session:
     # All that are not closed yet, so that neither garbage collection nor a fork finalises one.
     live: set[Session] = set()  # noqa: RUF012
 
-    def __init__(self, client: MCPClient, server: str, *, on_end: Callable[[Session, str | None], None]) -> None:
+    def __init__(
+        self, client: MCPClient, server: str, *, on_end: Callable[[Session, str | None], None], owner: object = None
+    ) -> None:
         """
         Initialize the Session.
 
@@ -76,8 +82,10 @@ class Session:
         :param server: Describes the server.
         :param on_end: Called when a session that was open has ended: with the reason, or with None if it was closed on
             purpose.
+        :param owner: Who opens it.
         """
-        self._client = client
+        self.owner = owner
+        self.client: MCPClient = client
         self._server = server
         self._on_end = on_end
         self._task: asyncio.Task[None] | None = None
@@ -86,18 +94,14 @@ class Session:
         self._abandoned: set[asyncio.Task[Any]] = set()
         # When it was opened, in the seconds of its loop.
         self.opened_at: float | None = None
-        self.tools: list[types.Tool] = []
+        # Its number among all sessions of the process; 0 until it is open.
+        self.generation: int = 0
+        # The tools that the server had when it was asked last.
+        self.listing: ToolListing = ToolListing()
         # Those of them that can only be called as tasks of revision 2025-11-25.
         self.only_as_tasks: frozenset[str] = frozenset()
-        # The identity whose tools they are.
-        self.listed_by: Any = None
-        # When they were asked for, among all listings of the process, and until when they may be kept.
-        self.listing: int = 0
-        # When the server was asked for them, in the seconds of `time.monotonic`.
-        self.listed_at: float = 0.0
-        self.tools_expire_at: float | None = None
         # Listens to changes as long as it is open.
-        self._attendant: asyncio.Task[None] | None = None
+        self.attendant: asyncio.Task[None] | None = None
         client.caller = self._latest_caller
         client.requests_under_way = lambda: [*self._calls]
         self._last_caller: Caller | None = None
@@ -133,8 +137,8 @@ class Session:
         """
         loop = asyncio.get_running_loop()
         if loop is AsyncExecutor.ending_loop:
-            msg = f"Failed to connect to {self._server}: the AsyncExecutor was shut down."
-            raise MCPConnectionError(msg, operation="connect")
+            msg = "the AsyncExecutor was shut down."
+            raise self._not_opened(msg)
         opened: asyncio.Future[None] = loop.create_future()
         self._last_caller = caller_of_operation.get()
         # It outlives whoever opens it.
@@ -156,27 +160,31 @@ class Session:
             self._life.end("nobody waited for it any more", SessionState.CLOSED)
             raise
 
+    def _not_opened(self, reason: str) -> MCPConnectionError:
+        return MCPConnectionError(f"Failed to connect to {self._server}: {reason}", operation="connect")
+
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             self._life.opening()
             number, asked_at = next_moment(), monotonic()
-            self._note_tools(await self._client.connect(), number, asked_at)
-            self.details = self._client.details()
-            self.is_stateless = self._client._is_stateless
+            tools = await self.client.connect()
+            self.details = self.client.details()
+            self.is_stateless = self.client._is_stateless
+            self.generation = next(_generations)
+            self._listed(tools, number, asked_at)
             self._life.opened()
             self.opened_at = asyncio.get_running_loop().time()
             if not opened.done():
                 opened.set_result(None)
             await self._life.over.wait()
-            await self._client.find_reason()
+            await self.client.find_reason()
         except asyncio.CancelledError:
             # Opening it was given up; or a transport that lives in this task crashed, which closing tells more about.
             if self._life.interruption() and self._life.loss is not None and not opened.done():
-                msg = f"Failed to connect to {self._server}: {self._life.loss}"
-                opened.set_exception(MCPConnectionError(msg, operation="connect"))
+                opened.set_exception(self._not_opened(self._life.loss))
             self._life.end()
         except Exception as error:
-            failure = self._client.redactor.error(error)
+            failure = self.client.redactor.error(error)
             self._life.end(describe_error(failure), SessionState.LOST if opened.done() else SessionState.CLOSED)
             if not opened.done():
                 opened.set_exception(failure)
@@ -184,18 +192,16 @@ class Session:
             if isinstance(error, GeneratorExit) or opened.done():
                 raise
             self._life.end(_raised_by_server(error), SessionState.CLOSED)
-            msg = f"Failed to connect to {self._server}: {_raised_by_server(error)}"
-            opened.set_exception(MCPConnectionError(msg, operation="connect"))
+            opened.set_exception(self._not_opened(_raised_by_server(error)))
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
             self._silence.stop()
             opened.cancel()  # does nothing if it is done
             # Nothing is awaited before the closing: a transport that crashed cancels each wait of this task.
-            attendant, self._attendant = self._attendant, None
-            if attendant is not None:
-                attendant.cancel()
+            if self.attendant is not None:
+                self.attendant.cancel()
             # Beside the closing, which may take long.
-            abandoning = asyncio.create_task(self._abandon_calls(attendant))
+            abandoning = asyncio.create_task(self._abandon_calls())
             try:
                 await self._close_client()
                 self._life.end("the transport was cancelled")  # if nobody knows better
@@ -208,79 +214,36 @@ class Session:
         limit = self.timeouts.get(task)
         return None if limit is None else time_left(limit)
 
-    def attend(self, task: asyncio.Task[None]) -> None:
+    async def uncounted(self, request: Awaitable[T]) -> T:
         """
-        Run a task as long as the session lasts.
+        Await what is not counted as a request under way: it does not outlive the session, or must not end with it.
 
-        :param task: The task.
+        :param request: What the client is asked for.
+        :returns: Its result.
+        :raises MCPConnectionError: If that fails.
         """
-        self._attendant = task
-        if self._life.state in (SessionState.LOST, SessionState.CLOSED):
-            task.cancel()
-
-    @property
-    def listens(self) -> bool:
-        """
-        Whether the revision of the protocol has a stream of changes.
-        """
-        return self._client.listens
-
-    def listen(self, wanted: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> Coroutine[Any, Any, None]:
-        """
-        Listen to changes until the server ends that. It is not counted as a request under way.
-
-        :param wanted: Which changes.
-        :param acknowledged: Called once the server sends them, with those that it does send.
-        :returns: A coroutine. It raises MCPConnectionError if the server refuses, or the stream breaks.
-        """
-        return self._redacted(self._client.listen(wanted, acknowledged))
-
-    def subscribe_resource(self, uri: str) -> Coroutine[Any, Any, None]:
-        """
-        Subscribe to changes of a resource, in revisions before 2026-07-28.
-
-        :param uri: Its URI.
-        :returns: A coroutine. It raises MCPConnectionError if that fails.
-        """
-        return self._redacted(self._client.subscribe_resource(uri))
-
-    def unsubscribe_resource(self, uri: str) -> Coroutine[Any, Any, None]:
-        """
-        End such a subscription.
-
-        :param uri: Its URI.
-        :returns: A coroutine. It raises MCPConnectionError if that fails.
-        """
-        return self._redacted(self._client.unsubscribe_resource(uri))
-
-    async def _redacted(self, request: Awaitable[T]) -> T:
         try:
             return await request
         except Exception as error:
             failure = error
-        raise self._client.redactor.error(failure)  # not in the clause: it would be the context
-
-    def _expiry(self) -> float | None:
-        ttl = self._client.tools_ttl
-        return None if ttl is None else monotonic() + ttl
+        raise self.client.redactor.error(failure)  # not in the clause: it would be the context
 
     async def _close_client(self) -> None:
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await self._client.aclose()
+                await self.client.aclose()
         except Exception as error:
             logger.warning(
                 "Closing the session with {server} failed: {error}",
                 server=self._server,
-                error=self._client.redactor.text(describe_error(error)),
+                error=self.client.redactor.text(describe_error(error)),
             )
 
-    async def _abandon_calls(self, attendant: asyncio.Task[None] | None) -> None:
-        if attendant is not None:
-            await asyncio.wait({attendant}, timeout=_CALLS_END_TIMEOUT)
+    async def _abandon_calls(self) -> None:
         # A channel fails the calls of a transport that ended; a custom client may not notice.
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=_CALLS_END_TIMEOUT)
+        ending = {*self._calls} if self.attendant is None else {*self._calls, self.attendant}
+        if ending:
+            await asyncio.wait(ending, timeout=_CALLS_END_TIMEOUT)
         for task in list(self._calls):
             self._abandoned.add(task)
             task.cancel()
@@ -290,14 +253,6 @@ class Session:
             self._on_end(self, reason)
         if self._life.state is SessionState.DRAINING and not self._calls:
             self._life.end()
-
-    async def reason(self) -> str:
-        """
-        Give the reason why the session ended, once it is known.
-
-        :returns: A clause.
-        """
-        return await self._client.find_reason()
 
     async def close(self) -> None:
         """
@@ -315,41 +270,23 @@ class Session:
         """
         number, asked_at = next_moment(), monotonic()
         tools = await self.read("list_tools", lambda client: client.list_tools())
-        if tools is None:
-            return self.tool_listing()
-        if number > self.listing:  # a later one may have been answered earlier
-            self._note_tools(tools, number, asked_at)
-        return ToolListing(number, tools, self._expiry(), instructions=self.details.instructions)
+        return self.listing if tools is None else self._listed(tools, number, asked_at)
 
-    def _note_tools(self, tools: list[types.Tool], number: int, asked_at: float) -> None:
-        self.tools, self.listing, self.listed_at, self.listed_by = tools, number, asked_at, caller_key()
-        self.only_as_tasks = frozenset(tool.name for tool in tools if needs_tasks(tool))
-        self.tools_expire_at = self._expiry()
-
-    def tool_listing(self) -> ToolListing:
-        """
-        Give the tools that the server had when it was asked last.
-
-        :returns: The tools.
-        """
-        return ToolListing(self.listing, self.tools, self.tools_expire_at, instructions=self.details.instructions)
-
-    def unusable_tools(self) -> dict[str, str]:
-        """
-        Tell which tools were left out of the listing, although the server has them.
-
-        :returns: The reasons, by the names of the tools.
-        """
-        return self._client.unusable_tools()
-
-    def why_unusable(self, tool_name: str) -> str | None:
-        """
-        Say why a tool was left out of the listing, although the server has it.
-
-        :param tool_name: Name of the tool.
-        :returns: A clause, or None if it was not left out.
-        """
-        return self._client.why_unusable(tool_name)
+    def _listed(self, tools: list[types.Tool], number: int, asked_at: float) -> ToolListing:
+        ttl = self.client.tools_ttl
+        listing = ToolListing(
+            number,
+            tools,
+            caller=caller_key(),
+            generation=self.generation,
+            asked_at=asked_at,
+            expires_at=None if ttl is None else monotonic() + ttl,
+            instructions=self.details.instructions,
+        )
+        if number > self.listing.number:  # a later one may have been answered earlier
+            self.listing = listing
+            self.only_as_tasks = frozenset(tool.name for tool in tools if needs_tasks(tool))
+        return listing
 
     def call(
         self,
@@ -373,13 +310,8 @@ class Session:
             MCPOutcomeUnknownError if the call was sent and never answered.
         """
         name, arguments = request.tool_name, request.tool_args
-        extras: dict[str, Any] = {}  # a custom client may not know them
-        if continuation is not None or meta is not None or on_progress is not None:
-            extras = {"meta": meta, "on_progress": on_progress}
-        if continuation is not None:
-            extras["continuation"] = continuation
         return self._under_way(
-            self._client.request_tool(name, arguments, **extras),
+            self.client.request_tool(name, arguments, meta=meta, on_progress=on_progress, continuation=continuation),
             lambda reason: outcome_unknown(reason, name, arguments),
             limits,
         )
@@ -398,18 +330,7 @@ class Session:
             msg = f"{failed_to(operation, self._server)}: {reason}"
             return ReadInterruptedError(msg, operation=operation)
 
-        return self._under_way(read(self._client), interrupted)
-
-    def ask_handlers(self, ask: Callable[[MCPClient], Awaitable[T]]) -> Coroutine[Any, Any, T]:
-        """
-        Let the handlers answer what the server wants to know for a task.
-
-        That is not counted as a request under way, so that nobody is asked twice because the session ends meanwhile.
-
-        :param ask: Does it.
-        :returns: A coroutine of its result.
-        """
-        return self._redacted(ask(self._client))
+        return self._under_way(read(self.client), interrupted)
 
     async def _under_way(
         self, request: Awaitable[T], unanswered: Callable[[str], Exception], limits: CallLimits | None = None
@@ -454,12 +375,12 @@ class Session:
                 task.uncancel()
             if self._life.state is SessionState.DRAINING and not self._calls:
                 self._life.end()
-        raise self._client.redactor.error(failure)  # not in the clause: it would be the context
+        raise self.client.redactor.error(failure)  # not in the clause: it would be the context
 
     async def _ping(self) -> bool:
         # It is part of nobody's call, but the server wants to know whose session it is.
         current_identity.set(self._user)
-        return await self._client.ping()
+        return await self.client.ping()
 
     def heard(self) -> None:
         """
@@ -494,12 +415,6 @@ class Session:
         loop = asyncio.get_running_loop()
         return [session for session in cls.live if session._task is not None and session._task.get_loop() is loop]
 
-    def kill(self) -> None:
-        """
-        End at once what is left of a session that was closed, or that cannot be closed in time.
-        """
-        self._client.kill()
-
     def was_silent_since(self, moment: float) -> bool:
         """
         Tell whether the server has sent nothing since a moment.
@@ -515,14 +430,6 @@ class Session:
         How many calls are under way.
         """
         return len(self._calls)
-
-    def progress(self) -> str:
-        """
-        Say how far the opening has come.
-
-        :returns: A clause, or the empty string.
-        """
-        return self._client.redactor.text(self._client.progress())
 
 
 def caller_key() -> Any:
@@ -540,7 +447,7 @@ def _raised_by_server(error: BaseException) -> str:
 
 def _kill(sessions: Iterable[Session]) -> None:
     for session in sessions:
-        session.kill()
+        session.client.kill()
 
 
 def _forget_after_fork() -> None:

@@ -20,18 +20,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import dataclasses
-import itertools
 import os
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.changes import Attendant, Listening
+from haystack_integrations.tools.mcp.connection.changes import Listening
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
 from haystack_integrations.tools.mcp.connection.given_links import GivenLinks
 from haystack_integrations.tools.mcp.connection.limits import within
@@ -66,15 +63,8 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-# How often the tools are listed before a call, if the server says meanwhile that they changed again. One that says so
-# all the time must not hold up the call for ever.
-_MOST_LISTINGS = 3
-
 # After how many seconds the tools are listed again for a call that must not be sent because of them.
 _LISTED_AGAIN_AFTER = 5.0
-
-# One counter for the whole process, so that the generations of a connection grow even after it was closed.
-_generations = itertools.count(1)
 
 
 class NotForCallerError(Exception):
@@ -88,43 +78,37 @@ class _SharedTask(Generic[T]):
     A task that several callers wait for, each with its own timeout. It is cancelled when the last one gives up.
     """
 
-    def __init__(
-        self,
-        coro: Coroutine[Any, Any, T],
-        *,
-        forget: Callable[[_SharedTask[T]], None],
-        start: Callable[[Coroutine[Any, Any, T]], asyncio.Task[T]] = asyncio.create_task,
-    ) -> None:
-        self._task = start(coro)
-        self._task.add_done_callback(_retrieve)
-        # Its error holds the frames of all who waited for it, so nobody keeps it.
-        self._task.add_done_callback(lambda _: forget(self))
+    def __init__(self, task: asyncio.Task[T]) -> None:
+        # None once nobody waits for it: its error holds the frames of all who did.
+        self._task: asyncio.Task[T] | None = task
         self._waiters = 0
-        # Not `cancelling()` of the task, which the timeouts inside it raise, too.
-        self._is_cancelled = False
+        task.add_done_callback(_retrieve)
 
     @property
-    def joinable(self) -> bool:
-        return not self._task.done() and not self._is_cancelled
+    def is_under_way(self) -> bool:
+        task = self._task
+        return task is not None and not task.done()
 
     def cancel(self) -> None:
-        self._is_cancelled = True
-        self._task.cancel()  # does nothing if it is done
+        if self._task is not None:
+            self._task.cancel()
 
-    async def result(self, timeout: float, server_info: MCPServerInfo) -> T:
+    async def result(self) -> T:
+        task, caller = self._task, asyncio.current_task()
+        if task is None or caller is None:
+            raise AssertionError  # who waits for it has looked whether it is under way
         self._waiters += 1
         try:
-            async with within(timeout, server_info):
-                return await asyncio.shield(self._task)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if self._task.cancelled() and caller is not None and not caller.cancelling():
+            if task.cancelled() and not caller.cancelling():
                 raise MCPConnectionError(_CLOSED) from None
             raise
         finally:
             self._waiters -= 1
             if not self._waiters:
-                self.cancel()
+                self._task = None
+                task.cancel()  # does nothing if it is done
 
 
 class Supervisor:
@@ -132,19 +116,24 @@ class Supervisor:
     Opens, shares, watches and reopens the sessions with one server.
     """
 
-    def __init__(self, server_info: MCPServerInfo, handlers: MCPHandlers) -> None:
+    def __init__(
+        self, server_info: MCPServerInfo, handlers: MCPHandlers, *, base: Supervisor | None = None, serves: Any = None
+    ) -> None:
         """
         Initialize the Supervisor.
 
         :param server_info: How to reach the server.
         :param handlers: What is done for the server.
+        :param base: The supervisor of the server info's own sessions, if this one is for those of an identity. It
+            counts for all identities.
+        :param serves: The key of the identity.
         """
         self.server_info = server_info
-        # Whoever uses the sessions: the key of an identity, or None for that of the server info.
-        self.serves: Any = None
-        # Who counts for all identities.
-        self._base: Supervisor = self
         self.handlers: MCPHandlers = handlers
+        self.base: Supervisor = base or self
+        self.serves: Any = serves
+        # How many operations of identities have chosen it.
+        self.users: int = 0
         self.description: str = server_info.describe()
         # What models may follow.
         self.given_links: GivenLinks = GivenLinks()
@@ -159,16 +148,14 @@ class Supervisor:
         self._listings: dict[Any, _SharedTask[ToolListing]] = {}
         # Who wants to hear of changes, in the sessions of the server info itself.
         self.listening: Listening = Listening(self.description)
-        self.attendant: Attendant | None = None
         self._tools_changed_at = 0
         self._newest: Session | None = None
         self._last_attempt: str | None = None
-        self._closed = False
+        # For good.
+        self.is_closed: bool = False
         # Set once it is closed, for those who wait for something that never comes then.
         self._ended = asyncio.Event()
         self.session: Session | None = None
-        # All that are not closed yet.
-        self._own: weakref.WeakSet[Session] = weakref.WeakSet()
         self.generation: int = 0
         self.sessions: int = 0
         self.calls: int = 0
@@ -177,15 +164,19 @@ class Supervisor:
         # In seconds since the epoch.
         self.last_error_at: float | None = None
         # Which calls go to the server now, whoever makes them.
-        self.gate: Gate = Gate(
-            self.description,
-            max_in_flight=getattr(server_info, "max_in_flight", None),
-            pause=getattr(server_info, "failure_pause", DEFAULT_FAILURE_PAUSE),
+        self.gate: Gate = (
+            base.gate
+            if base is not None
+            else Gate(
+                self.description,
+                max_in_flight=getattr(server_info, "max_in_flight", None),
+                pause=getattr(server_info, "failure_pause", DEFAULT_FAILURE_PAUSE),
+            )
         )
         # For how long the server wants to get no requests, of this identity.
         self.rest: ServerRest = ServerRest()
         # That of the latest session. What it knows of calls, the server may quote later, whoever makes them.
-        self.redactor: Redactor = Redactor()
+        self.redactor: Redactor = Redactor() if base is None else base.redactor
 
     def _set_retries(self, source: object) -> None:
         self.max_retries = getattr(source, "max_retries", self.max_retries)
@@ -199,7 +190,7 @@ class Supervisor:
         :param text: The text.
         :returns: The same.
         """
-        base = self._base
+        base = self.base
         base.last_error, base.last_error_at = text, time()
         return text
 
@@ -208,12 +199,12 @@ class Supervisor:
         """
         The state of the connection. From any thread.
         """
-        if self._closed:
+        if self.is_closed:
             return "closed"
         if self.is_ready():
             return "ready"
         opening = self._opening
-        if opening is not None and opening.joinable and self._loop_is_ours():
+        if opening is not None and opening.is_under_way and self._loop_is_ours():
             return "connecting"
         return "lost" if self.generation else "idle"
 
@@ -247,7 +238,7 @@ class Supervisor:
     def _server_changed(self, change: ServerChange) -> None:
         if change.kind == "tools":
             self._note_tools_changed()
-        self._base.listening.announce(change)
+        self.base.listening.announce(change)
 
     def _server_asks(self) -> AbstractContextManager[None]:
         # What a handler runs in.
@@ -255,18 +246,8 @@ class Supervisor:
         return answering(self.gate)
 
     def _note_tools_changed(self) -> None:
-        self._listings = {}  # who asks from now on does not get the answer to what was asked before
+        self._listings = {}  # who asks from now on does not wait for the answer to what was asked before
         self._tools_changed_at = next_moment()
-
-    def knows_tools_of(self, session: Session) -> bool:
-        """
-        Tell whether the last listing of a session can be used again.
-
-        :param session: The session.
-        :returns: False if the server has said that its tools changed since, or how long it may be kept, which is over.
-        """
-        expires_at = session.tools_expire_at
-        return session.listing > self._tools_changed_at and (expires_at is None or monotonic() < expires_at)
 
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
@@ -287,20 +268,22 @@ class Supervisor:
         self._bind()
         if self.session is not None and self.session.is_open:
             return self._checked(self.session)
-        if self._closed:
+        if self.is_closed:
             raise self._connect_error(_CLOSED)
         if self.rest.seconds > timeout:
             raise self._connect_error(with_full_stop(self.rest.describe()))
-        if self._opening is None or not self._opening.joinable:
+        if self._opening is None or not self._opening.is_under_way:
             # The session of the server info is nobody else's, whoever needs it first.
-            start = _in_own_context if self._base is self else asyncio.create_task
-            self._opening = _SharedTask(self._open(), forget=self._forget, start=start)
+            start = _in_own_context if self.base is self else asyncio.create_task
+            self._opening = _SharedTask(start(self._open()))
         try:
-            return self._checked(await self._opening.result(timeout, self.server_info))
+            async with within(timeout, self.server_info):
+                return self._checked(await self._opening.result())
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
-            progress = self._newest.progress() if self._newest is not None else ""
+            client = None if self._newest is None else self._newest.client
+            progress = "" if client is None else client.redactor.text(client.progress())
             if self._last_attempt is not None:
                 progress = f"the last attempt: {self._last_attempt}"
             elif self.rest.seconds:
@@ -315,41 +298,8 @@ class Supervisor:
             return session
         raise NotForCallerError(_SOMEBODY_ELSES)
 
-    @property
-    def is_closed(self) -> bool:
-        """
-        Whether it was closed, for good.
-        """
-        return self._closed
-
-    @property
-    def base(self) -> Supervisor:
-        """
-        The supervisor of the server info's own sessions, which closes those of identities.
-        """
-        return self._base
-
-    def for_identity(self, key: Any) -> Supervisor:
-        """
-        Make a supervisor of sessions for one identity.
-
-        :param key: Its key.
-        :returns: The supervisor. Who closes this one closes it, too.
-        """
-        supervisor = Supervisor(self.server_info, self.handlers)
-        supervisor.serves = key
-        supervisor._base = self
-        supervisor.gate = self.gate
-        supervisor.redactor = self.redactor
-        return supervisor
-
-    def _forget(self, ended: _SharedTask[Any]) -> None:
-        if self._opening is ended:
-            self._opening = None
-        self._listings = {key: listing for key, listing in self._listings.items() if listing is not ended}
-
     def _connect_error(self, text: str, kind: type[MCPConnectionError] = MCPConnectionError) -> MCPConnectionError:
-        msg = self.note_error(f"Failed to connect to {self.description}: {text}")
+        msg = f"Failed to connect to {self.description}: {text}"
         return kind(msg, server_info=self.server_info, operation="connect")
 
     async def _open(self) -> Session:
@@ -363,7 +313,10 @@ class Supervisor:
             while self.rest.seconds:
                 await asyncio.sleep(self.rest.seconds)
             try:
-                return await self._open_once()
+                with traced_connect(self.server_info, self.description) as connected:
+                    session = await self._open_once()
+                    connected(session.details)
+                    return session
             except MCPConnectionError as error:
                 self._last_attempt = self.note_error(str(error))
                 is_for_long = self.rest.seconds > LONGEST_REST_OF_OTHERS
@@ -373,12 +326,6 @@ class Supervisor:
         raise AssertionError  # the loop returns or raises
 
     async def _open_once(self) -> Session:
-        with traced_connect(self.server_info, self.description) as connected:
-            session = await self._open_untraced()
-            connected(session.details)
-            return session
-
-    async def _open_untraced(self) -> Session:
         now = asyncio.get_running_loop().time
         started = now()
         try:
@@ -391,7 +338,7 @@ class Supervisor:
             what = f"{NO_DESCRIPTORS}." if lacks_descriptors(error) else describe_error(error)
             raise self._connect_error(what) from error
         if not session.is_open:
-            raise self._connect_error(await session.reason())
+            raise self._connect_error(await session.client.find_reason())
         logger.info(
             "{verb} to {server} in {seconds:.2f} s, protocol revision {protocol_version}",
             verb="Reconnected" if self.generation else "Connected",
@@ -402,11 +349,11 @@ class Supervisor:
         )
         self.session = session
         self.gate.session_opened()
-        self._base.sessions += 1
-        is_first, self.generation = not self.generation, next(_generations)
-        if self._base is self:
-            self.attendant = self.listening.attend(session, is_first=is_first, on_gap=self._note_tools_changed)
-            session.attend(_in_own_context(self.attendant.run()))
+        self.base.sessions += 1
+        is_first, self.generation = not self.generation, session.generation
+        if self.base is self:
+            attendant = self.listening.attend(session, is_first=is_first, on_gap=self._note_tools_changed)
+            session.attendant = _in_own_context(attendant.run())
         return session
 
     def _new_session(self) -> Session:
@@ -427,9 +374,21 @@ class Supervisor:
         self._set_retries(client)
         self._set_retries(self.server_info)
         client.on_change, client.on_question = self._server_changed, self._server_asks
-        session = Session(client, self.description, on_end=self._session_ended)
-        self._own.add(session)
-        return session
+        return Session(client, self.description, on_end=self._session_ended, owner=self)
+
+    async def open(self, timeout: float) -> ToolListing:
+        """
+        Open the session, and list its tools if what is known of them is somebody else's, or too old.
+
+        :param timeout: How long opening a session may take, and how long the listing, in seconds.
+        :returns: The tools that the caller has there.
+        :raises MCPConnectionError: If that fails.
+        """
+        listing = (await self.ready_session(timeout)).listing
+        is_kept = listing.expires_at is None or monotonic() < listing.expires_at
+        if is_kept and listing.caller == caller_key() and listing.number > self._tools_changed_at:
+            return listing
+        return await self.list_tools(timeout)
 
     async def list_tools(self, timeout: float) -> ToolListing:
         """
@@ -439,8 +398,7 @@ class Supervisor:
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-
-        return await self._repeat("list_tools", lambda session: self._listed(session, timeout), timeout, timeout)
+        return await self._repeat("list_tools", self._listed, timeout, timeout)
 
     async def list_tools_if_open(self, timeout: float) -> ToolListing:
         """
@@ -455,52 +413,40 @@ class Supervisor:
         if session is None or not session.is_open:
             msg = f"{failed_to('list_tools', self.description)}: there is no open session"
             raise MCPConnectionError(msg, self.server_info, "list_tools")
-        return await self._listed(session, timeout)
+        async with within(timeout, self.server_info):
+            return await self._listed(session)
 
-    async def _listed(self, session: Session, timeout: float) -> ToolListing:
+    async def _listed(self, session: Session) -> ToolListing:
         asked = next_moment()
-        listing = await self._listing(session).result(timeout, self.server_info)
+        listing = await self._listing(session).result()
         if listing.number < asked:  # it was under way before, and may have the tools of before
-            listing = await self._listing(session).result(timeout, self.server_info)
-        return dataclasses.replace(listing, generation=self.generation)
+            listing = await self._listing(session).result()
+        return listing
 
     def _listing(self, session: Session) -> _SharedTask[ToolListing]:
         key = caller_key()
-        listing = self._listings.get(key)
-        if listing is None or not listing.joinable:
-            listing = self._listings[key] = _SharedTask(session.list_tools(), forget=self._forget)
-        return listing
+        self._listings = {key: each for key, each in self._listings.items() if each.is_under_way}
+        if key not in self._listings:
+            self._listings[key] = _SharedTask(asyncio.create_task(session.list_tools()))
+        return self._listings[key]
 
-    async def tools_now(self, session: Session, timeout: float) -> ToolListing:
+    async def tools_now(self, session: Session, timeout: float, *, again: bool = False) -> ToolListing:
         """
         Give the tools of an open session, and list them before if the server has said that they changed since.
 
         :param session: The session.
-        :param timeout: How long the listing may take, in seconds.
+        :param timeout: How long listing them may take, in seconds.
+        :param again: Whether to list them also if that was some seconds ago.
         :returns: The tools.
         :raises MCPConnectionError: If listing them fails.
         :raises TimeoutError: If it takes longer.
         """
-        listing = dataclasses.replace(session.tool_listing(), generation=self.generation)
-        for _ in range(_MOST_LISTINGS):
-            if listing.number > self._tools_changed_at:
-                break
-            listing = await self._listed(session, timeout)
+        listing = session.listing
+        is_old = again and monotonic() - listing.asked_at >= _LISTED_AGAIN_AFTER
+        if is_old or listing.number < self._tools_changed_at:
+            async with within(timeout, self.server_info):
+                return await self._listed(session)
         return listing
-
-    async def tools_again(self, session: Session, timeout: float) -> ToolListing:
-        """
-        Give the tools of an open session, and list them before if that was some seconds ago.
-
-        :param session: The session.
-        :param timeout: How long the listing may take, in seconds.
-        :returns: The tools.
-        :raises MCPConnectionError: If listing them fails.
-        :raises TimeoutError: If it takes longer.
-        """
-        if monotonic() - session.listed_at < _LISTED_AGAIN_AFTER:
-            return dataclasses.replace(session.tool_listing(), generation=self.generation)
-        return await self._listed(session, timeout)
 
     async def subscribe(self, uri: str, timeout: float) -> None:
         """
@@ -514,25 +460,15 @@ class Supervisor:
         if current_context.get() is not None:
             msg = f"{failed_to(operation, self.description)}: {_FOR_NOBODY}"
             raise MCPConnectionError(msg, self.server_info, operation)
-        await self.ready_session(timeout)
-        attendant = self.attendant
-        if attendant is None or not attendant.offers_resources:
-            msg = f"{failed_to(operation, self.description)}: the server does not offer it"
-            raise MCPConnectionError(msg, self.server_info, operation)
-        async with self._within(timeout, operation):
+
+        async def served(_: Session) -> None:
+            attendant = self.listening.attendant
+            if attendant is None or not attendant.offers_resources:
+                msg = f"{failed_to(operation, self.description)}: the server does not offer it"
+                raise MCPConnectionError(msg, self.server_info, operation)
             await attendant.served(uri)
 
-    @asynccontextmanager
-    async def _within(self, timeout: float, operation: str) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(timeout):
-                yield
-        except TimeoutError:
-            raise self._timed_out(operation, timeout) from None
-
-    def _timed_out(self, operation: str, timeout: float) -> MCPConnectionTimeoutError:
-        msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
-        return MCPConnectionTimeoutError(msg, self.server_info, operation)
+        await self._repeat(operation, served, timeout, timeout)
 
     async def read(
         self,
@@ -554,12 +490,13 @@ class Supervisor:
         :returns: The result.
         :raises MCPConnectionError: If there is none.
         """
-
-        async def once(session: Session) -> T:
-            async with within(timeout, self.server_info):
-                return await session.read(operation, read)
-
-        return await self._repeat(operation, once, connection_timeout, timeout, may_repeat=may_repeat)
+        return await self._repeat(
+            operation,
+            lambda session: session.read(operation, read),
+            connection_timeout,
+            timeout,
+            may_repeat=may_repeat,
+        )
 
     async def ask_handlers(
         self, ask: Callable[[MCPClient], Awaitable[T]], *, connection_timeout: float, timeout: float
@@ -573,9 +510,13 @@ class Supervisor:
         :returns: Its result.
         :raises MCPConnectionError: If there is no session, or the handlers take longer.
         """
-        session = await self.ready_session(connection_timeout)
-        async with self._within(timeout, "tasks/update"):
-            return await session.ask_handlers(ask)
+        return await self._repeat(
+            "tasks/update",
+            # Not as a request under way, so that nobody is asked twice because the session ends meanwhile.
+            lambda session: session.uncounted(ask(session.client)),
+            connection_timeout,
+            timeout,
+        )
 
     async def _repeat(
         self,
@@ -590,37 +531,22 @@ class Supervisor:
         while True:
             session = await self.ready_session(connection_timeout)
             try:
-                return await read(session)
+                async with within(timeout, self.server_info):
+                    return await read(session)
             except TimeoutError:
-                error = self._timed_out(operation, timeout)
-                self.note_error(str(error))
-                raise error from None
+                msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
+                raise MCPConnectionTimeoutError(msg, self.server_info, operation) from None
             except ReadInterruptedError as interrupted:
-                self.note_error(str(interrupted))
                 interrupted.server_info = self.server_info
                 if interrupted.was_sent and not may_repeat:
                     msg = f"{with_full_stop(str(interrupted))} The server may have done what it was asked for."
-                    self.note_error(msg)
                     raise MCPConnectionError(msg, self.server_info, operation) from interrupted
                 pause = self.delay(attempt)
                 paused += pause
                 if attempt == self.max_retries or paused > connection_timeout:
                     raise
-            except MCPConnectionError as failure:
-                self.note_error(str(failure))
-                raise
             attempt += 1
             await asyncio.sleep(pause)
-
-    def open_session(self) -> Session | None:
-        """
-        Give the session that is open.
-
-        :returns: The session, or None.
-        :raises NotForCallerError: If it is another identity's.
-        """
-        session = self.session
-        return self._checked(session) if session is not None and session.is_open else None
 
     def delay(self, attempt: int) -> float:
         """
@@ -637,7 +563,7 @@ class Supervisor:
 
         :param seconds: How long.
         """
-        if self._closed:
+        if self.is_closed:
             return
         try:
             await asyncio.wait_for(self._ended.wait(), seconds)
@@ -650,13 +576,13 @@ class Supervisor:
         """
         if self._loop is not asyncio.get_running_loop():
             self._bind()
-        self._base.calls += 1
+        self.base.calls += 1
 
     def call_moves(self) -> None:
         """
         Take note that a call is made by another supervisor.
         """
-        self._base.calls -= 1
+        self.base.calls -= 1
 
     def call_failed(self, failure: Exception) -> None:
         """
@@ -664,7 +590,7 @@ class Supervisor:
 
         :param failure: Its error.
         """
-        self._base.failed_calls += 1
+        self.base.failed_calls += 1
         self.note_error(str(failure))
 
     async def close(self) -> None:
@@ -672,14 +598,13 @@ class Supervisor:
         Close everything, for good.
         """
         self._bind()
-        self._closed = True
+        self.is_closed = True
         self._ended.set()
         await given_up_tasks_cancelled(self)
         self.session = None
         if self._opening is not None:
             self._opening.cancel()
-        own = (session.close() for session in Session.of_running_loop() if session in self._own)
-        await asyncio.gather(*own)
+        await asyncio.gather(*(session.close() for session in Session.of_running_loop() if session.owner is self))
 
 
 def _in_own_context(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
