@@ -17,7 +17,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import admit_call
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
+from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
@@ -66,7 +66,7 @@ _PARAMETERS: Final = {
 _COMPONENTS: Final = ("retriever", "document_store", "text_embedder", "document_embedder")
 
 
-class MCPSearchableToolset(ContextManaged, Toolset):
+class MCPSearchableToolset(Compound, Toolset):
     """
     A search for tools in place of all tools, for servers that have many. It searches them as they are now.
 
@@ -239,9 +239,8 @@ class MCPSearchableToolset(ContextManaged, Toolset):
         self.clear()
         self._index.close()
 
-    @property
-    def _holds(self) -> Holds:
-        return self._users
+    def _parts(self) -> list[MCPTool | MCPToolset]:
+        return connected_items(self._catalog)
 
     def _enter(self) -> None:
         self.warm_up()
@@ -250,18 +249,12 @@ class MCPSearchableToolset(ContextManaged, Toolset):
         await self.warm_up_async()
 
     def _close_unused(self) -> None:
-        for item in connected_items(self._catalog):
-            item._close_if_free()
+        super()._close_unused()
         self._forget()
 
     async def _close_unused_async(self) -> None:
-        for item in connected_items(self._catalog):
-            await item._close_if_free_async()
+        await super()._close_unused_async()
         await asyncio.to_thread(self._forget)
-
-    def _leave(self) -> None:
-        for item in connected_items(self._catalog):
-            item._leave_if_free()
 
     def clear(self) -> None:
         """

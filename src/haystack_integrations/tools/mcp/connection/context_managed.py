@@ -9,7 +9,7 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -150,7 +150,7 @@ class ContextManaged:
 
     def _close_unused(self) -> None:
         """
-        Close it after its last user has left; of what it consists of, only what nobody uses by itself.
+        Close it after its last user has left.
         """
         self.close()
 
@@ -159,18 +159,6 @@ class ContextManaged:
         Do the same without blocking the event loop.
         """
         await self.close_async()
-
-    def _close_if_free(self) -> None:
-        if self._holds.ask_to_close():
-            self._close_unused()
-
-    async def _close_if_free_async(self) -> None:
-        if self._holds.ask_to_close():
-            await self._close_unused_async()
-
-    def _leave_if_free(self) -> None:
-        if self._holds.ask_to_close():
-            self._leave()
 
     def _hold_for(self, run: object) -> None:
         """
@@ -194,7 +182,8 @@ class ContextManaged:
         try:
             self._enter()
         except BaseException:
-            self._leave_if_free()
+            if self._holds.ask_to_close():
+                self._leave()
             raise
 
     def __enter__(self) -> Self:
@@ -234,6 +223,37 @@ class ContextManaged:
         """
         if self._holds.leave(ends_block=True):
             await self._close_unused_async()
+
+
+class Compound(ContextManaged):
+    """
+    Consists of others. After its last user has left, those are closed that nobody uses by themselves.
+    """
+
+    _users: Holds
+
+    @abstractmethod
+    def _parts(self) -> Sequence[ContextManaged]:
+        """What it consists of now."""
+
+    @property
+    def _holds(self) -> Holds:
+        return self._users
+
+    def _free_parts(self) -> Iterator[ContextManaged]:
+        return (part for part in self._parts() if part._holds.ask_to_close())
+
+    def _close_unused(self) -> None:
+        for part in self._free_parts():
+            part._close_unused()
+
+    async def _close_unused_async(self) -> None:
+        for part in self._free_parts():
+            await part._close_unused_async()
+
+    def _leave(self) -> None:
+        for part in self._free_parts():
+            part._leave()
 
 
 def _release(used: ContextManaged) -> None:

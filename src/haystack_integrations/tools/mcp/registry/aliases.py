@@ -15,7 +15,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import is_in_budget
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
+from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
 from haystack_integrations.tools.mcp.convert.schemas import permissive_schema
 from haystack_integrations.tools.mcp.convert.tables import html_table
@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
-class MCPAliasToolset(ContextManaged, Toolset):
+class MCPAliasToolset(Compound, Toolset):
     """
     The tools of several servers that go by one alias. A Haystack Toolset, for Agents, ToolInvokers and YAML.
 
@@ -321,27 +321,14 @@ class MCPAliasToolset(ContextManaged, Toolset):
         for member in self._members.values():
             await member.close_async()
 
-    @property
-    def _holds(self) -> Holds:
-        return self._users
+    def _parts(self) -> list[MCPToolset]:
+        return [*self._members.values()]
 
     def _enter(self) -> None:
         self.warm_up()
 
     async def _enter_async(self) -> None:
         await self.warm_up_async()
-
-    def _close_unused(self) -> None:
-        for member in self._members.values():
-            member._close_if_free()
-
-    async def _close_unused_async(self) -> None:
-        for member in self._members.values():
-            await member._close_if_free_async()
-
-    def _leave(self) -> None:
-        for member in self._members.values():
-            member._leave_if_free()
 
     def __iter__(self) -> Iterator[Tool]:
         """

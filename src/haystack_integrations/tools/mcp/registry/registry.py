@@ -15,7 +15,7 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
+from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from haystack.components.agents import Agent
 
 
-class MCPRegistry(ContextManaged):
+class MCPRegistry(Compound):
     """
     The MCP servers of an application, by name, and which of their tools go by which alias.
 
@@ -402,9 +402,8 @@ class MCPRegistry(ContextManaged):
         for toolset in self._toolsets.values():
             await toolset.close_async()
 
-    @property
-    def _holds(self) -> Holds:
-        return self._users
+    def _parts(self) -> list[MCPAliasToolset]:
+        return [*self._toolsets.values()]
 
     def _enter(self) -> None:
         # The first use of an alias connects to its servers; others are left alone.
@@ -412,18 +411,6 @@ class MCPRegistry(ContextManaged):
 
     async def _enter_async(self) -> None:
         pass
-
-    def _close_unused(self) -> None:
-        for toolset in list(self._toolsets.values()):
-            toolset._close_if_free()
-
-    async def _close_unused_async(self) -> None:
-        for toolset in list(self._toolsets.values()):
-            await toolset._close_if_free_async()
-
-    def _leave(self) -> None:
-        for toolset in list(self._toolsets.values()):
-            toolset._leave_if_free()
 
     def to_dict(self) -> dict[str, Any]:
         """
