@@ -164,3 +164,29 @@ def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         MCPConnection(**parameters)
+
+
+def test_listing_the_tools_does_not_join_a_listing_that_began_before():
+    listed, go_on = threading.Event(), threading.Event()
+    server: MCPServer[Any] = MCPServer("listing")
+    server.add_tool(len, name="old", description="Old.")
+    list_tools = server.list_tools
+
+    async def listed_late() -> Any:
+        tools = await list_tools()
+        listed.set()
+        assert await asyncio.to_thread(go_on.wait, LIMIT)
+        return tools
+
+    with MCPConnection(InProcessServerInfo(server)) as connection:
+        connection.list_tools()
+        server.list_tools = listed_late
+        early = in_thread(connection.list_tools)
+        assert listed.wait(LIMIT)
+        server._tool_manager.add_tool(len, name="new", description="New.")  # and tells nobody
+        late = in_thread(connection.list_tools)
+        (under_way,) = connection._identities.base._listings.values()
+        wait_until(lambda: under_way._waiters == 2, "a second caller")
+        go_on.set()
+        assert [tool.name for tool in early.result(LIMIT)] == ["old"]
+        assert [tool.name for tool in late.result(LIMIT)] == ["old", "new"]

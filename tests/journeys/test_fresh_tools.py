@@ -10,7 +10,6 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -397,27 +396,3 @@ async def test_it_is_refreshed_without_blocking_the_loop(server):
         await toolset["offer"].invoke_async(name="extra")
         await toolset.refresh_async()
         assert "extra" in toolset
-
-
-def test_a_refresh_does_not_join_a_listing_that_began_before_it(server):
-    listed, go_on = threading.Event(), threading.Event()
-    list_tools = server.list_tools
-
-    async def listed_late():
-        tools = await list_tools()
-        listed.set()
-        assert await asyncio.to_thread(go_on.wait, LIMIT)
-        return tools
-
-    with MCPToolset(InProcessServerInfo(server)) as toolset, ThreadPoolExecutor(2) as threads:
-        server.list_tools = listed_late
-        early = threads.submit(toolset.connection.list_tools)
-        assert listed.wait(LIMIT)
-        server.add_tool(lambda: "new", name="new", description="New.")
-        refresh = threads.submit(toolset.refresh)
-        (under_way,) = toolset.connection._identities.base._listings.values()
-        wait_until(lambda: under_way._waiters == 2, "the refresh waits for the listing")
-        go_on.set()
-        early.result(LIMIT)
-        refresh.result(LIMIT)
-        assert "new" in [tool.name for tool in toolset]
