@@ -355,10 +355,15 @@ class AsyncExecutor:
 
     def _submit(self, operation: _Operation) -> None:
         self._operations.add(operation)
-        if not self.post(operation.start):
-            self._operations.discard(operation)
-            operation.coro.close()
-            raise RuntimeError(_SHUT_DOWN)
+        try:
+            if not self._closing:
+                self._loop.call_soon_threadsafe(operation.start)
+                return
+        except RuntimeError:
+            pass  # the loop was closed since the check
+        self._operations.discard(operation)
+        operation.coro.close()
+        raise RuntimeError(_SHUT_DOWN)
 
     def run(
         self,
