@@ -516,8 +516,21 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         """
         identities = self._leave()
         if identities is not None and not AsyncExecutor.get_instance().in_loop_thread():
-            with _failure_logged(identities):
+            with self._closing(identities):
                 AsyncExecutor.get_instance().run(_closed(identities), _CLOSE_TIMEOUT)
+
+    @contextmanager
+    def _closing(self, identities: Identities) -> Iterator[None]:
+        server = identities.base.description
+        if self._users.is_held:
+            logger.info(
+                "The connection to {server} is closed for all who use it, open `with` blocks and calls included",
+                server=server,
+            )
+        try:
+            yield
+        except (TimeoutError, RuntimeError) as error:
+            logger.warning("Closing the session with {server} did not end: {error}", server=server, error=str(error))
 
     def _leave(self) -> Identities | None:
         """
@@ -534,7 +547,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         """
         identities = self._leave()  # it is closed even if the caller is cancelled
         if identities is not None:
-            with _failure_logged(identities):
+            with self._closing(identities):
                 await AsyncExecutor.get_instance().run_async(_closed(identities), _CLOSE_TIMEOUT)
 
     def _enter(self) -> None:
@@ -565,15 +578,6 @@ def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
 
 async def _closed(identities: Identities) -> None:
     await asyncio.shield(identities.close_in_background())
-
-
-@contextmanager
-def _failure_logged(identities: Identities) -> Iterator[None]:
-    try:
-        yield
-    except (TimeoutError, RuntimeError) as error:
-        server = identities.base.description
-        logger.warning("Closing the session with {server} did not end: {error}", server=server, error=str(error))
 
 
 def check_handlers(handlers: MCPHandlers | None) -> MCPHandlers:
