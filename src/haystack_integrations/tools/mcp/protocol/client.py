@@ -110,7 +110,7 @@ class WireClient(TaskClient):
     uses_handlers = True
 
     # How to reach the server.
-    _info: MCPServerInfo | None = None
+    _info: Any = None  # an MCPServerInfo, of the client's own kind
 
     # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
     # only if the server refuses it; otherwise it is the other way round.
@@ -134,10 +134,12 @@ class WireClient(TaskClient):
         self._server_requests: ServerRequests = ServerRequests(self._callbacks)
 
     def _server_info(self) -> MCPServerInfo | None:
-        return self._info
+        info: MCPServerInfo | None = self._info
+        return info
 
     def _describe(self) -> str:
-        return super()._describe() if self._info is None else self._info.describe()
+        info = self._server_info()
+        return super()._describe() if info is None else info.describe()
 
     @abstractmethod
     async def _make_transport(self) -> Transport:
