@@ -287,7 +287,10 @@ class WireClient(TaskClient):
             self._connect_status = error.status
         status = f"it answered with HTTP {self._connect_status}" if self._connect_status else None
         reason = error.reason if isinstance(error, RequestError) else None
-        what = status or self.life.loss or reason or self._explain(error)
+        what = status or self.life.loss or reason
+        if not what and isinstance(error, RefusedError | LostError):
+            what = await self.find_reason()  # the transport noticed the end before whoever reads did
+        what = what or self._explain(error)
         protocol = error if isinstance(error, ProtocolError) else None
         refusal = self._refusal()
         if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
