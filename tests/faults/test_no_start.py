@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError, StdioServerInfo
+from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
 from tests.support.background import text
 from tests.support.kinds import LONG, QUICKLY
 
@@ -98,3 +99,14 @@ def test_words_on_stdout_that_are_no_messages_do_no_harm_and_are_not_quoted(stdi
         assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
     assert "no message" in caplog.text
     assert "s3same" not in caplog.text
+
+
+def test_the_exit_code_is_said_although_writing_fails_before_the_end_is_noticed(monkeypatch):
+    async def broken(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(ServerProcess, "write", broken)
+    connection = MCPConnection(StdioServerInfo("/bin/sh", ["-c", "exit 3"], **QUICKLY), connection_timeout=LONG)
+    with pytest.raises(MCPConnectionError, match="exit code 3"):
+        connection.open()
+    connection.close()

@@ -150,8 +150,7 @@ class Calling:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 return self._intercepted(request).run() if self._interceptors else self._send(request)
         finally:
-            if self._users.leave():
-                self._leave()
+            self._end_use()
 
     async def _deliver_async(self, request: CallRequest) -> types.CallToolResult:
         self._users.enter()
@@ -159,8 +158,7 @@ class Calling:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 return await (self._send_intercepted(request) if self._interceptors else self._send_async(request))
         finally:
-            if self._users.leave():
-                self._leave()
+            self._end_use()
 
     def _end_use(self) -> None:
         """

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def check_timeout(parameter: str, value: float) -> float:
     return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CallLimits:
     """
     The limits of a tool call. MCPConnection documents them.
@@ -55,11 +56,6 @@ class CallLimits:
     task_timeout: float | None = DEFAULT_TASK_TIMEOUT
     # What the parameter for `invocation_timeout` is called where the user gave it.
     timeout_name: str = "invocation_timeout"
-    # How long a call may take altogether, in seconds; None if nothing limits it.
-    longest_call: float | None = field(init=False)
-    # After how many seconds of silence the session is given up; None for never. The default of `read_timeout` is no
-    # reason to end a call that may take longer.
-    longest_silence: float | None = field(init=False)
 
     def __post_init__(self) -> None:
         """
@@ -82,12 +78,25 @@ class CallLimits:
         if self.reset_timeout_on_progress and self.invocation_timeout is None:
             msg = "`reset_timeout_on_progress` needs an `invocation_timeout` that progress can set back, got None"
             raise ValueError(msg)
-        longest_silence = self.read_timeout
-        if longest_silence == DEFAULT_READ_TIMEOUT and self.invocation_timeout is not None:
-            longest_silence = max(DEFAULT_READ_TIMEOUT, self.invocation_timeout)
-        object.__setattr__(self, "longest_silence", longest_silence)
-        longest_call = self.max_total_timeout if self.reset_timeout_on_progress else self.invocation_timeout
-        object.__setattr__(self, "longest_call", longest_call)
+
+    @cached_property
+    def longest_call(self) -> float | None:
+        """
+        How long a call may take altogether, in seconds; None if nothing limits it.
+        """
+        return self.max_total_timeout if self.reset_timeout_on_progress else self.invocation_timeout
+
+    @cached_property
+    def longest_silence(self) -> float | None:
+        """
+        After how many seconds of silence the session is given up; None for never.
+
+        The default of `read_timeout` is no reason to end a call that may take longer.
+        """
+        if self.read_timeout == DEFAULT_READ_TIMEOUT and self.invocation_timeout is not None:
+            return max(DEFAULT_READ_TIMEOUT, self.invocation_timeout)
+        return self.read_timeout
+
         if self.max_total_timeout is None:
             return
         if not self.reset_timeout_on_progress:
