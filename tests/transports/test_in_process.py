@@ -6,9 +6,11 @@
 Servers in this very process, and what they could do to it.
 """
 
+import asyncio
 import os
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,11 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
 )
+from haystack_integrations.tools.mcp.transports.in_process import transport
 from tests.support.background import in_thread
 from tests.support.processes import run_to_end
 from tests.support.scripts import SOURCE, finalized
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 SECRET = "sk-s3ntinel-4711"
 
@@ -136,3 +139,21 @@ def test_a_result_that_is_no_unicode_is_an_invocation_error() -> None:
 
     with MCPTool("odd", InProcessServerInfo(server)) as tool, pytest.raises(MCPInvocationError):
         tool.invoke()
+
+
+def test_a_server_in_this_process_whose_loop_crashes_is_told_by_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    crash = threading.Event()
+
+    async def crashing(server: Any, incoming: Any, outgoing: Any, **options: Any) -> None:
+        serving = asyncio.create_task(serve(server, incoming, outgoing, **options))
+        assert await asyncio.to_thread(crash.wait, LIMIT)
+        serving.cancel()
+        raise RuntimeError
+
+    serve = transport.serve_dual_era_loop
+    monkeypatch.setattr(transport, "serve_dual_era_loop", crashing)
+    with MCPConnection(InProcessServerInfo(MCPServer("crashing"))) as connection:
+        connection.open()
+        crash.set()
+        wait_until(lambda: connection.status().state != "ready", "the end of the session")
+        assert "the server raised RuntimeError" in str(connection.status().last_error)

@@ -72,15 +72,21 @@ class StreamsTransport(Transport):
             async with self._streams() as (incoming, self._outgoing):
                 if not opened.done():
                     opened.set_result(None)
+                reason = None
                 with self._reading:
                     await self._read(incoming)
-                self.channel.ended(None)
+                    reason = await self._why_ended()
+                self.channel.ended(reason)
         except Exception as error:
             if not opened.done():
                 opened.set_exception(error)
                 return
             logger.debug("The streams of a session broke: {kind}", kind=type(error).__name__)
             self.channel.ended(None)
+
+    async def _why_ended(self) -> str | None:
+        """Find out why the streams ended by themselves."""
+        return None
 
     async def _read(self, incoming: Any) -> None:
         async for item in incoming:

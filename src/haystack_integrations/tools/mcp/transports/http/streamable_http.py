@@ -326,6 +326,10 @@ def _describe_redirect(response: httpx2.Response) -> str:
     if target is None:
         return f"the server answered with HTTP {status_of(response)}"
     shown = target.copy_with(userinfo=b"", query=None)
-    leaves_tls = response.request.url.scheme == "https" and target.scheme == "http"
-    use = "that URL with https://, as it leaves TLS," if leaves_tls else "that URL"
-    return f"Redirect to {shown} not followed; use {use} as the endpoint if it is the intended server"
+    if response.request.url.scheme == "https" and target.scheme == "http":
+        return (
+            f"Redirect to {shown} not followed: it leaves TLS. The server is likely behind a proxy that ends TLS, and "
+            f"does not trust its forwarded headers. Use {shown.copy_with(scheme='https')} as the endpoint, or mend the "
+            "settings of the proxy"
+        )
+    return f"Redirect to {shown} not followed; use that URL as the endpoint if it is the intended server"
