@@ -78,6 +78,20 @@ class CallLimits:
         if self.reset_timeout_on_progress and self.invocation_timeout is None:
             msg = "`reset_timeout_on_progress` needs an `invocation_timeout` that progress can set back, got None"
             raise ValueError(msg)
+        if self.max_total_timeout is None:
+            return
+        if not self.reset_timeout_on_progress:
+            msg = (
+                "`max_total_timeout` is for `reset_timeout_on_progress=True`; without it, `invocation_timeout` is the "
+                "limit of the whole call"
+            )
+            raise ValueError(msg)
+        if self.invocation_timeout is not None and self.max_total_timeout < self.invocation_timeout:
+            msg = (
+                f"`max_total_timeout` ({self.max_total_timeout:g}) must not be less than `invocation_timeout` "
+                f"({self.invocation_timeout:g})"
+            )
+            raise ValueError(msg)
 
     @cached_property
     def longest_call(self) -> float | None:
@@ -96,21 +110,6 @@ class CallLimits:
         if self.read_timeout == DEFAULT_READ_TIMEOUT and self.invocation_timeout is not None:
             return max(DEFAULT_READ_TIMEOUT, self.invocation_timeout)
         return self.read_timeout
-
-        if self.max_total_timeout is None:
-            return
-        if not self.reset_timeout_on_progress:
-            msg = (
-                "`max_total_timeout` is for `reset_timeout_on_progress=True`; without it, `invocation_timeout` is the "
-                "limit of the whole call"
-            )
-            raise ValueError(msg)
-        if self.invocation_timeout is not None and self.max_total_timeout < self.invocation_timeout:
-            msg = (
-                f"`max_total_timeout` ({self.max_total_timeout:g}) must not be less than `invocation_timeout` "
-                f"({self.invocation_timeout:g})"
-            )
-            raise ValueError(msg)
 
 
 class CallClock:
