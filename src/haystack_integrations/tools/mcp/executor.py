@@ -123,12 +123,8 @@ class Waiter:
         """
         self._lock = threading.Lock()
         self._lock.acquire()
-
-    def notify(self) -> None:
-        """
-        End the waiting, from any thread. Called once.
-        """
-        self._lock.release()
+        # Ends the waiting, from any thread. Called once.
+        self.notify: Callable[[], object] = self._lock.release
 
     def wait(self, timeout: float | None) -> bool:
         """
@@ -382,7 +378,7 @@ class AsyncExecutor:
         :raises TimeoutError: If execution exceeds timeout.
         :raises RuntimeError: If called from the executor's own thread, where it would deadlock, or after `shutdown`.
         """
-        if self.in_loop_thread():
+        if threading.get_ident() == self._thread_id:
             coro.close()
             msg = (
                 "AsyncExecutor.run() was called from the executor's own event loop, where waiting for the result would "

@@ -38,6 +38,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
 )
+from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.protocol.error_texts import invocation_error, raise_tool_error
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.connection.requests import Admission, CallRequest
     from haystack_integrations.tools.mcp.connection.session import Session
+    from haystack_integrations.tools.mcp.handlers import MCPHandlers
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -71,7 +73,7 @@ class ToolCall:
         connection_timeout: float,
         on_progress: Callable[[MCPProgress], None] | None,
         admission: Admission | None,
-        asks: bool,
+        handlers: MCPHandlers,
     ) -> None:
         """
         Initialize the ToolCall, in the context of the caller.
@@ -81,7 +83,7 @@ class ToolCall:
         :param connection_timeout: How long to wait for sessions altogether, in seconds.
         :param on_progress: Called with each report of progress; must not block.
         :param admission: Asked before each attempt whether the call may be sent.
-        :param asks: Whether a handler answers what the caller does not, if the call is continued.
+        :param handlers: One of them may answer what the caller does not, if the call is continued.
         """
         self.request: CallRequest = request
         self.limits: CallLimits = limits
@@ -89,7 +91,10 @@ class ToolCall:
         self._meta = meta_of_call(request.meta)
         self._on_progress = on_progress
         self._admission = admission
-        self._continuation = None if request.continues is None else Continuation(*request.continues, asks=asks)
+        self._continuation: Continuation | None = None
+        if request.continues is not None:
+            asks = handlers.elicitation not in (None, answer_later)
+            self._continuation = Continuation(*request.continues, asks=asks)
         # The task that is waited for.
         self._pending: MCPPendingCall | None = None
         if request.continues is not None and request.continues_task:
@@ -168,7 +173,7 @@ class ToolCall:
             entered_at = monotonic()
             session: Session | None = None
             try:
-                session = await supervisor.ready_session(self._patience())
+                session = supervisor.open_session() or await supervisor.ready_session(self._patience())
                 if self.request.tool_name in session.only_as_tasks:
                     raise self._only_as_task()
                 if self._admission is not None:
@@ -295,10 +300,10 @@ class ToolCall:
         return pause
 
     async def _attempt(self, session: Session) -> types.CallToolResult:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        task = asyncio.current_task()
         if task is None:
             raise AssertionError  # what is awaited in an event loop runs in a task
-        self._session, self._task, self._attempt_began = session, task, loop.time()
+        self._session, self._task, self._attempt_began = session, task, asyncio.get_running_loop().time()
         is_asked = self._reports is not None or self._on_progress is not None or self.limits.reset_timeout_on_progress
         limit = None
         try:
@@ -311,19 +316,24 @@ class ToolCall:
                     continuation=self._continuation,
                     on_progress=self._progressed if is_asked else None,
                 )
-        except TimeoutError:
-            if limit is None or not limit.expired():
-                raise
-            raise _DeadlineError from None
+        except BaseException as error:
+            self._end_attempt(limit)
+            if isinstance(error, TimeoutError) and limit is not None and limit.expired():
+                raise _DeadlineError from None
+            raise
         finally:
             session.timeouts.pop(task, None)
-            left = None if limit is None else time_left(limit)
-            self._clock.end(loop.time() - self._attempt_began, left)
         if self._reports is not None:
-            await self._deliver(self._reports, left)
+            await self._deliver(self._reports, self._end_attempt(limit))
         if result.is_error:
             raise_tool_error(result, self.request.tool_name, self.request.tool_args)
         return result
+
+    def _end_attempt(self, limit: asyncio.Timeout | None) -> float | None:
+        # Returns how much longer it could have taken, in seconds.
+        left = None if limit is None else time_left(limit)
+        self._clock.end(asyncio.get_running_loop().time() - self._attempt_began, left)
+        return left
 
     async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
         # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.

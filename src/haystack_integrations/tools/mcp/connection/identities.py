@@ -28,7 +28,6 @@ from haystack_integrations.tools.mcp.connection.limits import within
 from haystack_integrations.tools.mcp.connection.session import caller_key
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
-from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.redaction import secrets_in
 from haystack_integrations.tools.mcp.request_context import (
     Identity,
@@ -117,7 +116,7 @@ class Identities:
             connection_timeout=connection_timeout,
             on_progress=on_progress,
             admission=admission,
-            asks=self.base.handlers.elicitation not in (None, answer_later),
+            handlers=self.base.handlers,
         )
         if self._all_are_alike() and current_identity.get() is None:
             return await call.run(self.base)

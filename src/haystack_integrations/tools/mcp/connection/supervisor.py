@@ -257,6 +257,17 @@ class Supervisor:
             self._opening = self.session = self._newest = None
             self._listings, self._ended = {}, asyncio.Event()
 
+    def open_session(self) -> Session | None:
+        """
+        Return the session if it is open, and the caller's.
+
+        :returns: The session; None if `ready_session` has to find out.
+        """
+        session = self.session
+        if session is None or not session.is_open or self._loop is not asyncio.get_running_loop():
+            return None
+        return session if session.is_stateless or self.serves == caller_key() else None
+
     async def ready_session(self, timeout: float) -> Session:
         """
         Return the open session, or open one; concurrent callers share one attempt.

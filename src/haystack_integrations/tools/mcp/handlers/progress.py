@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from haystack import logging
@@ -185,12 +186,7 @@ class WaitingReports(_Reports, Waiter):
         self._queue: queue.SimpleQueue[MCPProgress | None] = queue.SimpleQueue()
         # Called in the executor's loop.
         self.add: Callable[[MCPProgress], None] = self._queue.put
-
-    def notify(self) -> None:
-        """
-        Note the end of the call.
-        """
-        self._queue.put(None)
+        self.notify: Callable[[], object] = partial(self._queue.put, None)
 
     def wait(self, timeout: float | None) -> bool:
         """

@@ -40,8 +40,8 @@ class Transport(ABC):
     """
     Carries messages to and from one server. It is opened, used and closed in one event loop.
 
-    It calls the channel's `received` with each message that comes in, and `ended` when no more can come. It knows no
-    meaning of messages, and never settles an exchange because of another one.
+    It calls the channel's `heard` whenever something comes in, `received` with each message, and `ended` when no more
+    can come. It knows no meaning of messages, and never settles an exchange because of another one.
     """
 
     channel: Channel
@@ -268,7 +268,6 @@ class Channel:
         :param frame: The message, as `frames.read` returns it.
         :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
         """
-        self.heard()
         if isinstance(frame, Unreadable):
             exchange = exchange or self._find(frame.id)
             if exchange is not None:

@@ -90,8 +90,8 @@ class StreamsTransport(Transport):
 
     async def _read(self, incoming: Any) -> None:
         async for item in incoming:
+            self.channel.heard()
             if isinstance(item, Exception):
-                self.channel.heard()
                 self._report()
                 continue
             for message in _frames(item.message):
