@@ -123,7 +123,7 @@ class ToolCall:
         """
         self._supervisor = supervisor
         if self._pending is None:
-            supervisor.call_begins()
+            supervisor.base.calls += 1
             if self.request.secrets:
                 supervisor.redactor.of_calls.remember(self.request.secrets)
             progress = supervisor.handlers.progress
@@ -131,7 +131,7 @@ class ToolCall:
             try:
                 return await self._answered(supervisor)
             except NotForCallerError:
-                supervisor.call_moves()
+                supervisor.base.calls -= 1
                 raise
             except CallLeftOpenError as left:
                 await self._left_open(left.result)

@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import ServerDetails
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
-# The timeouts of a call run in the executor's loop. The caller's own, longer by this, is for a loop that is blocked,
-# e.g. by an in-process server that never gives way.
-BLOCKED_LOOP_GRACE = 10.0
-
 _NOT_TRACED: AbstractContextManager[None] = nullcontext()
 
 
@@ -55,6 +51,8 @@ class Calling:
 
     server_info: MCPServerInfo
     connection_timeout: float
+    # How much longer the caller waits than what it waits for, which has its own timeout that a login may extend.
+    _grace: float
     _limits: CallLimits
     _interceptors: Interceptors
     _identities: Identities | None
@@ -272,11 +270,6 @@ class Calling:
             timeout_name="invocation_timeout",
             max_total_timeout=None if total is None else max(total, timeout),
         )
-
-    @property
-    def _grace(self) -> float:
-        # What waits in the loop has its own timeout, which a login of a person may extend.
-        return BLOCKED_LOOP_GRACE + self.server_info._longest_login
 
     def _longest_call(self, limits: CallLimits) -> float | None:
         limit = limits.longest_call

@@ -52,6 +52,10 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# The timeouts of a call run in the executor's loop. The caller's own, longer by this, is for a loop that is blocked,
+# e.g. by an in-process server that never gives way.
+BLOCKED_LOOP_GRACE = 10.0
+
 # Closing is bounded by what the server needs to leave (supervisor.py); this is for a loop that is blocked.
 _CLOSE_TIMEOUT = 20.0
 
@@ -139,6 +143,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
             raise ValueError(msg)
         self.server_info = server_info
         self.connection_timeout: float = check_timeout("connection_timeout", connection_timeout)
+        self._grace = BLOCKED_LOOP_GRACE + server_info._longest_login
         self._limits = CallLimits(
             invocation_timeout=invocation_timeout,
             reset_timeout_on_progress=reset_timeout_on_progress,

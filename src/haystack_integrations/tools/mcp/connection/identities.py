@@ -118,7 +118,7 @@ class Identities:
             admission=admission,
             handlers=self.base.handlers,
         )
-        if self._all_are_alike() and current_identity.get() is None:
+        if not self._has_providers and current_context.get() is None and current_identity.get() is None:
             return await call.run(self.base)
         try:
             return await self.run(call.run, connection_timeout)
@@ -167,13 +167,10 @@ class Identities:
             if not supervisor.users and self.others.get(supervisor.serves) is supervisor:
                 self._let_idle(supervisor.serves)
 
-    def _all_are_alike(self) -> bool:
-        return current_context.get() is None and not self._has_providers
-
     async def _identify(self, timeout: float) -> Identity | None:
-        if self._all_are_alike():
-            return None
         info, context = self.base.server_info, current_context.get()
+        if context is None and not self._has_providers:
+            return None
         try:
             headers: dict[str, str] = {}
             if self._has_providers:

@@ -581,20 +581,6 @@ class Supervisor:
         except TimeoutError:
             pass
 
-    def call_begins(self) -> None:
-        """
-        Count a call.
-        """
-        if self._loop is not asyncio.get_running_loop():
-            self._bind()
-        self.base.calls += 1
-
-    def call_moves(self) -> None:
-        """
-        Take note that a call is made by another supervisor.
-        """
-        self.base.calls -= 1
-
     def call_failed(self, failure: Exception) -> None:
         """
         Count a failed call.

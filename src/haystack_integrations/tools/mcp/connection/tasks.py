@@ -122,7 +122,7 @@ class TaskRun:
         self._now = asyncio.get_running_loop().time
         self._began = self._now()
         if self._continuation is not None:
-            supervisor.call_begins()
+            supervisor.base.calls += 1
         supervisor.redactor.of_calls.remember(self._request.secrets)
         progress = supervisor.handlers.progress
         self._reports = HandlerReports(progress) if progress is not None else None

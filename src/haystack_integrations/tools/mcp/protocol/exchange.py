@@ -112,10 +112,6 @@ class UnreadableError(LostError):
     """
 
 
-def _new_answer() -> asyncio.Future[dict[str, Any]]:
-    return asyncio.get_running_loop().create_future()
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """
@@ -144,7 +140,7 @@ class Exchange:
     # What the server wants while it is answered is done on behalf of the same caller.
     context: contextvars.Context = field(init=False, default_factory=contextvars.copy_context)
     fate: Fate = field(init=False, default=Fate.NEW)
-    answer: asyncio.Future[dict[str, Any]] = field(init=False, default_factory=_new_answer)
+    answer: asyncio.Future[dict[str, Any]] = field(init=False, default_factory=asyncio.Future)
 
     @property
     def is_settled(self) -> bool:
