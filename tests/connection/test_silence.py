@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from haystack_integrations.tools.mcp.connection import silence
-from haystack_integrations.tools.mcp.connection.silence import SilenceWatch
+from haystack_integrations.tools.mcp.connection import session as silence
+from haystack_integrations.tools.mcp.connection.session import SilenceWatch
 from haystack_integrations.tools.mcp.protocol.life import SessionLife
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT

@@ -25,8 +25,8 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     UnreadableError,
 )
 from haystack_integrations.tools.mcp.transports.stdio import process as process_module
+from haystack_integrations.tools.mcp.transports.stdio.client import StdioTransport
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
-from haystack_integrations.tools.mcp.transports.stdio.transport import StdioTransport
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_until_async

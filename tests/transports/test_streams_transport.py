@@ -26,8 +26,8 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     RefusedError,
     UnreadableError,
 )
-from haystack_integrations.tools.mcp.transports.in_process import transport as in_process
-from haystack_integrations.tools.mcp.transports.in_process.transport import InProcessTransport
+from haystack_integrations.tools.mcp.transports.in_process import client as in_process
+from haystack_integrations.tools.mcp.transports.in_process.client import InProcessTransport
 from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsTransport
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.processes import PLAIN_SERVER, python_script

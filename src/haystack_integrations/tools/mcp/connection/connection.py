@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from haystack import logging
 
+from haystack_integrations.tools.mcp.connection.calling import Continuing
 from haystack_integrations.tools.mcp.connection.changes import Watching
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
-from haystack_integrations.tools.mcp.connection.continuing import Continuing
 from haystack_integrations.tools.mcp.connection.in_loop import Read, Sessions, asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import (

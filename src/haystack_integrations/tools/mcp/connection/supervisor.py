@@ -21,16 +21,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import AbstractContextManager
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.changes import Listening
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
-from haystack_integrations.tools.mcp.connection.given_links import GivenLinks
 from haystack_integrations.tools.mcp.connection.limits import within
 from haystack_integrations.tools.mcp.connection.preload import whole_imports
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
@@ -47,8 +47,12 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, with_full_stop
-from haystack_integrations.tools.mcp.protocol.outcome_errors import ReadInterruptedError, failed_to
+from haystack_integrations.tools.mcp.protocol.error_texts import (
+    ReadInterruptedError,
+    describe_error,
+    failed_to,
+    with_full_stop,
+)
 from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -57,6 +61,49 @@ from haystack_integrations.tools.mcp.request_context import current_context, cur
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+
+
+# How many URIs are kept for all callers together; the oldest are dropped first.
+MOST_LINKS: Final = 10_000
+
+
+class GivenLinks:
+    """
+    The URIs of resources that a server has given to whom. From any thread.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the GivenLinks.
+        """
+        self._lock = threading.Lock()
+        self._given: dict[tuple[Hashable, str], None] = {}
+
+    def note(self, caller: Hashable, uris: Iterable[str]) -> None:
+        """
+        Keep URIs.
+
+        :param caller: Who got them.
+        :param uris: The URIs.
+        """
+        with self._lock:
+            for uri in uris:
+                # At the end of the order, also if it was given before.
+                self._given.pop((caller, uri), None)
+                self._given[caller, uri] = None
+            while len(self._given) > MOST_LINKS:
+                del self._given[next(iter(self._given))]
+
+    def has(self, caller: Hashable, uri: str) -> bool:
+        """
+        Tell whether somebody got a URI.
+
+        :param caller: Who.
+        :param uri: The URI.
+        :returns: Whether it was given, and not dropped since.
+        """
+        return (caller, uri) in self._given
+
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -4,23 +4,123 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import importlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import mcp.server
+from haystack import logging
+from mcp import MCPError
+from mcp.server.runner import serve_dual_era_loop
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp_types import INTERNAL_ERROR
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
+from haystack_integrations.tools.mcp.protocol.frames import Unreadable
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
-from haystack_integrations.tools.mcp.transports.in_process.transport import InProcessTransport
+from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsTransport
 
 if TYPE_CHECKING:
+    from mcp.server import Server
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
     from haystack_integrations.tools.mcp.protocol.server_info import Negotiation
+
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# How long a server may take to end after the end of its input, and again after it was cancelled, in seconds.
+_GRACE = 2.0
+
+
+class InProcessTransport(StreamsTransport):
+    """
+    Runs a server of the SDK in a task of this event loop.
+
+    What the server raises beyond `Exception` fails its request, and ends neither the loop nor the caller's program.
+    """
+
+    def __init__(self, server: Server[Any]) -> None:
+        """
+        Initialize the InProcessTransport.
+
+        :param server: The low-level server. It may serve others at the same time.
+        """
+        super().__init__(self._served)
+        self._server = server
+        self._serving: asyncio.Task[None] | None = None
+        self._fault: str | None = None
+
+    @asynccontextmanager
+    async def _served(self) -> AsyncIterator[Streams]:
+        async with create_client_server_memory_streams() as (ours, theirs):
+            started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            serving = self._serving = asyncio.create_task(self._serve(*theirs, started))
+            try:
+                await asyncio.wait([started, serving], return_when=asyncio.FIRST_COMPLETED)
+                if not started.done():
+                    await serving
+                yield ours
+            finally:
+                await ours[1].aclose()
+                await theirs[1].aclose()  # nobody reads any more what the server writes
+                await self._stop(serving)
+
+    async def _serve(self, incoming: Any, outgoing: Any, started: asyncio.Future[None]) -> None:
+        # With a list of its own: the other users of the server are not to be guarded.
+        guarded = copy.copy(self._server)
+        guarded.middleware = [self._guard, *guarded.middleware]
+        try:
+            async with self._server.lifespan(self._server) as state:
+                started.set_result(None)
+                options = guarded.create_initialization_options()
+                await serve_dual_era_loop(guarded, incoming, outgoing, lifespan_state=state, init_options=options)
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            self._fault = _raised(error)
+            if isinstance(error, Exception):
+                raise
+            raise ConnectionError(self._fault) from error
+
+    async def _guard(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        # A task that raises SystemExit or KeyboardInterrupt ends the event loop.
+        try:
+            return await call_next(ctx)
+        except (Exception, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            if ctx.request_id is not None:
+                self.channel.received(Unreadable(ctx.request_id, _raised(error)))
+            raise MCPError(code=INTERNAL_ERROR, message=_raised(error)) from error
+
+    async def _why_ended(self) -> str | None:
+        if self._serving is not None:
+            await asyncio.wait([self._serving], timeout=_GRACE)
+        return self._fault
+
+    async def _stop(self, serving: asyncio.Task[None]) -> None:
+        _, running = await asyncio.wait([serving], timeout=_GRACE)
+        if running:
+            serving.cancel()
+            _, running = await asyncio.wait([serving], timeout=_GRACE)
+        if running:
+            logger.warning("An MCP server in this process still runs after it was cancelled")
+        elif not serving.cancelled() and (error := serving.exception()) is not None:
+            logger.debug("A server in this process ended with {kind}", kind=type(error).__name__)
+
+
+def _raised(error: BaseException) -> str:
+    return f"the server raised {type(error).__name__}"
 
 
 class InProcessClient(WireClient):

@@ -8,25 +8,203 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from haystack import logging
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange
+from haystack_integrations.tools.mcp.protocol.frames import HEAD_SIZE, TAIL_SIZE
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
-from haystack_integrations.tools.mcp.transports.stdio.environment import inherited_environment, is_always_inherited
 from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
-from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
-from haystack_integrations.tools.mcp.transports.stdio.transport import StdioTransport
+from haystack_integrations.tools.mcp.transports.stdio.server_info import (
+    StdioServerInfo,
+    inherited_environment,
+    is_always_inherited,
+)
 from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsTransport
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.server_info import Negotiation
+
+
+@dataclass(frozen=True, slots=True)
+class OversizedLine:
+    """
+    The first and the last bytes of a line that is larger than the limit.
+    """
+
+    head: bytes
+    tail: bytes
+
+
+class LineBuffer:
+    """
+    Splits what a process writes into lines, and stores no line beyond a limit.
+
+    What is too much of a line is discarded up to its end. The line is reported when it ends, because many servers write
+    the id last, or when it is twice as large as it may be.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """
+        Initialize the LineBuffer.
+
+        :param limit: How many bytes a line may have.
+        """
+        self.limit: int = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        # The first bytes of a line that is being discarded, and whether it was reported.
+        self._head: bytes | None = None
+        self._is_reported = False
+
+    def feed(self, data: bytes) -> list[bytes | OversizedLine]:
+        """
+        Take the next bytes.
+
+        :param data: The bytes.
+        :returns: The lines that are complete now, without their line breaks, and those that are too large.
+        """
+        lines: list[bytes | OversizedLine] = []
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            if not self._parts and len(end) <= self.limit:  # most come whole
+                lines.append(end)
+                continue
+            self._add(end)
+            line = b"".join(self._parts)
+            if self._head is None:
+                lines.append(line)
+            elif not self._is_reported:
+                lines.append(OversizedLine(self._head, line))
+            self._parts, self._size, self._head, self._is_reported = [], 0, None, False
+        if rest:
+            self._add(rest)
+        if self._head is not None and self._size > 2 * self.limit + HEAD_SIZE and not self._is_reported:
+            self._is_reported = True
+            lines.append(OversizedLine(self._head, b""))
+        return lines
+
+    def _add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > self.limit:
+            text = b"".join(self._parts)
+            if self._head is None:
+                self._head = text[:HEAD_SIZE]
+            self._parts = [text[-TAIL_SIZE:]]
+
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+
+class StdioTransport(Transport):
+    """
+    The lines that a server process reads and writes.
+
+    Requests are written in the task of the caller, and lines are read in the callbacks of the pipe.
+    """
+
+    def __init__(self, process: ServerProcess, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> None:
+        """
+        Initialize the StdioTransport.
+
+        :param process: The process, not yet started.
+        :param max_message_size: How many bytes a line of its output may have.
+        """
+        self._process = process
+        self._lines = LineBuffer(max_message_size)
+        self._has_warned = False
+
+    async def open(self) -> None:
+        """
+        Start the process.
+
+        :raises OSError: If it cannot be started.
+        """
+        self._process.on_output = self._output
+        self._process.start()
+
+    async def carry(self, exchange: Exchange) -> None:
+        """
+        Write a request, once the process has read most of the earlier ones.
+
+        :param exchange: The request.
+        :raises ValueError: If it cannot be written as JSON.
+        """
+        data = frames.write(exchange.message()) + b"\n"
+        try:
+            await self._process.write(data, exchange.mark_sent)
+        except BrokenPipeError:
+            exchange.unmark_sent()  # nothing of it was written
+            exchange.lose()
+
+    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
+        """
+        Write a message that is not answered.
+
+        :param message: The message.
+        :param exchange: Of no importance here.
+        :raises BrokenPipeError: If the process takes no more messages.
+        :raises ValueError: If it cannot be written as JSON.
+        """
+        await self._process.write(frames.write(message) + b"\n")
+
+    async def close(self) -> None:
+        """
+        End the process: by the end of its input, then by signals.
+        """
+        await self._process.stop()
+
+    def _output(self, data: bytes) -> None:
+        if not data:
+            self.channel.ended(None)
+            return
+        self.channel.heard()
+        for line in self._lines.feed(data):
+            if isinstance(line, OversizedLine):
+                self._take_oversized(line)
+                continue
+            messages = frames.read(line)
+            for message in messages:
+                self.channel.received(message)
+            if not messages and line and not line.isspace():
+                self._report()
+
+    def _take_oversized(self, line: OversizedLine) -> None:
+        answer = frames.oversized(line.head, line.tail, self._lines.limit)
+        if answer is not None:
+            self.channel.received(answer)
+        elif frames.is_no_answer(line.head):
+            logger.warning(
+                "Ignored a notification or request of the MCP server {server} that is larger than `max_message_size` "
+                "of its server info allows, {limit} bytes",
+                server=self._process.describe(),
+                limit=self._lines.limit,
+            )
+        else:
+            self.channel.ended(
+                "it wrote a line that is larger than `max_message_size` of the server info allows, "
+                f"{self._lines.limit:,} bytes, and that does not begin or end like an answer"
+            )
+
+    def _report(self) -> None:
+        log = logger.debug if self._has_warned else logger.warning
+        self._has_warned = True
+        log(
+            "The MCP server {server} wrote a line to its standard output that is no message; it was ignored. "
+            "Logs belong on standard error. Other such lines are logged at debug level.",
+            server=self._process.describe(),
+        )
 
 
 # Ends of the names of files that an interpreter runs.
