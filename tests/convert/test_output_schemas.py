@@ -244,6 +244,13 @@ def test_deep_nesting_rejects_nothing():
     assert "nested too deeply" in verdict({"additionalProperties": {"$ref": "#"}}, nested(900)).unusable
 
 
+def test_a_schema_without_end_rejects_nothing_wherever_the_stack_is_full():
+    def deeper(frames: int) -> Verdict:
+        return deeper(frames - 1) if frames else verdict({"not": {"$ref": "#"}}, {})
+
+    assert {deeper(frames).unusable for frames in range(40)} == {"the schema, or a result, is nested too deeply"}
+
+
 def test_a_reference_to_another_document_is_never_fetched():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)

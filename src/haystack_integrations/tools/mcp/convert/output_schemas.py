@@ -62,6 +62,7 @@ class Verdict:
 
 
 _VALID: Final = Verdict()
+_TOO_DEEP: Final = Verdict(unusable="the schema, or a result, is nested too deeply")
 
 
 class _CutOffError(Exception):
@@ -110,9 +111,13 @@ class OutputSchema:
         except _InvalidSchemaError as invalid:
             return Verdict(unusable=f"the schema is invalid ({invalid})")
         except RecursionError:
-            return Verdict(unusable="the schema, or a result, is nested too deeply")
+            return _TOO_DEEP
         except Exception as failure:  # jsonschema finds some mistakes in a schema only when it comes to them
             return Verdict(unusable=f"the schema cannot be used ({type(failure).__name__})")
+        except BaseException as failure:
+            if type(failure).__name__ != "PanicException":
+                raise
+            return _TOO_DEEP  # jsonschema keeps schemas in a map in Rust, which makes this of a RecursionError
         if error is None:
             return _VALID
         return Verdict(
