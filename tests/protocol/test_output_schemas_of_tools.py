@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Results against the output schemas of their tools: none holds up another session, or its own call beyond its timeout.
+Results against the output schemas of their tools: none stops another session, or keeps its caller beyond the timeout.
 """
 
 import json
@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
+from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchema, Verdict
 from haystack_integrations.tools.mcp.protocol import listed_tools
 from tests.support.background import in_thread, text, together
 from tests.support.foreign_server import ForeignServer, definition, text_result
@@ -49,7 +49,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Lets the loop finish every validation, so that a busy machine makes no difference.
     """
-    monkeypatch.setattr(listed_tools, "_IN_LOOP", Budget(LIMIT, 10_000))
+    monkeypatch.setattr(listed_tools, "_SECONDS_IN_LOOP", LIMIT)
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -89,6 +89,18 @@ def test_a_schema_that_is_none_lets_results_pass_with_one_warning(caplog, schema
 
 
 @pytest.mark.usefixtures("unhurried")
+def test_a_schema_that_may_turn_on_what_is_not_evaluated_is_not_used_which_is_said_once_for_who_debugs(caplog):
+    caplog.set_level("DEBUG")
+    server = server_with({"type": "object", "not": {"properties": {"x": {"pattern": "a"}}}}, {"x": "b"})
+    with MCPConnection(server.info) as connection:
+        for _ in range(3):
+            assert text(connection.call_tool("search")) == "found"
+    [said] = given_up(caplog)
+    assert "it has 'not', and 'pattern', which is not evaluated" in said
+    assert [record.levelname for record in caplog.records if record.getMessage() == said] == ["DEBUG"]
+
+
+@pytest.mark.usefixtures("unhurried")
 def test_a_listing_that_changes_a_schema_changes_what_is_validated():
     server = server_with(INTEGER, {"x": "text"})
     with MCPConnection(server.info) as connection:
@@ -110,13 +122,13 @@ class Threads:
         self.verdict = Verdict()
         validate = self._validate
 
-        def validate_schema(schema: OutputSchema, _value: Any, budget: Budget) -> Verdict:
-            return validate(schema, budget)
+        def validate_schema(schema: OutputSchema, _value: Any, seconds: float) -> Verdict:
+            return validate(schema, seconds)
 
         monkeypatch.setattr(OutputSchema, "validate", validate_schema)
 
-    def _validate(self, schema: OutputSchema, budget: Budget) -> Verdict:
-        if budget is not listed_tools._IN_THREAD:
+    def _validate(self, schema: OutputSchema, seconds: float) -> Verdict:
+        if seconds != listed_tools._SECONDS_IN_THREAD:
             return Verdict(cut_off=True)
         self.started.append(schema)
         assert self.may_end.wait(LIMIT)

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# How many values one item of a result, or another part of it, may have to be validated.
+# How many values one item of a result, or another part of it, may have to be looked at for faults: for a megabyte of
+# faulty values, pydantic's errors take gigabytes, and a minute.
 MAX_VALUES: Final = 10_000
 
 # How many tools, and how many resources or prompts, all pages of a listing may have together.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, get_args
 
 from mcp_types import methods
@@ -44,7 +44,7 @@ _INPUT_REQUIRED: Final = "input_required"
 # A message may be mended in several steps: of an object in place of a list, the members come to light only then.
 _MOST_STEPS: Final = 8
 _MOST_SHOWN: Final = 1_000
-# Each takes up to 0.3 ms.
+# How many items of a list: each takes up to 0.3 ms. Those that follow are left out.
 _MOST_MENDED: Final = 10_000
 
 _NOT_OBJECT: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})
@@ -76,19 +76,20 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
     """
     if method == CALL_METHOD and _is_plain(result):
         return MendedResult(result)
-    models = _models(method, version, is_question=result.get("resultType") == _INPUT_REQUIRED)
+    is_question = result.get("resultType") == _INPUT_REQUIRED
+    models = _models(method, version, is_question=is_question)
+    # Of a long list, the faults of all items at once would take gigabytes.
     if not models or (count_values(result) <= MAX_VALUES and not _faults(models, result)):
         return MendedResult(result)
     frame = _with_defaults(method, version, result)
+    check_all = partial(_faults, models)
     name = _LISTS.get(method)
-    if name is None or result.get("resultType") == _INPUT_REQUIRED:
-        return MendedResult(_repaired(frame, lambda value: _faults(models, value)) or result)
+    if name is None or is_question:
+        return MendedResult(_repaired(frame, check_all) or result)
     items = _as_list(frame[name]) if name in frame else None
     if items is None:
         return MendedResult(result)
-    # Any JSON may be in there, and much of it.
-    structured = {key: frame.pop(key) for key in ("structuredContent",) if isinstance(frame.get(key), dict)}
-    shell = _repaired({**frame, name: []}, lambda value: _faults(models, value))
+    shell = _repaired({**frame, name: []}, check_all)
     if shell is None:
         return MendedResult(result)
     if method == "tools/list":
@@ -99,13 +100,13 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
         return _faults(models, {**required, name: [item]}, inside=(name, 0))
 
     readable: list[Any] = []
-    mended = MendedResult({**shell, **structured, name: readable})
+    mended = MendedResult({**shell, name: readable})
     odd = 0
     for number, item in enumerate(items, 1):
         if method == CALL_METHOD and _is_plain_text(item):
             readable.append(item)
             continue
-        found = _mended_item(method, item, check) if odd < _MOST_MENDED else _left_unread(method, item)
+        found = _mended_item(method, item, check) if odd < _MOST_MENDED else []
         odd += found != [item]
         readable += found
         if not found and item is not None:
@@ -128,7 +129,7 @@ def mend_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
     def check(value: Any) -> list[Any]:
         return _faults(models, {"jsonrpc": "2.0", "id": 0, "method": method, "params": value}, inside=("params",))
 
-    return (_repaired(params, check) or params) if check(params) else params
+    return _repaired(params, check) or params
 
 
 def _is_plain(result: dict[str, Any]) -> bool:
@@ -277,14 +278,6 @@ def _mended_item(method: str, item: Any, check: _Check) -> list[Any]:
         item = {**item, "uri": _as_text(item.get("uri"))}
     repaired = _repaired(item, check)
     return [] if repaired is None else [repaired]
-
-
-def _left_unread(method: str, item: Any) -> list[Any]:
-    return [_note(item)] if method == CALL_METHOD else []
-
-
-def _note(block: Any) -> dict[str, Any]:
-    return {"type": "text", "text": f"[unsupported content: {json.dumps(_shortened(block), ensure_ascii=False)}]"}
 
 
 def _mended_block(block: Any, check: _Check, inside: str | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
-from haystack_integrations.tools.mcp.convert.output_schemas import Budget, OutputSchema, Verdict
+from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchema, Verdict
 from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ _HEADER: Final = "x-mcp-header"
 
 # All sessions share one event loop. Nearly all validations take some milliseconds there; what takes longer begins anew
 # in a thread, and is given up after a second.
-_IN_LOOP: Final = Budget(seconds=0.01, values=2_000)
-_IN_THREAD: Final = Budget(seconds=1.0, values=100_000, gives_way=True)
+_SECONDS_IN_LOOP: Final = 0.01
+_SECONDS_IN_THREAD: Final = 1.0
 
 
 class InvalidResultError(RuntimeError):
@@ -156,7 +156,7 @@ class ListedTools:
         if value is None and "structured_content" not in result.model_fields_set:
             msg = f"Tool {tool_name} has an output schema but did not return structured content"
             raise InvalidResultError(msg)
-        verdict = schema.validate(value, _IN_LOOP)
+        verdict = schema.validate(value, _SECONDS_IN_LOOP)
         if verdict.cut_off:
             verdict = await self._validate_in_thread(tool_name, schema, value)
         if verdict.violation is not None:
@@ -164,18 +164,13 @@ class ListedTools:
         if verdict.unusable is not None:
             self._give_up(tool_name, schema, verdict.unusable)
         elif verdict.undecided is not None:
-            logger.debug(
-                "A result of tool '{tool}' of {server} was not validated against its output schema: {reason}",
-                tool=tool_name,
-                server=self._describe(),
-                reason=verdict.undecided,
-            )
+            self._give_up(tool_name, schema, verdict.undecided, log=logger.debug)
 
     async def _validate_in_thread(self, tool_name: str, schema: OutputSchema, value: Any) -> Verdict:
         def validate() -> Verdict:
-            verdict = schema.validate(value, _IN_THREAD)
+            verdict = schema.validate(value, _SECONDS_IN_THREAD)
             if verdict.cut_off:
-                self._give_up(tool_name, schema, f"that takes longer than {_IN_THREAD.seconds:g} s")
+                self._give_up(tool_name, schema, f"that takes longer than {_SECONDS_IN_THREAD:g} s")
             return verdict
 
         async with self._one_in_thread:
@@ -184,16 +179,24 @@ class ListedTools:
             try:
                 running = start_in_thread(validate)
             except RuntimeError as error:  # there are too many threads
-                return Verdict(undecided=str(error))
+                logger.debug(
+                    "A result of tool '{tool}' of {server} was not validated against its output schema: {error}",
+                    tool=tool_name,
+                    server=self._describe(),
+                    error=error,
+                )
+                return Verdict()
             # A caller who gives up does not end the thread, which ends by itself.
             return await asyncio.shield(running)
 
-    def _give_up(self, tool_name: str, schema: OutputSchema, reason: str) -> None:
+    def _give_up(
+        self, tool_name: str, schema: OutputSchema, reason: str, log: Callable[..., None] = logger.warning
+    ) -> None:
         if self._schemas.get(tool_name) is schema:
             self._schemas[tool_name] = None
         if tool_name not in self._given_up:
             self._given_up.add(tool_name)
-            logger.warning(
+            log(
                 "Results of tool '{tool}' of {server} are no longer validated against its output schema: {reason}",
                 tool=tool_name,
                 server=self._describe(),
