@@ -31,9 +31,7 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     written_filters,
 )
 from haystack_integrations.tools.mcp.protocol.error_texts import (
-    CallDidNotRunError,
     describe_error,
-    failed_to,
     not_connected,
     outcome_unknown,
     raise_tool_error,
@@ -42,6 +40,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.protocol.inputs import answered
 from haystack_integrations.tools.mcp.protocol.life import SessionLife
+from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, failed_to
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
 from haystack_integrations.tools.mcp.protocol.rest import ServerRest
 from haystack_integrations.tools.mcp.redaction import Redactor

@@ -32,12 +32,9 @@ from haystack_integrations.tools.mcp.protocol.cached_results import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
 from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
 from haystack_integrations.tools.mcp.protocol.error_texts import (
-    CallDidNotRunError,
-    ReadInterruptedError,
     describe_error,
     describe_unsendable,
     describe_validation,
-    failed_to,
     not_connected,
     outcome_unknown,
     redacted_result,
@@ -54,6 +51,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
 from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
+from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError, failed_to
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
