@@ -205,7 +205,7 @@ def main() -> None:
         server = HttpServer(shared)
         results: list[bool] = []
         try:
-            stdio = StdioServerInfo(command(own)[0], command(own)[1:])
+            stdio = StdioServerInfo(command(own)[0], command(own)[1:], failure_pause=None)
             http = StreamableHttpServerInfo(f"http://127.0.0.1:{server.port}/mcp", failure_pause=None)
             runs = [
                 threading.Thread(
