@@ -222,7 +222,8 @@ def _stdio_servers(script: Path, folders: pytest.TempPathFactory) -> Iterator[St
         return servers[-1]
 
     yield describe
-    gc.collect()
+    if any(server.alive() for server in servers):
+        gc.collect()  # what has been forgotten without being closed ends its server then
     try:
         for server in servers:
             server.wait_until_gone(limit=15)
