@@ -105,7 +105,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     programs.mkdir()
     modules = {"python": "", "uvicorn": "-m uvicorn", "mcp-haystack": "-m haystack_integrations.tools.mcp.cli"}
     for program, module in modules.items():
-        (programs / program).write_text(f'#!/bin/sh\nexec "{prepared_python()}" {module} "$@"\n')
+        (programs / program).write_text(f'#!/bin/sh\nexec "{prepared_python(forks=True)}" {module} "$@"\n')
         (programs / program).chmod(0o755)
     path = [str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]
     monkeypatch.setenv("PATH", os.pathsep.join(path))
