@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp import MCPConnection, StdioServerInfo
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.leaks import Footprint, adopt_orphans, assert_nothing_left
-from tests.support.prepared import CAN_FORK, ForkServer
+from tests.support.prepared import CAN_FORK, ForkServer, first_alone, prepared_python
 from tests.support.processes import (
     COUNTER_SERVER,
     FASTMCP_SERVER,
@@ -57,6 +57,26 @@ _PATHS = {"sse": "/sse", "streamable-http": "/mcp"}
 def pytest_configure(config: pytest.Config) -> None:
     if CAN_FORK and not ForkServer.runs():
         config.add_cleanup(ForkServer().close)
+        # pytest-cov would not see what the fork server has imported.
+        if not config.getoption("cov_source", None):
+            _fork_workers(config)
+
+
+def _fork_workers(config: pytest.Config) -> None:
+    """Have the processes of pytest-xdist forked, too: each imports Haystack, FastMCP and the MCP SDK otherwise."""
+    if specs := config.getoption("tx", None):
+        python = f"popen//python={prepared_python()}"
+        config.option.tx = [python if spec == "popen" else spec for spec in specs]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, object]:
+    # All processes collect at the same time. Rewriting the assertions of a module takes much longer than importing it,
+    # so that one does it, and the others wait for what it writes.
+    if isinstance(collector, pytest.Module) and os.environ.get("PYTEST_XDIST_WORKER") and ForkServer.runs():
+        with first_alone(collector.nodeid):
+            return (yield)
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -222,7 +242,8 @@ def _stdio_servers(script: Path, folders: pytest.TempPathFactory) -> Iterator[St
         return servers[-1]
 
     yield describe
-    gc.collect()
+    if any(server.alive() for server in servers):
+        gc.collect()  # what has been forgotten without being closed ends its server then
     try:
         for server in servers:
             server.wait_until_gone(limit=15)

@@ -8,12 +8,12 @@ What a person at a terminal sees, kept in `kept/`. `MCP_HAYSTACK_KEEP=1 pytest t
 
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import StdioServerFactory
+from tests.support.prepared import prepared_python
 from tests.support.processes import SERVERS, StdioServer, prepared_script
 from tests.support.terminal import LIMIT, Terminal, assert_kept, in_a_terminal
 
@@ -26,7 +26,7 @@ COMMANDS = ["list", "call", "read", "prompt", "inspect", "doctor", "login", "log
 # What differs from run to run, and from machine to machine. A long path to Python is wrapped.
 REPLACED = (
     (r"[\d,]+ ms", "N ms"),
-    (r"\s+`" + r"\s*".join(map(re.escape, sys.executable)) + r"\s+", " `python "),
+    (r"\s+`" + r"\s*".join(map(re.escape, prepared_python(forks=True))) + r"\s+", " `python "),
     (r"after [\d.]+ s", "after N s"),
 )
 

@@ -14,32 +14,29 @@ import textwrap
 import pytest
 
 from tests.support.processes import is_alive, leader, run_to_end
-from tests.support.scripts import SOURCE, finalized
+from tests.support.scripts import SOURCE
 from tests.support.waiting import LIMIT, wait_until
+
+UNCLOSED = """
+toolset = MCPToolset(server_info)
+toolset.warm_up()
+tool = MCPTool("add", server_info, share=False)
+tool.invoke(a=1, b=2)
+"""
 
 
 @pytest.mark.parametrize(
-    ("end", "code", "start"),
-    [
-        # An interpreter that was started, not forked, once.
-        ("", 0, leader),
-        ("sys.exit(3)", 3, finalized),
-        ("del toolset, tool", 0, finalized),
-        ("os.kill(os.getpid(), signal.SIGTERM)", -15, finalized),
-    ],
+    ("end", "code"),
+    [("", 0), ("sys.exit(3)", 3), ("del toolset, tool", 0), ("os.kill(os.getpid(), signal.SIGTERM)", -15)],
 )
-def test_a_program_that_ends_without_close_leaves_no_process_and_says_nothing(script, end, code, start):
-    script.run(
-        f"""
-        toolset = MCPToolset(server_info)
-        toolset.warm_up()
-        tool = MCPTool("add", server_info, share=False)
-        tool.invoke(a=1, b=2)
-        {end}
-        """,
-        code=code,
-        start=start,
-    )
+def test_a_program_that_ends_without_close_leaves_no_process_and_says_nothing(script, end, code):
+    script.run(UNCLOSED + end, code=code)
+    assert len(script.server.pids()) == 2
+
+
+def test_nor_does_one_whose_interpreter_was_started_and_not_forked(script_with):
+    script = script_with(loop="asyncio")
+    script.run(UNCLOSED, start=leader)
     assert len(script.server.pids()) == 2
 
 

@@ -57,6 +57,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     serving,
 )
+from haystack_integrations.tools.mcp.transports import shorthand
 from tests.support.majors import HAYSTACK, on_one_major
 from tests.support.openai_stand_in import OpenAIStandIn
 from tests.support.pages import BLOCKS, NOT_IN_THE_TEST_ENVIRONMENT, PAGES, README, ROOT, Block, Page
@@ -105,11 +106,12 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     programs.mkdir()
     modules = {"python": "", "uvicorn": "-m uvicorn", "mcp-haystack": "-m haystack_integrations.tools.mcp.cli"}
     for program, module in modules.items():
-        (programs / program).write_text(f'#!/bin/sh\nexec "{prepared_python()}" {module} "$@"\n')
+        (programs / program).write_text(f'#!/bin/sh\nexec "{prepared_python(forks=True)}" {module} "$@"\n')
         (programs / program).chmod(0o755)
     path = [str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]
     monkeypatch.setenv("PATH", os.pathsep.join(path))
     monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    monkeypatch.setitem(shorthand._INTERPRETERS, ".py", sys.executable)
     python_path = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(python_path))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

@@ -580,9 +580,10 @@ def test_workers_read_what_another_one_gave_a_client_to_keep_and_end_when_their_
 
 STARTS_FOR_EVER = """
 import os, socket, sys, threading, time
-from haystack_integrations.tools.mcp.serving import create_mcp_server, run_server
 
 def server():
+    from haystack_integrations.tools.mcp.serving import create_mcp_server
+
     return create_mcp_server("shop", tools=[])
 
 def is_asked(number):
@@ -593,6 +594,8 @@ def is_asked(number):
         return False
 
 if __name__ == "__main__":
+    from haystack_integrations.tools.mcp.serving import run_server
+
     run_server(server, transport="http", port=0, workers=2)
 else:
     while not any(map(is_asked, range(3, 64))):

@@ -26,15 +26,23 @@ _LENGTH = struct.Struct("!Q")
 _IMPORTED_LATE = [
     "fastmcp.server.auth.providers.jwt",
     "fastmcp.server.http",
+    "fastmcp.server.middleware.dereference",
+    "fastmcp.server.sessions",
+    "griffe",
     "haystack.components.agents",
     "haystack.components.generators.chat",
     "mcp.server.mcpserver",
     "mcp.server.runner",
+    # Its processes are not forked: they inherit more than stdin, stdout and stderr.
+    "multiprocessing.spawn",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",
     "uvicorn.protocols.http.auto",
     "uvicorn.protocols.websockets.auto",
 ]
+# The scripts that are started again and again, and the code of those that have been.
+_SERVERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "servers", "")
+_compiled: "dict[str, object]" = {}
 _PACKAGES = ["haystack_integrations.tools.mcp", "haystack_integrations.components", "haystack_integrations.hooks"]
 
 
@@ -70,11 +78,11 @@ def ask(
     return connection
 
 
-def run(path: str, arguments: list[str]) -> None:
+def run(path: str, arguments: list[str], python: str | None = None) -> None:
     """
     Be `python ARGUMENTS...` for whoever has started this process: have it forked, and end as it does.
     """
-    connection = ask(path, arguments, [0, 1, 2], cwd=os.getcwd(), env=dict(os.environ))
+    connection = ask(path, arguments, [0, 1, 2], cwd=os.getcwd(), env=dict(os.environ), python=python)
     # The pipes are those of the other process now, and end with it.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
@@ -117,6 +125,7 @@ def _serve(listener: socket.socket) -> None:
                     connection, _ = listener.accept()
                     request, descriptors = _received(connection)
                     _import_once()
+                    _compile_once(request["arguments"])
                     pid = os.fork()
                     if pid == 0:
                         for each in (wakeup, alarm, listener, connection, *owners.values()):
@@ -197,6 +206,17 @@ def _import_once(done: "list[bool]" = []) -> None:  # noqa: B006 - it remembers
     gc.freeze()
 
 
+def _compile_once(arguments: "list[str]") -> None:
+    """Compile the servers among the arguments, which many processes run."""
+    for path in arguments:
+        if path.startswith(_SERVERS) and path.endswith(".py") and path not in _compiled:
+            try:
+                with open(path, "rb") as file:
+                    _compiled[path] = compile(file.read(), path, "exec")
+            except (OSError, SyntaxError):  # which the process will tell
+                pass
+
+
 def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[str]") -> None:
     """Be the process that was asked for, from its start to its end."""
     import atexit
@@ -217,7 +237,10 @@ def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    sys.executable = request["python"] or sys.executable
+    if request["python"]:
+        sys.executable = request["python"]
+        # It has been imported before.
+        sys.modules["haystack_integrations.tools.mcp.transports.shorthand"]._INTERPRETERS[".py"] = sys.executable
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
         import coverage
 
@@ -241,7 +264,8 @@ def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
+            if not stream.closed:
+                stream.flush()
         except OSError:
             code = code or 120
     os._exit(code)
@@ -290,8 +314,10 @@ def _execute(arguments: "list[str]", path: "list[str]") -> None:
         main.__file__ = os.path.abspath(first)
         sys.path[0] = os.path.dirname(os.path.realpath(first))
         sys.argv = [first, *rest]
-        with open(first, "rb") as file:
-            code = compile(file.read(), first, "exec")
+        code = _compiled.get(first)
+        if code is None:
+            with open(first, "rb") as file:
+                code = compile(file.read(), first, "exec")
     exec(code, main.__dict__)  # noqa: S102
 
 

@@ -8,6 +8,7 @@ Python processes that are forked from one that has imported Haystack, the MCP SD
 Each takes 0.05 s instead of two. What tests the start of an interpreter takes `subprocess` instead.
 """
 
+import hashlib
 import os
 import select
 import signal
@@ -15,7 +16,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -42,12 +44,14 @@ class ForkServer:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mcp-haystack-")
         path = os.path.join(self._folder.name, "socket")
-        python = Path(self._folder.name, "python")
-        python.write_text(
-            f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(Path(_PROGRAM).parent)!r})\n"
-            f"from fork_server import run\nrun({path!r}, sys.argv[1:])\n"
-        )
-        python.chmod(0o700)
+        for folder, forks in (("", False), ("forks", True)):
+            python = Path(self._folder.name, folder, "python")
+            python.parent.mkdir(exist_ok=True)
+            python.write_text(
+                f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(Path(_PROGRAM).parent)!r})\n"
+                f"from fork_server import run\nrun({path!r}, sys.argv[1:], {str(python) if forks else None!r})\n"
+            )
+            python.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(64)
@@ -95,11 +99,38 @@ class ForkServer:
         self._folder.cleanup()
 
 
-def prepared_python() -> str:
+@contextmanager
+def first_alone(what: str) -> Iterator[None]:
+    """
+    Of all processes of a test run that do something, the first does it while the others wait; then they do, too.
+    """
+    import fcntl  # Windows has none
+
+    folder = Path(os.environ[_VARIABLE]).with_name("first")
+    folder.mkdir(exist_ok=True)
+    path = folder / hashlib.sha256(what.encode()).hexdigest()
+    try:
+        lock = path.open("x")
+    except FileExistsError:
+        # Whoever comes between the first's `open` and `flock` waits for nobody, which does no harm.
+        with path.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+    else:
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def prepared_python(*, forks: bool = False) -> str:
     """
     The path of a `python` that other programs can start: what it runs is forked, and ends with it.
+
+    :param forks: Whether the programs of `sys.executable` that it starts are forked, too.
     """
-    return str(Path(os.environ[_VARIABLE]).with_name("python")) if CAN_FORK else sys.executable
+    if not CAN_FORK:
+        return sys.executable
+    return str(Path(os.environ[_VARIABLE]).parent / ("forks/python" if forks else "python"))
 
 
 class PreparedProcess(subprocess.Popen[Any]):
@@ -119,7 +150,7 @@ class PreparedProcess(subprocess.Popen[Any]):
         :param options: Those of `subprocess.Popen`.
         """
         assert command[0] == sys.executable, command
-        self._settings = {"finalize": finalize, "python": prepared_python() if forks else None}
+        self._settings = {"finalize": finalize, "python": prepared_python(forks=True) if forks else None}
         super().__init__(command, start_new_session=True, **options)
         PreparedProcess._started.add(self)
 

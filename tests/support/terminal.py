@@ -17,6 +17,7 @@ import termios
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.support.measured import measured
@@ -28,6 +29,9 @@ COMMAND = [sys.executable, "-m", "haystack_integrations.tools.mcp.cli"]
 
 # A command imports Haystack and the SDK, and so does the server that it starts; other tests run beside them.
 LIMIT = 100.0
+
+# The servers of commands are forked, too.
+_start = partial(PreparedProcess, forks=True)
 
 _ESCAPE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])")
 
@@ -71,7 +75,7 @@ def in_a_pipe(
     Run the command without a terminal.
     """
     command, env = [*COMMAND, *words], environment(**(variables or {}))
-    ran = run_to_end(command, limit=limit, start=PreparedProcess, text=stdin, cwd=cwd, env=env)
+    ran = run_to_end(command, limit=limit, start=_start, text=stdin, cwd=cwd, env=env)
     return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
@@ -86,7 +90,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         # It has the terminal for its own, so that Ctrl-C is a signal.
-        self.process = PreparedProcess(
+        self.process = _start(
             [*COMMAND, *words],
             cwd=cwd,
             env=environment(TERM="xterm-256color", **(variables or {})),
