@@ -146,7 +146,8 @@ async def test_a_call_that_is_given_up_ends_its_span(tracer: Tracer) -> None:
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-    [(_, tags)] = tracer.take()
+    # A session that an earlier test has left behind may be opened again meanwhile.
+    [tags] = [tags for name, tags in tracer.take() if name == "haystack.mcp.call"]
     assert (tags["mcp.outcome"], tags["error.type"]) == ("cancelled", "CancelledError")
 
 
