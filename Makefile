@@ -24,6 +24,7 @@ TEST_LIMIT ?= 1500
 COVERAGE_FLOOR ?= 95
 
 DEMO := .venv
+DOCS := .venv-docs
 HAYSTACK2 := .venv-haystack2
 HAYSTACK3 := .venv-haystack3
 # The newest FastMCP, which is what `[serve]` installs; fastmcp-tasks, in the other environment, wants an earlier one.
@@ -41,27 +42,28 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo setup test test-haystack2 test-haystack3 lint format types examples coverage coverage-report bench clean
+.PHONY: help demo setup test test-haystack2 test-haystack3 lint format types docs examples coverage coverage-report bench clean
 
 help:
 	@echo "make demo [SERVER=inprocess|stdio|http]  run a pipeline that calls the tools of a real MCP server"
 	@echo "make test [PYTEST_ARGS=...]              run every test on Haystack 3, and what touches Haystack on 2.31"
 	@echo "make lint | format | types               ruff and import-linter, ruff's fixes, mypy (strict) and pyright"
+	@echo "make docs                                build the documentation as a site with search, in site/"
 	@echo "make examples                            run every example on both majors"
 	@echo "make coverage                            the tests, and the branches that both runs reach together"
 	@echo "make bench [BENCH_ARGS=...]              run the benchmarks"
 	@echo "make clean                               remove the environments and caches"
 
-# $(call environment,FOLDER,PACKAGES): a virtual environment with this package (editable) and PACKAGES.
+# $(call environment,FOLDER,PACKAGES): a virtual environment with PACKAGES; `--editable .` is this package.
 # uv installs quickly; where it cannot, pip does the same.
 define environment
 	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 with venv and pip was found. Install one, or name it: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@echo "Setting up $(1) with $(PYTHON)"
 	@"$(PYTHON)" -m venv --clear $(1)
 	@{ $(1)/$(BIN)/python -m pip install --quiet uv \
-		&& $(1)/$(BIN)/python -m uv pip install --quiet --python $(1)/$(BIN)/python --editable . $(2); } \
+		&& $(1)/$(BIN)/python -m uv pip install --quiet --python $(1)/$(BIN)/python $(2); } \
 		|| { $(1)/$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1" \
-		&& $(1)/$(BIN)/python -m pip install --quiet --editable . $(2); }
+		&& $(1)/$(BIN)/python -m pip install --quiet $(2); }
 	@touch $@
 endef
 
@@ -75,13 +77,17 @@ endef
 
 $(DEMO)/.ready: export UV_COMPILE_BYTECODE := 0
 $(DEMO)/.ready: pyproject.toml
-	$(call environment,$(DEMO),"haystack-ai==3.*")
+	$(call environment,$(DEMO),--editable . "haystack-ai==3.*")
 
 $(HAYSTACK2)/.ready: pyproject.toml
-	$(call environment,$(HAYSTACK2),$(HAYSTACK2_PACKAGES))
+	$(call environment,$(HAYSTACK2),--editable . $(HAYSTACK2_PACKAGES))
 
 $(HAYSTACK3)/.ready: pyproject.toml
-	$(call environment,$(HAYSTACK3),$(HAYSTACK3_PACKAGES))
+	$(call environment,$(HAYSTACK3),--editable . $(HAYSTACK3_PACKAGES))
+
+# The reference is made from the source, which is read and not imported: the package need not be installed.
+$(DOCS)/.ready: pyproject.toml
+	$(call environment,$(DOCS),--group docs)
 
 # At the same time: much of it is waiting for downloads.
 setup:
@@ -118,6 +124,10 @@ types: setup
 		&& $(HAYSTACK3)/$(BIN)/python tests/typing/completeness.py; \
 	status=$$?; wait $$! && exit $$status
 
+# A link that leads nowhere is an error.
+docs: $(DOCS)/.ready
+	$(DOCS)/$(BIN)/zensical build --clean --strict
+
 # An example that needs the other major says so and ends well.
 examples: setup
 	@for environment in $(HAYSTACK2) $(HAYSTACK3); do \
@@ -139,5 +149,5 @@ bench: $(HAYSTACK3)/.ready
 	$(HAYSTACK3)/$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(DEMO) $(HAYSTACK2) $(HAYSTACK3) .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist
+	rm -rf $(DEMO) $(DOCS) $(HAYSTACK2) $(HAYSTACK3) site .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The pages of the documentation and their blocks. docs/development.md lists the comments that blocks may have.
+The pages of the documentation and their blocks. CONTRIBUTING.md lists the comments that blocks may have.
 """
 
 import ast
@@ -21,7 +21,7 @@ from tests.support.majors import HAYSTACK
 ROOT = Path(__file__).parents[2]
 
 # Blocks that need one of these are only compiled where it is not installed. Everything else must be installed.
-NOT_IN_THE_TEST_ENVIRONMENT = frozenset({"celery", "hayhooks"})
+NOT_IN_THE_TEST_ENVIRONMENT = frozenset({"hayhooks"})
 
 
 @dataclass(frozen=True)
@@ -157,5 +157,5 @@ class Page:
 
 
 README = Page("README.md")
-PAGES = [README, *(Page(f"docs/{path.name}") for path in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = [README, Page("CONTRIBUTING.md"), *(Page(f"docs/{path.name}") for path in sorted((ROOT / "docs").glob("*.md")))]
 BLOCKS = [block for page in PAGES for block in page.blocks]
