@@ -16,7 +16,7 @@ import pytest
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import InMemoryTokenStorage, MCPAuthorizationError
-from haystack_integrations.tools.mcp.auth import outgoing, records
+from haystack_integrations.tools.mcp.auth import outgoing, tokens
 from haystack_integrations.tools.mcp.auth.discovery import same_issuer
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
 from tests.support.token_network import TokenNetwork
@@ -182,7 +182,7 @@ async def test_a_token_that_is_over_at_once_is_used_once_at_least(
     token = {"expires_in": 1, "refresh_token": refresh}
     server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token=token))
     auth = server.auth(**options)
-    monkeypatch.setattr(records, "time", SimpleNamespace(time=lambda: time.time() + 60))
+    monkeypatch.setattr(tokens, "time", SimpleNamespace(time=lambda: time.time() + 60))
     for _ in range(2):
         answers = await asyncio.gather(*(server.use(auth) for _ in range(20)))
         assert {answer.text for answer in answers} == {"welcome"}
@@ -247,7 +247,6 @@ async def test_a_token_that_is_no_bearer_token_is_told(kind: str, advice: str) -
         ("https://as.test/a", "https://as.test/a/", False),
         ("https://as.test/a", "https://as.test/A", False),
         ("https://as.test/", "https://as.test//", False),
-        ("https://as.test", "https://as.test/?", True),
         ("https://as.test", "https://as.test?a", False),
         ("https://as.test", "http://as.test", False),
         ("https://as.test", "https://as.test:8443", False),

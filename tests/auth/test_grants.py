@@ -239,10 +239,10 @@ async def test_an_id_jag_may_come_from_a_function(network: TokenNetwork) -> None
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (httpx2.Response(403, text="no such person"), "answered with HTTP 403: no such person"),
-        (httpx2.Response(200, text="<html>"), "the answer of the identity provider has no token"),
-        (httpx2.Response(200, json=[]), "the answer of the identity provider has no token"),
-        (httpx2.Response(200, json={"access_token": "t"}), "the answer of the identity provider has no token"),
+        (httpx2.Response(403, text="no such person"), "answered with HTTP 403, without a token: no such person"),
+        (httpx2.Response(200, text="<html>"), "answered with HTTP 200, without a token"),
+        (httpx2.Response(200, json=[]), "answered with HTTP 200, without a token"),
+        (httpx2.Response(200, json={"access_token": "t"}), "answered with HTTP 200, without a token"),
         (
             httpx2.Response(200, json={"access_token": "t", "issued_token_type": "a-bearer"}),
             "gave a token of the type 'a-bearer' in place of an ID-JAG",

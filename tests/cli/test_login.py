@@ -9,7 +9,6 @@
 import asyncio
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,9 +28,7 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.logins import remember, token_folder
 from tests.cli.conftest import Run
 from tests.support.oauth_server import OAuthServer, allow
-from tests.support.prepared import PreparedProcess
-from tests.support.processes import run_to_end
-from tests.support.terminal import LIMIT, Ran, Terminal, environment
+from tests.support.terminal import Ran, Terminal
 
 LogIn = Callable[..., Ran]
 
@@ -95,20 +92,6 @@ def test_a_login_is_found_by_other_commands_until_the_logout(
     assert run("call", server.url, "whoami").code == 4
     assert server.provider.access == {}
     assert json.loads((settings / "logins.json").read_text()) == {}
-
-
-def test_the_module_of_authorization_logs_in_and_out_as_the_command_does(server: OAuthServer, settings: Path) -> None:
-    def run_module(*words: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "haystack_integrations.tools.mcp.auth", *words]
-        return run_to_end(command, limit=LIMIT, start=PreparedProcess, env=environment())
-
-    refused = run_module("list", server.url)
-    assert refused.returncode == 2
-    assert "`login TARGET`" in refused.stderr
-    out = run_module("logout", server.url)
-    assert out.returncode == 0
-    assert "There was no login" in out.stderr
-    assert "Usage: mcp-haystack login" in run_module("login", "--help").stdout
 
 
 def test_a_command_with_oauth_logs_in_when_it_has_to(server: OAuthServer, log_in: LogIn, run: Run) -> None:

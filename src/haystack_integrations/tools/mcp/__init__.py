@@ -111,11 +111,8 @@ __all__ = [
 if TYPE_CHECKING:
     __version__: str
 
-    from .auth.config import OAuthConfig
-    from .auth.file_store import FileTokenStorage
-    from .auth.key_value_store import KeyValueTokenStorage
-    from .auth.requests import MCPAssertionRequest, MCPLoginRequest
-    from .auth.token_store import InMemoryTokenStorage, MCPTokenStorage
+    from .auth.config import MCPAssertionRequest, MCPLoginRequest, OAuthConfig
+    from .auth.token_storage import FileTokenStorage, InMemoryTokenStorage, KeyValueTokenStorage, MCPTokenStorage
     from .budgets import MCPCallBudget, call_budget
     from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
@@ -184,11 +181,8 @@ else:
     import importlib.metadata
 
     _NAMES = {
-        "auth.config": ["OAuthConfig"],
-        "auth.file_store": ["FileTokenStorage"],
-        "auth.key_value_store": ["KeyValueTokenStorage"],
-        "auth.requests": ["MCPAssertionRequest", "MCPLoginRequest"],
-        "auth.token_store": ["InMemoryTokenStorage", "MCPTokenStorage"],
+        "auth.config": ["MCPAssertionRequest", "MCPLoginRequest", "OAuthConfig"],
+        "auth.token_storage": ["FileTokenStorage", "InMemoryTokenStorage", "KeyValueTokenStorage", "MCPTokenStorage"],
         "budgets": ["MCPCallBudget", "call_budget"],
         "protocol.base": ["MCPClient"],
         "protocol.server_info": ["MCPServerInfo"],

@@ -27,7 +27,7 @@ of its own, which ends when nobody waits for it any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -35,53 +35,54 @@ from weakref import WeakValueDictionary
 import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth
 
+from haystack_integrations.tools.mcp.auth.authorization_code import AuthorizationCode
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.discovery import Challenge
-from haystack_integrations.tools.mcp.auth.dpop import Proofs
-from haystack_integrations.tools.mcp.auth.flow import Flow
+from haystack_integrations.tools.mcp.auth.flow import ClientCredentials, Flow, IdJag, JwtBearer
 from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, plain_client
-from haystack_integrations.tools.mcp.auth.records import has_expired, has_token, is_same
-from haystack_integrations.tools.mcp.auth.token_store import MCPTokenStorage, Record, TokenKey
+from haystack_integrations.tools.mcp.auth.signing import Proofs
+from haystack_integrations.tools.mcp.auth.token_storage import MCPTokenStorage, Record, TokenKey
+from haystack_integrations.tools.mcp.auth.tokens import has_expired, has_token, is_same
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_identity
 
 T = TypeVar("T")
 
+_FLOWS: dict[str, type[Flow]] = {
+    "authorization_code": AuthorizationCode,
+    "client_credentials": ClientCredentials,
+    "jwt_bearer": JwtBearer,
+    "id_jag": IdJag,
+}
+
 _VERSION_HEADER = "mcp-protocol-version"
 
 
 class _Renewal:
     """
-    A task that gets new tokens, and how many wait for it. It is cancelled when the last one gives up.
+    A task that gets new tokens, for all who wait for it. It is cancelled when the last one gives up.
     """
 
-    def __init__(self, task: asyncio.Task[bool]) -> None:
-        # Its result is whether somebody had to log in for them.
-        self.task = task
-        self.waiters = 0
-        # Not `task.cancelling()`, which timeouts and cancel scopes within the task count up, too.
-        self.is_given_up = False
+    def __init__(self, getting: Coroutine[Any, Any, bool]) -> None:
+        self._task = asyncio.create_task(getting)
+        # Whoever waited has the error; without this, asyncio would log it if nobody did.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._waiters = 0
 
     def can_be_joined(self) -> bool:
-        """
-        Tell whether it goes on, in this loop: after a fork or a shutdown of the executor there is another one.
-        """
-        is_over = self.task.done() or self.is_given_up
-        return not is_over and self.task.get_loop() is asyncio.get_running_loop()
+        # After a fork or a shutdown of the executor there is another loop.
+        is_alive = self._waiters > 0 and not self._task.done()
+        return is_alive and self._task.get_loop() is asyncio.get_running_loop()
 
     async def wait(self) -> bool:
-        """
-        Wait for it.
-        """
-        self.waiters += 1
+        self._waiters += 1
         try:
-            return await asyncio.shield(self.task)
+            return await asyncio.shield(self._task)
         finally:
-            self.waiters -= 1
-            if not self.waiters:
-                self.is_given_up = True
-                self.task.cancel()  # does nothing if it is done
+            self._waiters -= 1
+            if not self._waiters:
+                self._task.cancel()  # does nothing if it is done
 
 
 @dataclass(eq=False)
@@ -127,7 +128,7 @@ class OAuth(httpx2.Auth):
         server_url: str,
         *,
         clients: HttpClients = plain_client,
-        learn: Callable[[Iterable[str]], None] | None = None,
+        learn: Callable[[Iterable[str]], None] = lambda _: None,
         check: Callable[[str], None] | None = None,
     ) -> None:
         """
@@ -141,16 +142,17 @@ class OAuth(httpx2.Auth):
         """
         self.config = config
         self.server_url = server_url
-        self.clients: HttpClients = clients
-        self.check = check
-        self.learn = learn
-        self._told: set[str] = set()
         self.storage: MCPTokenStorage = config._storage()
         self._client_digest = config._client_digest()
+        self._learned: str | None = None
         self._used: dict[str | None, _Holder] = {}
+        self.connected_by(clients, learn, check)
 
     def connected_by(
-        self, clients: HttpClients, learn: Callable[[Iterable[str]], None], check: Callable[[str], None]
+        self,
+        clients: HttpClients,
+        learn: Callable[[Iterable[str]], None],
+        check: Callable[[str], None] | None,
     ) -> OAuth:
         """
         Use the HTTP clients of a transport.
@@ -160,7 +162,9 @@ class OAuth(httpx2.Auth):
         :param check: Likewise.
         :returns: This.
         """
-        self.clients, self.learn, self.check = clients, learn, check
+        self.clients: HttpClients = clients
+        self.learn: Callable[[Iterable[str]], None] = learn
+        self.check: Callable[[str], None] | None = check
         return self
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
@@ -174,8 +178,10 @@ class OAuth(httpx2.Auth):
         if "authorization" in request.headers:  # of the caller's own identity
             yield request
             return
-        tries = _Tries(self._holder(), request.headers.get(_VERSION_HEADER))
-        record = await _told(self._current(tries))
+        identity = current_identity.get()
+        user = identity.key if identity is not None and isinstance(identity.key, str) else None
+        tries = _Tries(self.holder_of(user), request.headers.get(_VERSION_HEADER))
+        record = await _explained(self._current(tries))
         while True:
             response = yield self._with_token(request, tries.holder, record)
             proofs = tries.holder.proofs
@@ -187,7 +193,7 @@ class OAuth(httpx2.Auth):
                 return
             self._check_refusal(tries, record, challenge, response)
             await _drop_body(response)
-            record = await _told(self._renew(tries, record, challenge))
+            record = await _explained(self._renew(tries, record, challenge))
 
     async def log_in(self, challenge: httpx2.Response, user: str | None) -> None:
         """
@@ -198,8 +204,8 @@ class OAuth(httpx2.Auth):
         :raises MCPAuthorizationError: If that fails.
         """
         holder = self.holder_of(user)
-        holder.record = await holder.storage.load(holder.key)
-        await self._renew(_Tries(holder, has_renewed=True), holder.record, Challenge.of(challenge))
+        holder.record = await _explained(holder.storage.load(holder.key))
+        await _explained(self._renew(_Tries(holder, has_renewed=True), holder.record, Challenge.of(challenge)))
 
     async def log_out(self, user: str | None) -> bool:
         """
@@ -211,45 +217,36 @@ class OAuth(httpx2.Auth):
         """
         holder = self.holder_of(user)
         async with holder.storage.lock(holder.key):
-            record = await holder.storage.load(holder.key)
-            await holder.storage.delete(holder.key)
+            record = await _explained(holder.storage.load(holder.key))
+            await _explained(holder.storage.delete(holder.key))
             holder.record = None
         if not has_token(record):
             return False
         await self._flow(holder, record).revoke()
         return True
 
-    def _holder(self) -> _Holder:
-        identity = current_identity.get()
-        user = identity.key if identity is not None and isinstance(identity.key, str) else None
-        return self.holder_of(user)
-
     def holder_of(self, user: str | None) -> _Holder:
         """
-        Give the tokens of a user.
+        Return the tokens of a user.
 
         :param user: The user, or None.
         :returns: What holds them.
         """
         key = TokenKey(self.server_url, self._client_digest, user)
-        place = (self.storage, key)
-        holder = _holders.get(place)
-        if holder is None:
-            holder = _holders[place] = _Holder(key, self.storage)
-        self._used[user] = holder
-        return holder
+        self._used[user] = _holders.setdefault((self.storage, key), _Holder(key, self.storage))
+        return self._used[user]
 
     async def _current(self, tries: _Tries) -> Record | None:
         """
-        Give what a request is sent with at first.
+        Return what a request is sent with at first.
         """
         holder = tries.holder
         if holder.record is None:
             loaded = await holder.storage.load(holder.key)
             holder.record = holder.record or loaded  # somebody may have got tokens meanwhile
-        record, challenge = holder.record, _challenges.get(self.server_url)
+        record = holder.record
         if not has_token(record):
-            return record if challenge is None else await self._renew(tries, record, None)
+            return await self._renew(tries, record, None) if self.server_url in _challenges else record
         needs_person = self.config.grant_type == "authorization_code" and not record["tokens"].get("refresh_token")
         return record if needs_person or not has_expired(record) else await self._renew(tries, record, None)
 
@@ -258,9 +255,9 @@ class OAuth(httpx2.Auth):
             request.headers.pop("Authorization", None)
             return request
         token = record["tokens"]["access_token"]
-        if token not in self._told and self.learn is not None:
-            self._told.add(token)
-            self.learn([token, *filter(None, [record["tokens"].get("refresh_token")])])
+        if token != self._learned:
+            self._learned = token
+            self.learn(_secrets_of(record))
         request.headers["Authorization"] = f"{'DPoP' if self.config.dpop else 'Bearer'} {token}"
         if self.config.dpop:
             if holder.proofs is None or holder.proofs.pem != record["dpop_key"]:
@@ -284,10 +281,8 @@ class OAuth(httpx2.Auth):
             )
         elif not challenge.is_step_up and tries.has_logged_in:
             msg = "the server refuses the token that was just issued for it"
-            told = extract_field_from_www_auth(response, "error_description")
-            tokens = (record or {}).get("tokens", {})
-            secrets = [tokens[name] for name in ("access_token", "refresh_token") if name in tokens]
-            msg += f" ({Redactor(secrets).text(told)})" if told else ""
+            reason = extract_field_from_www_auth(response, "error_description")
+            msg += f" ({Redactor(_secrets_of(record)).text(reason)})" if reason else ""
         else:
             return
         msg = f"authorization failed: {msg}"
@@ -306,29 +301,24 @@ class OAuth(httpx2.Auth):
             is_other = has_token(record) and not is_same(record, used) and (is_new or not has_expired(record))
             return is_other and (not is_step_up or _covers(record, challenge))
 
-        is_new = False
-        while not serves(holder.record, is_new=is_new):
+        is_own = is_new = False
+        while not is_own and not serves(holder.record, is_new=is_new):
             renewal = holder.renewal
-            is_own = renewal is None or not renewal.can_be_joined()
-            if renewal is None or is_own:
-                getting = self._get(holder, challenge, tries.version, serves, may_refresh=may_refresh)
-                task = asyncio.create_task(getting)
-                task.add_done_callback(_retrieve)
-                renewal = holder.renewal = _Renewal(task)
+            if renewal is None or not renewal.can_be_joined():
+                refusal = (challenge or _challenges.get(self.server_url), tries.version)
+                getting = self._get(holder, refusal, serves, may_refresh=may_refresh)
+                renewal, is_own = _Renewal(getting), True
+                holder.renewal = renewal
             has_logged_in = await renewal.wait()
             # Another process may have got the tokens of a second renewal. That was the last one in any case.
             tries.has_logged_in |= has_logged_in or not may_refresh
-            tries.has_renewed = True
-            is_new = True
-            if is_own:
-                break
+            tries.has_renewed = is_new = True
         return holder.record or {}
 
     async def _get(
         self,
         holder: _Holder,
-        challenge: Challenge | None,
-        version: str | None,
+        refusal: tuple[Challenge | None, str | None],
         serves: Callable[[Record | None], bool],
         *,
         may_refresh: bool,
@@ -338,18 +328,17 @@ class OAuth(httpx2.Auth):
             if serves(stored):
                 holder.record = stored  # another process was faster
                 return False
-            flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url), version)
+            flow = self._flow(holder, stored or {}, *refusal)
             try:
                 holder.record = await flow.run(may_refresh=may_refresh)
             finally:
-                if self.learn is not None:
-                    self.learn(flow.secrets)
+                self.learn(flow.secrets)
             return flow.has_logged_in
 
     def _flow(
         self, holder: _Holder, record: Record, challenge: Challenge | None = None, version: str | None = None
     ) -> Flow:
-        return Flow(
+        return _FLOWS[str(self.config.grant_type)](
             config=self.config,
             key=holder.key,
             storage=holder.storage,
@@ -361,22 +350,28 @@ class OAuth(httpx2.Auth):
         )
 
 
+def _secrets_of(record: Record | None) -> list[str]:
+    tokens = (record or {}).get("tokens", {})
+    return [tokens[name] for name in ("access_token", "refresh_token") if tokens.get(name)]
+
+
 def _covers(record: Record | None, challenge: Challenge | None) -> bool:
     wanted = challenge.scope if challenge is not None else None
     return set((wanted or "").split()) <= set((record or {}).get("asked_for", ()))
 
 
-async def _told(coro: Coroutine[Any, Any, T]) -> T:
+async def _explained(awaitable: Awaitable[T]) -> T:
     """
-    Say of whatever goes wrong that it is the authorization: a storage of the user may raise anything.
+    Say of whatever a storage raises that it is the authorization.
     """
     try:
-        return await coro
+        return await awaitable
     except MCPAuthorizationError:
         raise
     except Exception as error:
-        # Not its text, which may quote a token.
-        msg = f"authorization failed while using the token storage ({type(error).__name__})"
+        # The text of other errors may quote a token.
+        text = f": {error}" if isinstance(error, OSError | ImportError) else ""
+        msg = f"authorization failed while using the token storage ({type(error).__name__}{text})"
         raise MCPAuthorizationError(msg) from error
 
 
@@ -384,9 +379,3 @@ async def _drop_body(response: httpx2.Response) -> None:
     # httpx2 would read it, however large it is.
     stream, response.stream = response.stream, httpx2.ByteStream(b"")
     await stream.aclose()  # type: ignore[union-attr]
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    # Whoever waited has the error; without this, asyncio would log it if nobody did.
-    if not task.cancelled():
-        task.exception()

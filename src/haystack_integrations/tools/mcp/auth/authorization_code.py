@@ -4,198 +4,357 @@
 
 """
 The grant of persons: they allow the access in a browser (RFC 6749, 4.1, with PKCE, RFC 7636).
+
+The client is the configured one, one with a metadata document, or one that registers itself (RFC 7591). A listener in
+this process waits for the browser (RFC 8252, 7.3), unless the configuration has a `callback_handler`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Self
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+import anyio.to_thread
 import httpx2
+from haystack import logging
 from mcp.client.auth import PKCEParameters
+from mcp.client.auth.utils import union_scopes
+from mcp.shared.auth import OAuthClientInformationFull
+from pydantic import AnyUrl, ValidationError
 
-from haystack_integrations.tools.mcp.auth.browser import can_open, open_url
-from haystack_integrations.tools.mcp.auth.config import OAuthConfig, is_loopback
-from haystack_integrations.tools.mcp.auth.discovery import ServerMetadata
-from haystack_integrations.tools.mcp.auth.loopback import Listener, PortTakenError
-from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
-from haystack_integrations.tools.mcp.auth.requests import MCPLoginRequest, login_under_way
-from haystack_integrations.tools.mcp.auth.token_store import TokenKey
+from haystack_integrations.tools.mcp.auth.config import MCPLoginRequest, is_loopback, login_under_way
+from haystack_integrations.tools.mcp.auth.discovery import ResourceMetadata, same_issuer
+from haystack_integrations.tools.mcp.auth.flow import Flow
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import provide
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 
-# Where a listener waits unless the configuration says otherwise: RFC 8252, 7.3.
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# Where a listener waits unless the configuration says otherwise.
 _DEFAULT_REDIRECT_URI = "http://127.0.0.1/callback"
+
+# A request is a line and headers, in bytes. Browsers may have cookies for the host.
+_REQUEST_LIMIT = 64 * 1024
+
+# Seconds that a connection has for its request.
+_REQUEST_TIMEOUT = 10.0
 
 _OTHER_STATE = "the answer has another `state` than the login under way"
 
+_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+    "<body style='font-family: sans-serif; margin: 4em'><h1>{title}</h1><p>{text}</p></body></html>"
+)
 
-class Login:
+_WITH_SECRET = ("client_secret_basic", "client_secret_post")
+
+
+class AuthorizationCode(Flow):
     """
-    One login. Within `async with`, it listens for the browser, unless the configuration has a `callback_handler`.
+    A person allows the access in a browser.
     """
 
-    def __init__(self, config: OAuthConfig, key: TokenKey, outgoing: Outgoing, registered: Iterable[str]) -> None:
-        """
-        Initialize the Login.
+    step = "exchanging the code for a token"
 
-        :param config: The configuration.
-        :param key: Who logs in where.
-        :param outgoing: Sends the requests of the flow.
-        :param registered: The redirect URIs of the client's registration.
+    def scope(self, resource: ResourceMetadata | None) -> str | None:
         """
-        self._config = config
-        self._key = key
-        self._outgoing = outgoing
-        # Many authorization servers take the port of the registration only.
-        self._registered = next(filter(is_loopback, registered), None)
-        self._listener: Listener | None = None
-        self._stack = AsyncExitStack()
-        self._pkce = PKCEParameters.generate()
-        self._state = secrets.token_urlsafe(32)
-        outgoing.secrets.update((self._pkce.code_verifier, self._state))
+        Choose the scopes, and a refresh token with them, if the server has it as a scope.
 
-    @property
-    def redirect_uri(self) -> str:
+        :param resource: As in `Flow`.
+        :returns: Likewise.
         """
-        Where the authorization server sends the browser.
-        """
-        return self._listener.redirect_uri if self._listener is not None else str(self._config.redirect_uri)
+        scope = super().scope(resource)
+        if self.config.scopes is None and scope and "offline_access" in self.found.server.scopes_supported:
+            return union_scopes(scope, "offline_access")
+        return scope
 
-    @property
-    def is_native(self) -> bool:
+    async def grant(self, scope: str | None) -> dict[str, str]:
         """
-        Whether the browser comes back to this machine.
-        """
-        return self._listener is not None
+        Lead a person to the authorization server, and wait for the code that it gives.
 
-    async def __aenter__(self) -> Self:
-        config = self._config
-        if config.redirect_handler is None and not can_open():
+        :param scope: As in `Flow`.
+        :returns: Likewise.
+        :raises MCPAuthorizationError: If the access is not allowed, or by somebody else.
+        """
+        config, server, pkce = self.config, self.found.server, PKCEParameters.generate()
+        state = secrets.token_urlsafe(32)
+        self.secrets.update((pkce.code_verifier, state))
+        if config.redirect_handler is None and not can_open_browser():
             msg = (
                 "a person has to log in, and this process has no browser. Log in beforehand, with `login(server_info)` "
                 "or `mcp-haystack login`, and a `token_storage` that this process shares, "
                 "such as FileTokenStorage; or pass a `redirect_handler`"
             )
             raise MCPAuthorizationError(msg)
-        if config.callback_handler is None:
-            uri = config.redirect_uri or _DEFAULT_REDIRECT_URI
-            listener = Listener(config.redirect_uri or self._registered or uri, self._state)
-            try:
-                self._listener = await self._stack.enter_async_context(listener)
-            except PortTakenError as error:
-                if urlsplit(uri).port is not None:
-                    msg = f"the port of the `redirect_uri` cannot be listened on ({error})"
-                    raise MCPAuthorizationError(msg) from None
-                self._listener = await self._stack.enter_async_context(Listener(uri, self._state))
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._stack.aclose()
-
-    async def grant(
-        self, server: ServerMetadata, client_id: str, resource: str | None, scope: str | None
-    ) -> dict[str, str]:
-        """
-        Lead a person to the authorization server, and wait for the code that it gives.
-
-        :param server: The authorization server.
-        :param client_id: The client.
-        :param resource: The resource that the tokens are for.
-        :param scope: The scopes to ask for.
-        :returns: The form of the token request.
-        :raises MCPAuthorizationError: If the access is not allowed, or by somebody else.
-        """
         if server.authorization_endpoint is None:
             msg = f"{server.issuer} has no `authorization_endpoint`, so no person can log in there"
             raise MCPAuthorizationError(msg)
-        parameters = {
-            "response_type": "code",
-            "client_id": client_id,
-            "redirect_uri": self.redirect_uri,
-            "state": self._state,
-            "code_challenge": self._pkce.code_challenge,
-            "code_challenge_method": "S256",
-            **({"resource": resource} if resource else {}),
-            **({"scope": scope} if scope else {}),
-            # OpenID Connect Core, 11
-            **({"prompt": "consent"} if "offline_access" in (scope or "").split() else {}),
-        }
-        url = httpx2.URL(server.authorization_endpoint).copy_merge_params(parameters)
-        await self._outgoing.check(url)
-        request = MCPLoginRequest(
-            url=str(url),
-            redirect_uri=self.redirect_uri,
-            state=self._state,
-            server_url=self._key.server_url,
-            user=self._key.user,
-        )
-        with login_under_way(self._key.server_url):
-            await self._redirect(request)
-            answer = await self._answer(request)
+        async with self._listening(state) as listener:
+            redirect_uri = str(config.redirect_uri) if listener is None else listener.redirect_uri
+            if self.client is None or config.client_id is None:
+                self.client = await self._client_for(redirect_uri, scope, is_native=listener is not None)
+            client_id, resource = self.client.client_id, self.resource()
+            parameters = {
+                "response_type": "code",
+                "client_id": client_id,
+                "redirect_uri": redirect_uri,
+                "state": state,
+                "code_challenge": pkce.code_challenge,
+                "code_challenge_method": "S256",
+                **({"resource": resource} if resource else {}),
+                **({"scope": scope} if scope else {}),
+                # OpenID Connect Core, 11
+                **({"prompt": "consent"} if "offline_access" in (scope or "").split() else {}),
+            }
+            url = httpx2.URL(server.authorization_endpoint).copy_merge_params(parameters)
+            await self.outgoing.check(url)
+            server_url, user = self.key.server_url, self.key.user
+            request = MCPLoginRequest(
+                url=str(url), redirect_uri=redirect_uri, state=state, server_url=server_url, user=user
+            )
+            with login_under_way(self.key.server_url):
+                code = self._code_in(await self._answer(request, listener), state)
         return {
             "grant_type": "authorization_code",
-            "code": self._check(answer, server),
-            "redirect_uri": self.redirect_uri,
+            "code": code,
+            "redirect_uri": redirect_uri,
             "client_id": client_id,
-            "code_verifier": self._pkce.code_verifier,
+            "code_verifier": pkce.code_verifier,
         }
 
-    async def _redirect(self, request: MCPLoginRequest) -> None:
-        self._outgoing.step = "opening the page of the authorization server"
-        if self._config.redirect_handler is None:
-            await open_url(request.url)
+    @asynccontextmanager
+    async def _listening(self, state: str) -> AsyncIterator[Listener | None]:
+        if self.config.callback_handler is not None:
+            yield None
             return
+        uri = self.config.redirect_uri or _DEFAULT_REDIRECT_URI
+        registered = map(str, self.client.redirect_uris or []) if self.client is not None else ()
+        # Many authorization servers take the port of the registration only.
+        first = self.config.redirect_uri or next(filter(is_loopback, registered), uri)
         try:
-            await provide(self._config.redirect_handler, request)
-        except Exception as error:
-            msg = f"`redirect_handler` failed ({type(error).__name__}: {error})"
-            raise MCPAuthorizationError(msg) from error
+            listener = await Listener.at(first, state)
+        except OSError as error:
+            if urlsplit(uri).port is not None:
+                msg = f"the port of the `redirect_uri` cannot be listened on ({error.strerror})"
+                raise MCPAuthorizationError(msg) from None
+            listener = await Listener.at(uri, state)
+        try:
+            yield listener
+        finally:
+            await listener.close()
 
-    async def _answer(self, request: MCPLoginRequest) -> Mapping[str, str | None]:
-        self._outgoing.step = "waiting for the login"
-        try:
-            async with asyncio.timeout(self._config.login_timeout):
-                return await (self._provided(request) if self._listener is None else self._listener.answer())
-        except TimeoutError:
-            msg = f"nobody logged in within {self._config.login_timeout:g} seconds (`login_timeout`)"
-            raise MCPAuthorizationError(msg) from None
-
-    async def _provided(self, request: MCPLoginRequest) -> Mapping[str, str | None]:
-        handler: Any = self._config.callback_handler
-        try:
-            given = await provide(handler, request)
-        except Exception as error:
-            msg = f"`callback_handler` failed ({type(error).__name__}: {error})"
-            raise MCPAuthorizationError(msg) from error
-        if isinstance(given, str):
-            return dict(parse_qsl(urlsplit(given).query))
-        if not isinstance(given, Mapping):
-            msg = f"`callback_handler` must give a URL or a dict, it gave {type(given).__name__}"
+    async def _client_for(self, redirect_uri: str, scope: str | None, *, is_native: bool) -> OAuthClientInformationFull:
+        """
+        Return the client with the metadata document, or that of an earlier registration, or register one.
+        """
+        server, document, known = self.found.server, self.config.client_metadata_url, self.client
+        if server.client_id_metadata_document_supported and document is not None:
+            uris = [AnyUrl(redirect_uri)]
+            return OAuthClientInformationFull(
+                client_id=document, token_endpoint_auth_method="none", redirect_uris=uris, issuer=server.issuer
+            )
+        if known is not None:
+            is_of_server = known.issuer is None or same_issuer(known.issuer, server.issuer)
+            has_uri = redirect_uri in map(str, known.redirect_uris or [])
+            # One that registered itself for fewer scopes may not ask for more.
+            demanded = set((super().scope(None) or "").split())
+            if is_of_server and has_uri and (not known.scope or demanded <= set(known.scope.split())):
+                return known
+        if server.registration_endpoint is None:
+            refused = "" if document is None else ", and it takes no `client_metadata_url`"
+            msg = (
+                f"the authorization server {server.issuer} registers no clients (its metadata have no "
+                f"`registration_endpoint`{refused}). Register one there by hand, and pass its `client_id`"
+            )
             raise MCPAuthorizationError(msg)
-        return given
+        metadata = {
+            "client_name": self.config.client_name,
+            "redirect_uris": [redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "application_type": "native" if is_native else "web",
+            **({"scope": scope} if scope else {}),
+        }
+        client = await self._register(server.registration_endpoint, metadata)
+        method = client.token_endpoint_auth_method
+        if method not in (None, "none", *_WITH_SECRET) or (method in _WITH_SECRET and not client.client_secret):
+            msg = f"the authorization server registered a client that has to authenticate with '{method}', and cannot"
+            raise MCPAuthorizationError(msg)
+        client.issuer = server.issuer
+        return client
 
-    def _check(self, answer: Mapping[str, str | None], server: ServerMetadata) -> str:
+    async def _register(self, endpoint: str, metadata: dict[str, Any]) -> OAuthClientInformationFull:
+        response = await self.outgoing.send(httpx2.Request("POST", endpoint, json=metadata), "registering the client")
+        try:
+            if response.is_success:
+                return OAuthClientInformationFull.model_validate_json(response.content)
+            text = f"{response.status_code} {response.text}"
+        except ValidationError as error:
+            text = describe_error(error)
+        msg = f"Registration failed: {text}"
+        if self.found.is_guessed:
+            msg += ". It names no authorization server: if it has none, pass the credentials as `token` or in `headers`"
+        raise MCPAuthorizationError(msg)
+
+    async def _answer(self, request: MCPLoginRequest, listener: Listener | None) -> Mapping[str, str | None]:
+        self.outgoing.step = "opening the page of the authorization server"
+        if self.config.redirect_handler is not None:
+            await self._handled("redirect_handler", request)
+        # In a thread: it starts a program, and may wait for it.
+        elif await anyio.to_thread.run_sync(webbrowser.open, request.url, abandon_on_cancel=True):
+            logger.info("Waiting for a login in the browser")
+        else:
+            msg = "the browser does not open"
+            raise MCPAuthorizationError(msg)
+        self.outgoing.step = "waiting for the login"
+        try:
+            async with asyncio.timeout(self.config.login_timeout):
+                if listener is not None:
+                    return await listener.answer
+                answer = await self._handled("callback_handler", request)
+        except TimeoutError:
+            msg = f"nobody logged in within {self.config.login_timeout:g} seconds (`login_timeout`)"
+            raise MCPAuthorizationError(msg) from None
+        if isinstance(answer, str):
+            return dict(parse_qsl(urlsplit(answer).query))
+        if not isinstance(answer, Mapping):
+            msg = f"`callback_handler` must give a URL or a dict, it gave {type(answer).__name__}"
+            raise MCPAuthorizationError(msg)
+        return answer
+
+    async def _handled(self, parameter: str, request: MCPLoginRequest) -> Any:
+        try:
+            return await provide(getattr(self.config, parameter), request)
+        except Exception as error:
+            msg = f"`{parameter}` failed ({type(error).__name__}: {error})"
+            raise MCPAuthorizationError(msg) from error
+
+    def _code_in(self, answer: Mapping[str, str | None], expected: str) -> str:
         code, state, iss = (answer.get(name) for name in ("code", "state", "iss"))
         if code:
-            self._outgoing.secrets.add(str(code))
-        is_ours = state is not None and secrets.compare_digest(str(state).encode(), self._state.encode())
+            self.secrets.add(str(code))
+        is_ours = state is not None and secrets.compare_digest(str(state).encode(), expected.encode())
         # Only the one who knows the state may say that the access was refused; some servers leave it out then.
         if not is_ours and (state is not None or (code and not answer.get("error"))):
             raise MCPAuthorizationError(_OTHER_STATE)
         if answer.get("error"):
-            told = ": ".join(filter(None, (answer.get("error"), answer.get("error_description"))))
-            msg = f"the authorization server refused: {told}"
+            text = ": ".join(filter(None, (answer.get("error"), answer.get("error_description"))))
+            msg = f"the authorization server refused: {text}"
             raise MCPAuthorizationError(msg)
         if not code:
             msg = "the answer of the authorization server has no code"
             raise MCPAuthorizationError(msg)
         # RFC 9207, 2.4: the characters are compared, without the tolerance of `same_issuer`.
+        server = self.found.server
         if iss != server.issuer and (iss is not None or server.authorization_response_iss_parameter_supported):
             msg = f"iss mismatch: the answer is of {iss or 'no issuer'}, and {server.issuer} was asked"
             raise MCPAuthorizationError(msg)
         return str(code)
+
+
+def can_open_browser() -> bool:
+    """
+    Return whether this process can show a page to a person.
+
+    :returns: False without a browser, and on Unix without a display, where a browser would take over the terminal. The
+        environment variable `BROWSER` says that there is one.
+    """
+    has_windows = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    if not has_windows and not os.environ.get("BROWSER"):
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
+class Listener:
+    """
+    Waits for one answer of an authorization server, at a loopback address.
+    """
+
+    def __init__(self, redirect_uri: str, state: str) -> None:
+        """
+        Initialize the Listener; `at` makes one that listens.
+
+        :param redirect_uri: Where to listen: `http://` with a loopback host. Without a port, any free one.
+        :param state: The `state` of the login that the answer must be for.
+        """
+        self._state = state
+        self._server: asyncio.Server
+        self.redirect_uri: str = redirect_uri
+        self.answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def at(cls, redirect_uri: str, state: str) -> Self:
+        """
+        Listen.
+
+        :param redirect_uri: As in `__init__`.
+        :param state: Likewise.
+        :returns: The listener.
+        """
+        self, parts = cls(redirect_uri, state), urlsplit(redirect_uri)
+        host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
+        port = parts.port or 0
+        self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_LIMIT, reuse_address=True)
+        name = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
+        netloc = f"{name}:{self._server.sockets[0].getsockname()[1]}"
+        self.redirect_uri = urlunsplit(("http", netloc, parts.path, parts.query, ""))
+        return self
+
+    async def close(self) -> None:
+        """
+        Stop listening.
+        """
+        self._server.close()
+        await self._server.wait_closed()
+        self.answer.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_TIMEOUT):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                writer.write(self._respond(head))
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # not a browser
+        finally:
+            writer.close()
+
+    def _respond(self, head: str) -> bytes:
+        line, *headers = head.split("\r\n")
+        method, _, rest = line.partition(" ")
+        asked, own = urlsplit(rest.partition(" ")[0]), urlsplit(self.redirect_uri)
+        hosts = [header[5:].strip() for header in headers if header.lower().startswith("host:")]
+        # A page of another host name that leads here (DNS rebinding) is not the authorization server's redirect.
+        if hosts != [own.netloc] or method != "GET" or asked.path != (own.path or "/"):
+            return _page("404 Not Found", "Not found", "There is nothing here.")
+        if self.answer.done():
+            return _page("400 Bad Request", "Too late", "This login is over.")
+        parameters = dict(parse_qsl(asked.query))
+        if not secrets.compare_digest(parameters.get("state", "").encode(), self._state.encode()):
+            self.answer.set_exception(MCPAuthorizationError(_OTHER_STATE))
+            return _page("400 Bad Request", "Login failed", "This answer is not for the login under way.")
+        self.answer.set_result(parameters)
+        if "error" in parameters:
+            return _page("200 OK", "Login failed", "The access was not allowed. You can close this page.")
+        return _page("200 OK", "Logged in", "You can close this page.")
+
+
+def _page(status: str, title: str, text: str) -> bytes:
+    body = _PAGE.format(title=title, text=text).encode()
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -8,16 +8,18 @@ import dataclasses
 import hashlib
 import json
 import re
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.auth.requests import MCPAssertionRequest, MCPLoginRequest
-from haystack_integrations.tools.mcp.auth.token_store import (
+from haystack_integrations.tools.mcp.auth.token_storage import (
     InMemoryTokenStorage,
     MCPTokenStorage,
     SDKTokenStorage,
@@ -30,11 +32,51 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path
 from haystack_integrations.tools.mcp.redaction import redact_fields, redact_url
+from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.secret_template import stored_template
 
 if TYPE_CHECKING:
     import httpx2
     from mcp.client.auth import TokenStorage
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True)
+class MCPLoginRequest:
+    """
+    A login that waits for a person. The `redirect_handler` and the `callback_handler` of `OAuthConfig` get it.
+
+    :param url: Where the person allows the access: a page of the authorization server. It is for this person only.
+    :param redirect_uri: Where the authorization server sends the browser afterwards.
+    :param state: The value of `state` in `url`. It comes back to the redirect URI, so it tells which login it is for.
+    :param server_url: The MCP server.
+    :param user: The user of `mcp_request_context`, if there is one.
+    """
+
+    url: str = field(repr=False)
+    redirect_uri: str
+    state: str = field(repr=False)
+    server_url: str
+    user: str | None = None
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True)
+class MCPAssertionRequest:
+    """
+    A request for an assertion, e.g. the token of a workload.
+
+    The `assertion_provider` of `OAuthConfig` gets it, and so does its `id_token`, if that is a function.
+
+    :param audience: For whom the assertion must be: the issuer of the authorization server.
+    :param resource: Identifier of the MCP server, for ID-JAG.
+    :param user: The user of `mcp_request_context`, if there is one.
+    """
+
+    audience: str
+    resource: str
+    user: str | None = None
+
 
 GrantType: TypeAlias = Literal["authorization_code", "client_credentials", "jwt_bearer", "id_jag"]
 AuthMethod: TypeAlias = Literal["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
@@ -45,12 +87,11 @@ CallbackHandler: TypeAlias = Callable[
 ]
 AssertionProvider: TypeAlias = Callable[[MCPAssertionRequest], str | Awaitable[str]]
 
-# RFC 8707, 2: absolute, and without a fragment.
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s#]+")
-
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_FUNCTIONS = ("redirect_handler", "callback_handler", "assertion_provider", "id_token")
 _SECRETS = ("client_secret", "private_key", "idp_client_secret")
+_HANDLERS = ("redirect_handler", "callback_handler")
+_SOURCES = ("assertion_provider", "id_token")
+_TEXTS = ("client_id", "client_name", "redirect_uri", "signing_algorithm", "key_id", "idp_client_id")
+_URLS = ("issuer", "idp_token_endpoint", "client_metadata_url", "redirect_uri")
 
 # What the fields are for that only some of the grants have.
 _NEEDS: dict[str, tuple[str, ...]] = {
@@ -74,6 +115,80 @@ _HOW = frozenset(
     {"client_name", "login_timeout", "redirect_uri", "redirect_handler", "callback_handler"}
     | {"client_secret", "private_key", "signing_algorithm", "key_id", "idp_client_secret", "token_endpoint_auth_method"}
 )
+
+
+def _is_url(value: Any) -> bool:
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (ValueError, TypeError, AttributeError):
+        return False
+
+
+def is_loopback(url: str) -> bool:
+    """
+    Return whether a redirect URI leads to a listener of this machine.
+
+    :param url: The URI.
+    :returns: True for `http://` with a loopback host.
+    """
+    parts = urlsplit(url) if _is_url(url) else None
+    return parts is not None and parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+
+
+def _is_document_url(value: Any) -> bool:
+    return _is_url(value) and value.startswith("https://") and urlsplit(value).path not in ("", "/")
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) or is_import_path(value)
+
+
+def _is_resource(value: Any) -> bool:
+    # RFC 8707, 2: absolute, and without a fragment.
+    is_uri = isinstance(value, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s#]+", value) is not None
+    return value is False or is_uri
+
+
+def _is_storage(value: Any) -> bool:
+    methods = ("get_tokens", "set_tokens", "get_client_info", "set_client_info")
+    return isinstance(value, MCPTokenStorage) or all(hasattr(value, method) for method in methods)
+
+
+_FUNCTION = "a function or its import path 'package.module:name'"
+
+# What parameters that are not None must be.
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(_TEXTS, (lambda value: isinstance(value, str) and value != "", "a string that is not empty")),
+    **dict.fromkeys(("issuer", "idp_token_endpoint"), (_is_url, "a URL like https://host/path")),
+    **dict.fromkeys(_SECRETS, (lambda value: isinstance(value, Secret), "a Secret, as of Secret.from_env_var('NAME')")),
+    **dict.fromkeys(_HANDLERS, (_is_function, _FUNCTION)),
+    **dict.fromkeys(
+        _SOURCES, (lambda value: _is_function(value) or isinstance(value, Secret), f"a Secret, {_FUNCTION}")
+    ),
+    "client_metadata_url": (_is_document_url, "a URL that begins with https:// and has a path"),
+    "grant_type": (lambda value: value in get_args(GrantType), f"one of {', '.join(get_args(GrantType))}"),
+    "token_endpoint_auth_method": (
+        lambda value: value in get_args(AuthMethod),
+        f"one of {', '.join(get_args(AuthMethod))}",
+    ),
+    "scopes": (
+        lambda value: (
+            isinstance(value, list) and all(isinstance(each, str) and each.split() == [each] for each in value)
+        ),
+        "a list of scopes, each a string without white space",
+    ),
+    "login_timeout": (
+        lambda value: isinstance(value, int | float) and 0 < value <= 86_400,  # noqa: PLR2004 - a day
+        "a number of seconds up to 86400",
+    ),
+    "dpop": (lambda value: isinstance(value, bool), "True or False"),
+    "resource": (_is_resource, "a URI without a fragment, False to leave it out, or None"),
+    "token_storage": (
+        _is_storage,
+        "an MCPTokenStorage such as FileTokenStorage, or have the methods of a TokenStorage of the MCP SDK",
+    ),
+}
 
 
 @dataclass(repr=False)
@@ -177,123 +292,67 @@ class OAuthConfig:
 
     def __post_init__(self) -> None:
         """
-        Refuse invalid parameters, and choose grant and authentication method.
+        Check the parameters, and choose grant and authentication method.
 
         :raises ValueError: Naming the parameter and what it takes.
         """
-        self._check_types()
+        if isinstance(self.scopes, tuple):
+            self.scopes = list(self.scopes)
+        for name, (is_valid, expected) in _CHECKS.items():
+            value = getattr(self, name)
+            if value is not None and not is_valid(value):
+                self._refuse(f"`{name}` must be {expected}, got {type(value).__name__}")
         has_credentials = self.client_secret is not None or self.private_key is not None
         if self.grant_type is None:
             self.grant_type = "client_credentials" if has_credentials else "authorization_code"
-        if self.grant_type not in get_args(GrantType):
-            self._refuse(f"`grant_type` must be one of {_list(get_args(GrantType))}, got {self.grant_type!r}")
         if self.token_endpoint_auth_method is None and self.client_secret is not None:
             self.token_endpoint_auth_method = "client_secret_basic"
         elif self.token_endpoint_auth_method is None and self.grant_type == "client_credentials":
             self.token_endpoint_auth_method = "private_key_jwt"
-        self._check_grant()
-        self._check_urls()
+        self._check_grant(self.grant_type)
+        self._check_authentication(self.grant_type)
 
     def _refuse(self, text: str) -> NoReturn:
         msg = f"{type(self).__name__}: {text}"
         raise ValueError(msg)
 
-    def _check_types(self) -> None:
-        for name in ("client_id", "issuer", "client_metadata_url", "redirect_uri", "signing_algorithm", "key_id"):
-            self._check_text(name)
-        for name in ("idp_token_endpoint", "idp_client_id", "client_name"):
-            self._check_text(name)
-        for name in _SECRETS:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, Secret):
-                self._refuse(f"`{name}` must be a Secret, e.g. Secret.from_env_var('NAME'), got {type(value).__name__}")
-        for name in _FUNCTIONS:
-            value = getattr(self, name)
-            takes_secret = name in ("assertion_provider", "id_token")
-            is_valid = callable(value) or is_import_path(value) or (takes_secret and isinstance(value, Secret))
-            if value is not None and not is_valid:
-                kinds = "a function, its import path 'package.module:name'" + (", a Secret" if takes_secret else "")
-                self._refuse(f"`{name}` must be {kinds}, or None, got {type(value).__name__}")
-        if isinstance(self.scopes, tuple):
-            self.scopes = list(self.scopes)
-        is_list = isinstance(self.scopes, list) and all(_is_scope(scope) for scope in self.scopes)
-        if self.scopes is not None and not is_list:
-            self._refuse("`scopes` must be a list of scopes, each a string without white space, or None")
-        is_number = isinstance(self.login_timeout, (int, float)) and not isinstance(self.login_timeout, bool)
-        if not is_number or not 0 < self.login_timeout <= 86_400:  # noqa: PLR2004 - a day
-            self._refuse(f"`login_timeout` must be a number of seconds up to 86400, got {self.login_timeout!r}")
-        if not isinstance(self.dpop, bool):
-            self._refuse(f"`dpop` must be True or False, got {self.dpop!r}")
-        is_uri = isinstance(self.resource, str) and _URI.fullmatch(self.resource) is not None
-        if self.resource is not None and self.resource is not False and not is_uri:
-            self._refuse("`resource` must be a URI without a fragment, False to leave it out, or None")
-        methods = ("get_tokens", "set_tokens", "get_client_info", "set_client_info")
-        storage = self.token_storage
-        is_storage = isinstance(storage, MCPTokenStorage) or all(hasattr(storage, method) for method in methods)
-        if storage is not None and not is_storage:
-            self._refuse(
-                "`token_storage` must be an MCPTokenStorage such as FileTokenStorage, or have the methods of a "
-                f"TokenStorage of the MCP SDK, got {type(storage).__name__}"
-            )
-
-    def _check_text(self, name: str) -> None:
-        value = getattr(self, name)
-        if value is not None and (not isinstance(value, str) or not value):
-            self._refuse(f"`{name}` must be a string that is not empty, or None, got {type(value).__name__}")
-
-    def _check_grant(self) -> None:
-        grant = str(self.grant_type)
+    def _check_grant(self, grant: str) -> None:
         for name in _NEEDS[grant]:
             if getattr(self, name) is None:
                 self._refuse(f"the grant '{grant}' needs `{name}`")
-        defaults = {each.name: each.default for each in dataclasses.fields(self)}
-        for name, grants in _ONLY_FOR.items():
-            if getattr(self, name) != defaults[name] and grant not in grants:
-                self._refuse(f"`{name}` is for the grant {_list(grants, 'or')}, not for '{grant}'")
+        for name in self._set_fields():
+            grants = _ONLY_FOR.get(name, (grant,))
+            if grant not in grants:
+                self._refuse(f"`{name}` is for the grant {' or '.join(map(repr, grants))}, not for '{grant}'")
+        has_exchange = self.id_token is not None and self.idp_token_endpoint is not None
+        has_parts = self.id_token is not None or self.idp_token_endpoint is not None
+        if grant == "id_jag" and (has_parts != has_exchange or has_exchange == (self.assertion_provider is not None)):
+            self._refuse(
+                "the grant 'id_jag' needs either `id_token` and `idp_token_endpoint`, or an `assertion_provider`"
+            )
+        if self.callback_handler is not None and self.redirect_uri is None:
+            self._refuse("a `callback_handler` needs the `redirect_uri` at which it gets the answer")
+        if self.redirect_uri is not None and self.callback_handler is None and not is_loopback(self.redirect_uri):
+            self._refuse(
+                "a `redirect_uri` that is not http:// with a loopback host (127.0.0.1, [::1] or localhost) needs a "
+                "`callback_handler`, because no listener in this process can get the answer"
+            )
+
+    def _check_authentication(self, grant: str) -> None:
         method = self.token_endpoint_auth_method
-        if method is not None and method not in get_args(AuthMethod):
-            self._refuse(f"`token_endpoint_auth_method` must be one of {_list(get_args(AuthMethod))}, got {method!r}")
+        if self.client_secret is not None and self.client_id is None:
+            self._refuse("a `client_secret` needs its `client_id`")
         if method in ("client_secret_basic", "client_secret_post") and self.client_secret is None:
             self._refuse(f"`token_endpoint_auth_method` '{method}' needs a `client_secret`")
+        if method == "none" and self.client_secret is not None:
+            self._refuse("a `client_secret` does not go with the authentication method 'none'")
         if method == "private_key_jwt":
             if grant != "client_credentials":
                 self._refuse(f"'private_key_jwt' is for the grant 'client_credentials', not for '{grant}'")
             if (self.private_key is None) == (self.assertion_provider is None):
                 self._refuse("'private_key_jwt' needs either a `private_key` or an `assertion_provider`")
-        elif grant == "client_credentials":
-            if method == "none":
-                self._refuse("the grant 'client_credentials' is for clients that authenticate, not for 'none'")
-            if self.private_key is not None or self.assertion_provider is not None:
-                self._refuse(f"a `private_key` or an `assertion_provider` does not go with '{method}'")
-        if self.client_secret is not None and self.client_id is None:
-            self._refuse("a `client_secret` needs its `client_id`")
-        if grant == "jwt_bearer" and self.client_secret is not None and method == "none":
-            self._refuse("a `client_secret` does not go with the authentication method 'none'")
-        if grant == "id_jag":
-            has_id_token = [self.id_token is not None, self.idp_token_endpoint is not None]
-            if any(has_id_token) != all(has_id_token) or any(has_id_token) == (self.assertion_provider is not None):
-                self._refuse(
-                    "the grant 'id_jag' needs either `id_token` and `idp_token_endpoint`, or an `assertion_provider`"
-                )
-        if self.callback_handler is not None and self.redirect_uri is None:
-            self._refuse("a `callback_handler` needs the `redirect_uri` at which it gets the answer")
-
-    def _check_urls(self) -> None:
-        for name in ("issuer", "idp_token_endpoint", "redirect_uri", "client_metadata_url"):
-            value = getattr(self, name)
-            parts = urlsplit(value) if value is not None else None
-            if parts is not None and name != "redirect_uri" and not _is_http(parts):
-                self._refuse(f"`{name}` must be a URL like https://host/path, got {redact_url(str(value))!r}")
-        url = self.client_metadata_url
-        if url is not None and (not url.startswith("https://") or urlsplit(url).path in ("", "/")):
-            self._refuse("`client_metadata_url` must begin with https:// and have a path")
-        if self.redirect_uri is None or self.callback_handler is not None:
-            return
-        if not is_loopback(self.redirect_uri):
-            self._refuse(
-                "a `redirect_uri` that is not http:// with a loopback host (127.0.0.1, [::1] or localhost) needs a "
-                "`callback_handler`, because no listener in this process can get the answer"
-            )
+        elif grant == "client_credentials" and (self.private_key or self.assertion_provider) is not None:
+            self._refuse(f"a `private_key` or an `assertion_provider` does not go with '{method}'")
 
     def create_auth(self, server_url: str) -> httpx2.Auth:
         """
@@ -315,29 +374,28 @@ class OAuthConfig:
 
     def _client_digest(self) -> str:
         """
-        Tell clients apart whose tokens must not be mixed up, without their secrets.
+        Distinguish clients whose tokens must not be mixed up, without their secrets.
         """
         own = {name: value for name, value in self._shown().items() if name not in _HOW}
-        for name in ("assertion_provider", "id_token"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                own[name] = self._source(name, value)
-        return hashlib.sha256(json.dumps(own, sort_keys=True, default=str).encode()).hexdigest()
+        own |= {name: self._source(name) for name in _SOURCES if getattr(self, name) is not None}
+        return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
-    def _source(self, name: str, value: Any) -> str:
-        if isinstance(value, Secret) and "_env_vars" not in vars(value):
-            return hashlib.sha256(str(value.resolve_value()).encode()).hexdigest()
+    def _source(self, name: str) -> str:
+        value = getattr(self, name)
         if isinstance(value, Secret):
-            return f"env:{vars(value)['_env_vars']}"
+            variables = vars(value).get("_env_vars")
+            return f"env:{variables}" if variables else hashlib.sha256(str(value.resolve_value()).encode()).hexdigest()
         try:
             return import_path_of(self, name, value)
         except ValueError:  # nobody else can have the same
-            self._number = getattr(self, "_number", None) or uuid.uuid4().hex
             return self._number
 
+    @cached_property
+    def _number(self) -> str:
+        return uuid.uuid4().hex
+
     def _secrets(self) -> list[Secret]:
-        fields = (*_SECRETS, "assertion_provider", "id_token")
-        return [value for value in (getattr(self, name) for name in fields) if isinstance(value, Secret)]
+        return [value for name in (*_SECRETS, *_SOURCES) if isinstance(value := getattr(self, name), Secret)]
 
     def _set_fields(self) -> dict[str, Any]:
         return {
@@ -348,20 +406,18 @@ class OAuthConfig:
 
     def _shown(self) -> dict[str, Any]:
         shown = redact_fields(self._set_fields())
-        for name in _FUNCTIONS:
-            if callable(shown.get(name)):
-                shown[name] = f"<{getattr(shown[name], '__qualname__', type(shown[name]).__name__)}>"
-        for name in ("issuer", "idp_token_endpoint", "redirect_uri", "client_metadata_url"):
-            if name in shown:
-                shown[name] = redact_url(shown[name])
-        return dict(shown)
+        for name, value in shown.items():
+            if callable(value):
+                shown[name] = f"<{getattr(value, '__qualname__', type(value).__name__)}>"
+            elif name in _URLS:
+                shown[name] = redact_url(value)
+        return shown
 
     def __repr__(self) -> str:
-        usual = {"grant_type": "authorization_code"}
-        fields = {name: value for name, value in self._shown().items() if usual.get(name) != value}
-        shown = ", ".join(f"{name}={value!r}" for name, value in fields.items())
-        storage = "" if self.token_storage is None else f", token_storage={type(self.token_storage).__name__}"
-        return f"{type(self).__name__}({shown}{storage})"
+        fields = [f"{name}={value!r}" for name, value in self._shown().items() if value != "authorization_code"]
+        if self.token_storage is not None:
+            fields.append(f"token_storage={type(self.token_storage).__name__}")
+        return f"{type(self).__name__}({', '.join(fields)})"
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -374,12 +430,12 @@ class OAuthConfig:
         for name, value in data.items():
             if isinstance(value, Secret):
                 data[name] = value.to_dict()
-            elif name in _FUNCTIONS:
+            elif name in (*_HANDLERS, *_SOURCES):
                 data[name] = import_path_of(self, name, value)
             elif isinstance(value, list):
                 data[name] = list(value)
         storage = self.token_storage
-        if isinstance(storage, MCPTokenStorage) and not isinstance(storage, (InMemoryTokenStorage, SDKTokenStorage)):
+        if isinstance(storage, MCPTokenStorage) and not isinstance(storage, InMemoryTokenStorage | SDKTokenStorage):
             data["token_storage"] = serialize_object("token_storage", storage)
         return data
 
@@ -393,7 +449,7 @@ class OAuthConfig:
         :raises ValueError: If it has parameters that this class does not know.
         :raises DeserializationError: If the module in an import path is not on Haystack 3's allowlist.
         """
-        known = [each.name for each in dataclasses.fields(cls) if each.init]
+        known = [each.name for each in dataclasses.fields(cls)]
         if unknown := [name for name in data if name not in known]:
             msg = f"{cls.__name__} has no parameter {', '.join(map(repr, unknown))}; it knows {', '.join(known)}"
             raise ValueError(msg)
@@ -403,36 +459,39 @@ class OAuthConfig:
                 parameters[name] = deserialize_object(dict(value))
             elif isinstance(value, Mapping):
                 parameters[name] = stored_template(value) or Secret.from_dict(dict(value))
-            elif name in _FUNCTIONS and is_import_path(value):
+            elif name in (*_HANDLERS, *_SOURCES) and is_import_path(value):
                 check_module_may_be_imported(value.partition(":")[0])
         return cls(**parameters)
 
 
-def is_loopback(url: str) -> bool:
+# When the logins began that wait for a person now, by the URL of the MCP server.
+_logins: dict[str, list[float]] = {}
+
+
+@contextmanager
+def login_under_way(server_url: str) -> Iterator[None]:
     """
-    Tell whether a redirect URI leads to a listener of this machine.
+    Note that a person is logging in.
 
-    :param url: The URI.
-    :returns: True for `http://` with a loopback host.
+    :param server_url: The MCP server.
+    :returns: A context manager.
     """
+    began = time.monotonic()
+    _logins.setdefault(server_url, []).append(began)
     try:
-        parts = urlsplit(url)
-        return parts.scheme == "http" and parts.hostname in _LOOPBACK and parts.port != 0
-    except ValueError:
-        return False
+        yield
+    finally:
+        _logins[server_url].remove(began)
+        if not _logins[server_url]:
+            del _logins[server_url]
 
 
-def _is_http(parts: Any) -> bool:
-    try:
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+def login_seconds(server_url: str) -> float | None:
+    """
+    Return for how long the longest login at a server has been under way.
 
-
-def _is_scope(scope: object) -> bool:
-    return isinstance(scope, str) and bool(scope) and not any(map(str.isspace, scope))
-
-
-def _list(names: Any, last: str = "or") -> str:
-    quoted = [f"'{name}'" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {last} {quoted[-1]}"
+    :param server_url: The MCP server.
+    :returns: Seconds, or None if there is none.
+    """
+    logins = _logins.get(server_url)
+    return time.monotonic() - min(logins) if logins else None

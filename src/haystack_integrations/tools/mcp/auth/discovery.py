@@ -18,9 +18,9 @@ Finds the authorization server of an MCP server: RFC 9728 leads to it, and RFC 8
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn, Self, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import httpx2
 from mcp.client.auth.utils import (
@@ -30,6 +30,7 @@ from mcp.client.auth.utils import (
     extract_field_from_www_auth,
     extract_resource_metadata_from_www_auth,
     extract_scope_from_www_auth,
+    issuers_match,
 )
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
@@ -39,7 +40,8 @@ from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 
 ModelT = TypeVar("ModelT", bound="_Metadata")
 
-_PORTS = {"http": ":80", "https": ":443"}
+# The endpoints of an authorization server without metadata (2025-03-26).
+_GUESSED = {"authorization": "authorize", "token": "token", "registration": "register"}
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,14 @@ def same_issuer(one: str, other: str) -> bool:
     :param other: Another.
     :returns: Whether they are the same.
     """
-    return _comparable(one) == _comparable(other)
+    return issuers_match(_normalized(one), _normalized(other))
 
 
-def _comparable(issuer: str) -> tuple[str, str, str]:
-    parts = urlsplit(issuer)
-    path = parts._replace(scheme="", netloc="").geturl()
-    return parts.scheme, parts.netloc.lower().removesuffix(_PORTS.get(parts.scheme, "")), "" if path == "/" else path
+def _normalized(url: str) -> str:
+    try:
+        return str(httpx2.URL(url))
+    except httpx2.InvalidURL:
+        return url
 
 
 def _check_url(url: str) -> str:
@@ -188,14 +191,10 @@ class Discovery:
     server_url: str
     issuer: str | None
     resource: str | None
-
-    def __post_init__(self) -> None:
-        """
-        Begin with nothing.
-        """
-        # What is wrong at which URL; whether something is there that is wrong; and whether that may be so for a while.
-        self._problems: dict[str, str] = {}
-        self._is_broken = self._is_down = False
+    # What is wrong at which URL; whether something is there that is wrong; and whether that may be so for a while.
+    _problems: dict[str, str] = field(default_factory=dict)
+    _is_broken: bool = False
+    _is_down: bool = False
 
     async def run(self, challenge: Challenge) -> Discovered:
         """
@@ -207,13 +206,11 @@ class Discovery:
         """
         resource = await self._find_resource(challenge.metadata_url)
         advertised = resource.authorization_servers if resource is not None else []
-        if self.issuer is not None:
-            if advertised and not any(same_issuer(server, self.issuer) for server in advertised):
-                shown = ", ".join(advertised)
-                msg = f"the MCP server leads to {shown}, which is not the configured issuer {self.issuer}"
-                raise MCPAuthorizationError(msg)
-            advertised = [self.issuer]
-        return await self.find_server(advertised[0] if advertised else None, resource)
+        if self.issuer is not None and advertised and not any(same_issuer(each, self.issuer) for each in advertised):
+            shown = ", ".join(advertised)
+            msg = f"the MCP server leads to {shown}, which is not the configured issuer {self.issuer}"
+            raise MCPAuthorizationError(msg)
+        return await self.find_server(self.issuer or next(iter(advertised), None), resource)
 
     async def find_server(self, issuer: str | None, resource: ResourceMetadata | None = None) -> Discovered:
         """
@@ -226,22 +223,15 @@ class Discovery:
         """
         origin = urljoin(self.server_url, "/").rstrip("/")
         expected = issuer or origin
-        urls = build_oauth_authorization_server_metadata_discovery_urls(expected, self.server_url)
-        for url in urls:
+        for url in build_oauth_authorization_server_metadata_discovery_urls(expected, self.server_url):
             server = await self._read(url, ServerMetadata, "reading the metadata of the authorization server")
-            if server is None:
-                continue
-            if same_issuer(server.issuer, expected):
+            if server is not None and same_issuer(server.issuer, expected):
                 return Discovered(server, resource)
-            self._note(url, f"issuer mismatch: they are those of {server.issuer}")
+            if server is not None:
+                self._note(url, f"issuer mismatch: they are those of {server.issuer}")
         if not self._is_broken and resource is None and same_issuer(expected, origin):
-            guessed = ServerMetadata(
-                issuer=origin,
-                authorization_endpoint=f"{origin}/authorize",
-                token_endpoint=f"{origin}/token",
-                registration_endpoint=f"{origin}/register",
-            )
-            return Discovered(guessed, is_guessed=True)
+            endpoints = {f"{kind}_endpoint": f"{origin}/{path}" for kind, path in _GUESSED.items()}
+            return Discovered(ServerMetadata.model_validate({"issuer": origin, **endpoints}), is_guessed=True)
         self._give_up(f"the authorization server {expected}")
 
     async def _find_resource(self, advertised: str | None) -> ResourceMetadata | None:
@@ -283,10 +273,7 @@ class Discovery:
         try:
             return model.model_validate_json(response.content)
         except ValidationError as error:
-            problems = (
-                " ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"])))
-                for each in error.errors(include_url=False, include_context=False, include_input=False)
-            )
+            problems = [f"{'.'.join(map(str, each['loc']))} {each['msg']}".strip() for each in error.errors()]
             self._note(url, f"they are invalid: {', '.join(problems)}")
             return None
 
@@ -298,10 +285,3 @@ class Discovery:
         shown = "; ".join(f"{url}: {problem}" for url, problem in self._problems.items())
         msg = f"there are no usable metadata of {whose} ({shown})"
         raise MCPAuthorizationError(msg)
-
-
-def _normalized(url: str) -> str:
-    try:
-        return str(httpx2.URL(url))
-    except httpx2.InvalidURL:
-        return url

@@ -3,22 +3,30 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How tokens are got, and how they end.
+How tokens are got, and how they end: one flow a grant.
 
 .. code-block:: text
 
     refresh token, and no more scopes are wanted    it is used. If it is refused, it is thrown away and people log in
                                                     again; if the authorization server fails, it is kept
-    otherwise                                       discovery, client, grant, token
+    otherwise                                       discovery, grant, token
+
+    ClientCredentials    the client has credentials of its own (RFC 6749, 4.4)
+    JwtBearer            the client has an assertion, such as the token of a workload (RFC 7523, 2.1)
+    IdJag                the identity provider of an enterprise makes that assertion of the user's ID token (RFC 8693)
+    AuthorizationCode    a person allows the access in a browser; in `authorization_code.py`
 """
 
 from __future__ import annotations
 
+import base64
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import quote
 
 import httpx2
 from haystack import logging
@@ -27,23 +35,12 @@ from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import JWT_BEARER_GRANT_TYPE, OAuthClientInformationFull
 from mcp.shared.auth_utils import resource_url_from_server_url
 
-from haystack_integrations.tools.mcp.auth import id_jag
-from haystack_integrations.tools.mcp.auth.authorization_code import Login
-from haystack_integrations.tools.mcp.auth.client_credentials import client_assertion
-from haystack_integrations.tools.mcp.auth.config import OAuthConfig
-from haystack_integrations.tools.mcp.auth.discovery import (
-    Challenge,
-    Discovered,
-    Discovery,
-    ResourceMetadata,
-    ServerMetadata,
-)
-from haystack_integrations.tools.mcp.auth.dpop import Proofs
+from haystack_integrations.tools.mcp.auth.config import MCPAssertionRequest, OAuthConfig
+from haystack_integrations.tools.mcp.auth.discovery import Challenge, Discovered, Discovery, ResourceMetadata
 from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, Outgoing
-from haystack_integrations.tools.mcp.auth.records import has_expired, has_token, is_same, json_object, read_tokens
-from haystack_integrations.tools.mcp.auth.registration import Registration, authenticate, known_client
-from haystack_integrations.tools.mcp.auth.requests import MCPAssertionRequest
-from haystack_integrations.tools.mcp.auth.token_store import MCPTokenStorage, Record, TokenKey
+from haystack_integrations.tools.mcp.auth.signing import Proofs, client_assertion
+from haystack_integrations.tools.mcp.auth.token_storage import MCPTokenStorage, Record, TokenKey, client_of
+from haystack_integrations.tools.mcp.auth.tokens import has_expired, has_token, is_same, json_object, read_tokens
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import provide
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
@@ -55,20 +52,16 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _FIRST_WITH_RESOURCE = "2025-06-18"
 
 _CLIENT_ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+_ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 
 # Answers of servers that are quoted in errors are pages sometimes.
 _LONGEST_ERROR = 2000
 
-_STEPS = {
-    "authorization_code": "exchanging the code for a token",
-    "refresh_token": "refreshing the token",
-    "client_credentials": "asking for a token with the client's credentials",
-    JWT_BEARER_GRANT_TYPE: "exchanging the assertion for a token",
-}
-
 
 @dataclass(kw_only=True)
-class Flow:
+class Flow(ABC):
     """
     One attempt to get tokens for one key, or to end them.
 
@@ -76,7 +69,7 @@ class Flow:
     :param key: Whose tokens, and for which MCP server.
     :param storage: Where they are kept.
     :param record: What is known so far.
-    :param clients: Makes the HTTP client.
+    :param clients: Makes HTTP clients.
     :param check: Called with each URL; raises an exception if it must not be requested.
     :param challenge: What the MCP server said.
     :param version: The protocol revision of the request that it refused.
@@ -90,19 +83,41 @@ class Flow:
     check: Callable[[str], None] | None = None
     challenge: Challenge = field(default_factory=Challenge)
     version: str | None = None
-    # Those that came up; they may come back in what a server says.
-    secrets: set[str] = field(default_factory=set)
     # Whether tokens were got otherwise than by a refresh.
     has_logged_in: bool = False
 
+    step: ClassVar[str]
+    can_refresh: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """
-        Begin with nothing.
+        Prepare the requests.
         """
-        self._outgoing: Outgoing
-        self._found: Discovered
-        self._client: OAuthClientInformationFull | None = None
+        trusted = [self.config.issuer, self.config.idp_token_endpoint]
+        self.outgoing: Outgoing = Outgoing(self.clients, self.key.server_url, trusted, self.check)
+        tokens = self.record.get("tokens") or {}
+        self.secrets.update(tokens[name] for name in ("access_token", "refresh_token") if tokens.get(name))
+        self.secrets.update(secrets_in({"url": self.key.server_url}))
+        self.found: Discovered
+        self.client: OAuthClientInformationFull | None = None
         self._proofs: Proofs | None = None
+
+    @property
+    def secrets(self) -> set[str]:
+        """
+        What came up, and may come back in what a server says.
+        """
+        return self.outgoing.secrets
+
+    @abstractmethod
+    async def grant(self, scope: str | None) -> dict[str, str]:
+        """
+        Get the grant of this flow.
+
+        :param scope: The scopes to ask for.
+        :returns: The form of the token request.
+        :raises MCPAuthorizationError: If there is none.
+        """
 
     async def run(self, *, may_refresh: bool) -> Record:
         """
@@ -112,54 +127,98 @@ class Flow:
         :returns: The new record.
         :raises MCPAuthorizationError: If that fails. Its message names the step, and contains no secret.
         """
-        step = "preparing to ask for a token"
         try:
-            async with self.clients() as client:
-                outgoing = self._open(client)
-                try:
-                    return await self._run(may_refresh)
-                finally:
-                    step = outgoing.step
+            return await self._run(may_refresh)
         except Exception as error:  # also of a function of the user, or of a custom storage
             text = Redactor(self.secrets).text(describe_error(error))
         # Not from the error, whose text and frames have secrets that a traceback may show.
-        msg = f"authorization failed while {step}: {text[:_LONGEST_ERROR]}"
+        msg = f"authorization failed while {self.outgoing.step}: {text[:_LONGEST_ERROR]}"
         raise MCPAuthorizationError(msg)
-
-    def _open(self, client: httpx2.AsyncClient) -> Outgoing:
-        trusted = [self.config.issuer, self.config.idp_token_endpoint]
-        outgoing = self._outgoing = Outgoing(client, self.key.server_url, trusted, self.check)
-        self.secrets = outgoing.secrets
-        tokens = self.record.get("tokens") or {}
-        self.secrets.update(tokens[name] for name in ("access_token", "refresh_token") if tokens.get(name))
-        self.secrets.update(secrets_in({"url": self.key.server_url}))
-        return outgoing
 
     async def _run(self, may_refresh: bool) -> Record:
         self.secrets.update(str(value) for secret in self.config._secrets() if (value := secret.resolve_value()))
-        if self.config.dpop:
-            self._proofs = Proofs.of(self.record)
-        self._client = known_client(self.config, self.record)
+        self._proofs = Proofs(self.record.get("dpop_key")) if self.config.dpop else None
+        self.client = self._known_client()
         has_refresh_token = bool((self.record.get("tokens") or {}).get("refresh_token"))
-        # The company vouches for each token of an ID-JAG.
-        may_refresh &= has_refresh_token and not self.challenge.is_step_up and self.config.grant_type != "id_jag"
-        if may_refresh and self._client is not None:
-            refreshed = await self._refresh(self._client.client_id)
+        if may_refresh and self.can_refresh and has_refresh_token and self.client and not self.challenge.is_step_up:
+            refreshed = await self._refresh(self.client.client_id)
             if refreshed is not None:
                 return refreshed
         self.has_logged_in = True
-        self._outgoing.step = "preparing to ask for a token"
-        if self.config.grant_type == "authorization_code":
-            return await self._log_in()
-        self._found = await self._discover()
-        scope = self._scope(self._found.resource)
-        return await self._new_tokens(await self._machine_grant(scope), scope)
+        self.outgoing.step = "preparing to ask for a token"
+        self.found = await self.discover()
+        scope = self.scope(self.found.resource)
+        form = await self.grant(scope)
+        if scope and "code" not in form:  # which is for the scope
+            form["scope"] = scope
+        tokens = read_tokens(await self._request_token(form, self.step), dpop=self.config.dpop)
+        if scope:
+            tokens.setdefault("scope", scope)  # RFC 6749, 5.1
+        return await self._saved(tokens, (scope or "").split(), "Got a token for {server}")
+
+    def _known_client(self) -> OAuthClientInformationFull | None:
+        """
+        Return the client of the configuration, or else that of an earlier registration.
+        """
+        config = self.config
+        if config.client_id is None:
+            return client_of(self.record)
+        secret = config.client_secret.resolve_value() if config.client_secret is not None else None
+        if config.client_secret is not None and not secret:
+            msg = "the `client_secret` has no value"
+            raise MCPAuthorizationError(msg)
+        method = config.token_endpoint_auth_method or "none"
+        return OAuthClientInformationFull(
+            client_id=config.client_id, client_secret=secret, token_endpoint_auth_method=method
+        )
+
+    async def discover(self) -> Discovered:
+        """
+        Find the authorization server.
+
+        :returns: What was found.
+        :raises MCPAuthorizationError: If there is none that can be used.
+        """
+        return await self._discovery().run(self.challenge)
+
+    def _discovery(self) -> Discovery:
+        return Discovery(self.outgoing, self.key.server_url, self.config.issuer, self.config.resource or None)
+
+    def scope(self, resource: ResourceMetadata | None) -> str | None:
+        """
+        Choose the scopes of the configuration, or of the challenge, or of the MCP server's metadata, or none.
+
+        What the authorization server offers is no reason to ask for it.
+
+        :param resource: The metadata.
+        :returns: The scopes, with blanks between them.
+        """
+        challenge, chosen = self.challenge, self.config.scopes
+        scope = challenge.scope if chosen is None else " ".join(chosen)
+        if scope is None and resource is not None and resource.scopes_supported is not None:
+            scope = " ".join(resource.scopes_supported)
+        if challenge.is_step_up:
+            scope = union_scopes(union_scopes(" ".join(self.record.get("asked_for", ())), scope), challenge.scope)
+        return scope or None
+
+    def resource(self) -> str | None:
+        """
+        Choose what tokens are for (RFC 8707).
+
+        :returns: The parameter `resource`, if there is one.
+        """
+        if self.config.resource is not None:
+            return self.config.resource or None
+        if self.found.resource is not None:
+            return self.found.resource.resource
+        is_sent = not self.can_refresh or (self.version or "") >= _FIRST_WITH_RESOURCE
+        return resource_url_from_server_url(self.key.server_url) if is_sent else None
 
     async def _refresh(self, client_id: str) -> Record | None:
         tokens = self.record["tokens"]
-        self._found = Discovered.of(self.record) or await self._discover()
+        self.found = Discovered.of(self.record) or await self.discover()
         form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "client_id": client_id}
-        response = await self._request_token(form)
+        response = await self._request_token(form, "refreshing the token")
         if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
@@ -168,7 +227,8 @@ class Flow:
             if has_token(stored) and not is_same(stored, self.record) and not has_expired(stored):
                 return stored  # of another process, which refreshed first although this one held the lock
             # What was refused is of no use any more.
-            self.record = {name: each for name, each in self.record.items() if name not in ("tokens", "expires_at")}
+            gone = ("tokens", "expires_at", "serial")
+            self.record = {name: each for name, each in self.record.items() if name not in gone}
             await self.storage.save(self.key, self.record)
             logger.info("{server} needs a new login: its refresh token was refused", server=self._server())
             return None
@@ -177,90 +237,65 @@ class Flow:
         new = {**kept, **read_tokens(response, dpop=self.config.dpop)}
         return await self._saved(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
 
-    async def _log_in(self) -> Record:
-        known = self._client
-        registered = map(str, known.redirect_uris or []) if known is not None else ()
-        async with Login(self.config, self.key, self._outgoing, registered) as login:
-            found = self._found = await self._discover()
-            scope = self._scope(found.resource, found.server)
-            if known is None or self.config.client_id is None:
-                registration = Registration(self._outgoing, self.config, found, login)
-                known = self._client = await registration.client(known, demanded=self._scope(None), scope=scope)
-            form = await login.grant(found.server, known.client_id, self._resource(), scope)
-            return await self._new_tokens(form, scope)
+    async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:
+        headers: dict[str, str] = {}
+        resource = self.resource()
+        if resource is not None:
+            form = {**form, "resource": resource}
+        if self.config.token_endpoint_auth_method == "private_key_jwt":
+            has_key = self.config.private_key is not None
+            signed = client_assertion(self.config, self.audience()) if has_key else None
+            assertion = signed or await self.provided("assertion_provider")
+            form = {**form, "client_assertion_type": _CLIENT_ASSERTION_TYPE, "client_assertion": assertion}
+        elif self.client is not None:
+            form, headers = self._authenticated(self.client, form)
+        return await self.outgoing.post(self.found.server.token_endpoint, form, step, headers, self._proofs)
 
-    async def _new_tokens(self, form: dict[str, str], scope: str | None) -> Record:
-        if scope and "code" not in form:  # which is for the scope
-            form = {**form, "scope": scope}
-        tokens = read_tokens(await self._request_token(form), dpop=self.config.dpop)
-        if scope:
-            tokens.setdefault("scope", scope)  # RFC 6749, 5.1
-        return await self._saved(tokens, (scope or "").split(), "Got a token for {server}")
-
-    async def _discover(self) -> Discovered:
-        discovery = Discovery(self._outgoing, self.key.server_url, self.config.issuer, self.config.resource or None)
-        if self.config.grant_type == "id_jag":  # the company decides which authorization server is asked
-            return await discovery.find_server(self.config.issuer)
-        return await discovery.run(self.challenge)
-
-    def _scope(self, resource: ResourceMetadata | None, server: ServerMetadata | None = None) -> str | None:
+    def _authenticated(
+        self, client: OAuthClientInformationFull, form: dict[str, str]
+    ) -> tuple[dict[str, str], dict[str, str]]:
         """
-        Choose the scopes of the configuration, or of the challenge, or of the MCP server's metadata, or none.
-
-        What the authorization server offers is no reason to ask for it.
+        Authenticate a client without a private key: in the form, or in the headers.
         """
-        challenge, chosen = self.challenge, self.config.scopes
-        scope = challenge.scope if chosen is None else " ".join(chosen)
-        if scope is None and resource is not None and resource.scopes_supported is not None:
-            scope = " ".join(resource.scopes_supported)
-        if challenge.is_step_up:
-            scope = union_scopes(union_scopes(" ".join(self.record.get("asked_for", ())), scope), challenge.scope)
-        if chosen is None and scope and server is not None and "offline_access" in server.scopes_supported:
-            scope = union_scopes(scope, "offline_access")  # for a refresh token
-        return scope or None
+        method, secret = client.token_endpoint_auth_method, client.client_secret
+        if method is None and secret:
+            # RFC 8414, 2: without the member, the server takes Basic.
+            methods = self.found.server.token_endpoint_auth_methods_supported or ["client_secret_basic"]
+            method = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
+        if method == "client_secret_basic" and secret:
+            # RFC 6749, 2.3.1
+            credentials = f"{quote(client.client_id, safe='')}:{quote(secret, safe='')}".encode()
+            return form, {"Authorization": f"Basic {base64.b64encode(credentials).decode()}"}
+        form = {**form, "client_id": client.client_id}
+        return ({**form, "client_secret": secret} if method == "client_secret_post" and secret else form), {}
 
-    def _resource(self) -> str | None:
+    def audience(self) -> str:
         """
-        Choose what tokens are for (RFC 8707).
+        Return whom assertions are for.
+
+        :returns: The issuer of the authorization server.
+        :raises MCPAuthorizationError: If it is not known.
         """
-        if self.config.resource is not None:
-            return self.config.resource or None
-        if self._found.resource is not None:
-            return self._found.resource.resource
-        is_sent = self.config.grant_type == "id_jag" or (self.version or "") >= _FIRST_WITH_RESOURCE
-        return resource_url_from_server_url(self.key.server_url) if is_sent else None
-
-    async def _machine_grant(self, scope: str | None) -> dict[str, str]:
-        config = self.config
-        if config.grant_type == "client_credentials":
-            return {"grant_type": "client_credentials"}
-        if config.id_token is None:
-            assertion = await self._provided("assertion_provider")
-        else:
-            wanted = {"audience": self._audience(), "resource": self._resource(), "scope": scope}
-            id_token = await self._provided("id_token")
-            given = {name: value for name, value in wanted.items() if value}
-            assertion = await id_jag.exchange(self._outgoing, config, id_token, given)
-        form = {"grant_type": JWT_BEARER_GRANT_TYPE, "assertion": assertion}
-        return form if config.client_id is None else {**form, "client_id": config.client_id}
-
-    def _audience(self) -> str:
-        if self._found.is_guessed:
+        if self.found.is_guessed:
             msg = "the authorization server has no metadata, so the audience of the assertion is not known"
             raise MCPAuthorizationError(msg)
-        return self._found.server.issuer
+        return self.found.server.issuer
 
-    async def _provided(self, parameter: str) -> str:
+    async def provided(self, parameter: str) -> str:
         """
         Ask a function of the user for an assertion, or resolve the Secret that it is.
+
+        :param parameter: The parameter of the configuration.
+        :returns: The assertion.
+        :raises MCPAuthorizationError: If there is none.
         """
-        source, audience = getattr(self.config, parameter), self._audience()
+        source, audience = getattr(self.config, parameter), self.audience()
+        self.outgoing.step = f"asking `{parameter}`"
         if isinstance(source, Secret):
             value = source.resolve_value()
         else:
             resource = self.config.resource or resource_url_from_server_url(self.key.server_url)
             request = MCPAssertionRequest(audience=audience, resource=resource, user=self.key.user)
-            self._outgoing.step = f"asking `{parameter}`"
             try:
                 value = await provide(source, request)
             except Exception as error:
@@ -273,34 +308,22 @@ class Flow:
         self.secrets.add(value)
         return value
 
-    async def _request_token(self, form: dict[str, str]) -> httpx2.Response:
-        headers: dict[str, str] = {}
-        resource = self._resource()
-        if resource is not None:
-            form = {**form, "resource": resource}
-        if self.config.token_endpoint_auth_method == "private_key_jwt":
-            has_key = self.config.private_key is not None
-            signed = client_assertion(self.config, self._audience()) if has_key else None
-            assertion = signed or await self._provided("assertion_provider")
-            form = {**form, "client_assertion_type": _CLIENT_ASSERTION_TYPE, "client_assertion": assertion}
-        elif self._client is not None:
-            form, headers = authenticate(self._client, self._found.server, form)
-        step, endpoint = _STEPS[form["grant_type"]], self._found.server.token_endpoint
-        return await self._outgoing.post(endpoint, form, step, headers, self._proofs)
-
     async def _saved(self, tokens: dict[str, Any], asked_for: list[str], message: str) -> Record:
-        record: Record = {"serial": uuid.uuid4().hex, "tokens": tokens}
-        if self._proofs is not None:
-            record["dpop_key"] = self._proofs.pem
+        record: Record = {
+            "serial": uuid.uuid4().hex,
+            "tokens": tokens,
+            "authorization_server": self.found.server.model_dump(exclude_none=True),
+            "asked_for": list(dict.fromkeys([*asked_for, *tokens.get("scope", "").split()])),
+        }
         if "expires_in" in tokens:
             record["expires_at"] = time.time() + tokens["expires_in"]
-        record["authorization_server"] = self._found.server.model_dump(exclude_none=True)
-        if self._found.resource is not None:
-            record["resource"] = self._found.resource.model_dump(exclude_none=True)
-        if self.config.client_id is None and self._client is not None:
-            record["client"] = self._client.model_dump(mode="json", exclude_none=True)
-        record["asked_for"] = list(dict.fromkeys([*asked_for, *tokens.get("scope", "").split()]))
-        self._outgoing.step = "saving the token"
+        if self._proofs is not None:
+            record["dpop_key"] = self._proofs.pem
+        if self.found.resource is not None:
+            record["resource"] = self.found.resource.model_dump(exclude_none=True)
+        if self.config.client_id is None and self.client is not None:
+            record["client"] = self.client.model_dump(mode="json", exclude_none=True)
+        self.outgoing.step = "saving the token"
         await self.storage.save(self.key, record)
         logger.info(message, server=self._server())
         return record
@@ -313,17 +336,15 @@ class Flow:
         endpoint = found.server.revocation_endpoint if found is not None else None
         if found is None or endpoint is None or self.config.token_endpoint_auth_method == "private_key_jwt":
             return
+        self.found = found
         try:
-            client = known_client(self.config, self.record)
-            async with self.clients() as http:
-                outgoing = self._open(http)
-                # With a refresh token, servers revoke the access tokens that came of it, too.
-                for hint in ("refresh_token", "access_token"):
-                    if client is not None and tokens.get(hint):
-                        form = {"token": tokens[hint], "token_type_hint": hint}
-                        form, headers = authenticate(client, found.server, form)
-                        response = await outgoing.post(endpoint, form, "revoking the token", headers)
-                        response.raise_for_status()
+            client = self._known_client()
+            # With a refresh token, servers revoke the access tokens that came of it, too.
+            for hint in ("refresh_token", "access_token"):
+                if client is not None and tokens.get(hint):
+                    form, headers = self._authenticated(client, {"token": tokens[hint], "token_type_hint": hint})
+                    response = await self.outgoing.post(endpoint, form, "revoking the token", headers)
+                    response.raise_for_status()
         except (MCPAuthorizationError, httpx2.HTTPStatusError, ValueError) as error:
             status = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else None
             logger.warning(
@@ -334,3 +355,99 @@ class Flow:
 
     def _server(self) -> str:
         return redact_url(self.key.server_url)
+
+
+class ClientCredentials(Flow):
+    """
+    The client has credentials of its own.
+    """
+
+    step = "asking for a token with the client's credentials"
+
+    async def grant(self, scope: str | None) -> dict[str, str]:  # noqa: ARG002
+        """
+        Return the form; the client authenticates itself.
+
+        :param scope: As in `Flow`.
+        :returns: Likewise.
+        """
+        return {"grant_type": "client_credentials"}
+
+
+class JwtBearer(Flow):
+    """
+    The client has an assertion.
+    """
+
+    step = "exchanging the assertion for a token"
+
+    async def grant(self, scope: str | None) -> dict[str, str]:
+        """
+        Get the assertion.
+
+        :param scope: As in `Flow`.
+        :returns: Likewise.
+        """
+        form = {"grant_type": JWT_BEARER_GRANT_TYPE, "assertion": await self.assertion(scope)}
+        return form if self.config.client_id is None else {**form, "client_id": self.config.client_id}
+
+    async def assertion(self, scope: str | None) -> str:  # noqa: ARG002
+        """
+        Ask the `assertion_provider`.
+
+        :param scope: The scopes to ask for.
+        :returns: The assertion.
+        """
+        return await self.provided("assertion_provider")
+
+
+class IdJag(JwtBearer):
+    """
+    The identity provider of an enterprise vouches for the user, for each token anew.
+    """
+
+    can_refresh = False
+
+    async def discover(self) -> Discovered:
+        """
+        Find the authorization server that the enterprise names.
+
+        :returns: As in `Flow`.
+        """
+        return await self._discovery().find_server(self.config.issuer)
+
+    async def assertion(self, scope: str | None) -> str:
+        """
+        Have the identity provider exchange the ID token for an ID-JAG.
+
+        :param scope: The scopes to ask for.
+        :returns: The ID-JAG.
+        :raises MCPAuthorizationError: If the identity provider gives none.
+        """
+        config = self.config
+        if config.id_token is None:
+            return await super().assertion(scope)
+        secret = config.idp_client_secret
+        form = {
+            "grant_type": _TOKEN_EXCHANGE,
+            "requested_token_type": _ID_JAG,
+            "subject_token": await self.provided("id_token"),
+            "subject_token_type": _ID_TOKEN,
+            "audience": self.audience(),
+            "resource": self.resource(),
+            "scope": scope,
+            "client_id": config.idp_client_id,
+            "client_secret": secret.resolve_value() if secret is not None else None,
+        }
+        sent = {name: value for name, value in form.items() if value}
+        step = "asking the identity provider for an ID-JAG"
+        response = await self.outgoing.post(str(config.idp_token_endpoint), sent, step)
+        answer = json_object(response)
+        if not response.is_success or "access_token" not in answer or "issued_token_type" not in answer:
+            msg = f"the identity provider answered with HTTP {response.status_code}, without a token: {response.text}"
+            raise MCPAuthorizationError(msg)
+        token, kind = answer["access_token"], answer["issued_token_type"]
+        if kind != _ID_JAG or not isinstance(token, str):
+            msg = f"the identity provider gave a token of the type {kind!r} in place of an ID-JAG"
+            raise MCPAuthorizationError(msg)
+        return token

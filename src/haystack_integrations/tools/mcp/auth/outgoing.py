@@ -14,8 +14,8 @@ requests, and could choose ones that only this process can reach. What is refuse
     link-local addresses, such as the metadata service of a cloud    always
     loopback and private addresses                                   unless the MCP server itself is at such an address
 
-An IPv6 address counts as the IPv4 addresses that are embedded in it, too. Names are looked up once: the connection goes
-to the address that was checked. The origins of the MCP server and of the configured issuer are not questioned.
+An IPv6 address counts as the IPv4 address that is embedded in it. Names are looked up once: the connection goes to the
+address that was checked. The origins of the MCP server and of the configured issuer are not questioned.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import asyncio
 import ipaddress
 import socket
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from haystack_integrations.tools.mcp.auth.records import json_object
+from haystack_integrations.tools.mcp.auth.tokens import json_object
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.auth.dpop import Proofs
+    from haystack_integrations.tools.mcp.auth.signing import Proofs
 
 # Metadata, registrations and tokens take a few kilobytes.
 _BODY_LIMIT = 1024 * 1024
@@ -103,17 +103,13 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
         raise failure
 
 
-# The schemes for which httpx2 looks up proxies in the environment.
-_PROXY_SCHEMES = {"http", "https", "all"}
-
-
 def uses_environment_proxies() -> bool:
     """
-    Tell whether the environment names proxies for HTTP.
+    Return whether the environment names proxies for HTTP.
 
     :returns: Whether it does. `NO_PROXY` may still exempt a host.
     """
-    return not _PROXY_SCHEMES.isdisjoint(urllib.request.getproxies())
+    return not {"http", "https", "all"}.isdisjoint(urllib.request.getproxies())
 
 
 @asynccontextmanager
@@ -135,7 +131,7 @@ class Outgoing:
 
     def __init__(
         self,
-        client: httpx2.AsyncClient,
+        clients: HttpClients,
         server_url: str,
         trusted: Iterable[str | None],
         check: Callable[[str], None] | None,
@@ -143,13 +139,13 @@ class Outgoing:
         """
         Initialize the Outgoing.
 
-        :param client: The HTTP client.
+        :param clients: Makes the HTTP client of a request.
         :param server_url: The MCP server.
         :param trusted: URLs whose origins are not questioned.
         :param check: Called with each URL; raises an exception if it must not be requested.
         """
         self._check = check
-        self._client = client
+        self._clients = clients
         self._server = httpx2.URL(server_url)
         self._trusted = {_origin(httpx2.URL(url)) for url in (server_url, *trusted) if url}
         self.step: str = "preparing to ask for a token"
@@ -189,7 +185,7 @@ class Outgoing:
         :returns: The response, with its body read.
         :raises MCPAuthorizationError: If there is none, or the URL must not be requested.
         """
-        self.step = f"{step} at {request.url.netloc.decode().rpartition('@')[2]}"
+        self.step = f"{step} at {request.url.netloc.decode()}"
         # Without it, GitHub answers with a form.
         request.headers.setdefault("Accept", "application/json")
         shown = str(request.url)
@@ -215,16 +211,15 @@ class Outgoing:
         return response
 
     async def _send(self, request: httpx2.Request, shown: str) -> httpx2.Response:
-        response = await self._client.send(request, stream=True, auth=None, follow_redirects=False)
         body = bytearray()
-        try:
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > _BODY_LIMIT:
-                    msg = f"the answer of {shown} has more than {_BODY_LIMIT:,} bytes"
-                    raise MCPAuthorizationError(msg)
-        finally:
-            await response.aclose()
+        async with self._clients() as client:
+            sending = client.send(request, stream=True, auth=None, follow_redirects=False)
+            async with aclosing(await sending) as response:
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > _BODY_LIMIT:
+                        msg = f"the answer of {shown} has more than {_BODY_LIMIT:,} bytes"
+                        raise MCPAuthorizationError(msg)
         dropped = (b"content-encoding", b"content-length", b"transfer-encoding")
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in dropped]
         return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=request)
@@ -245,9 +240,11 @@ class Outgoing:
             msg = f"{url} is refused, because it is not https://"
             raise MCPAuthorizationError(msg)
         addresses = await _addresses(url.host)
-        places = [place for address in addresses for place in _places(address)]
-        is_inside = not all(place.is_global for place in places)
-        if any(place.is_link_local for place in places) or (is_inside and not await self._is_server_inside()):
+        places = [_place(address) for address in addresses]
+        is_refused = any(place.is_link_local for place in places)
+        if not is_refused and not all(place.is_global for place in places):
+            is_refused = all(_place(address).is_global for address in await _addresses(self._server.host))
+        if is_refused:
             msg = (
                 f"{url} is refused, because it leads into the network of this process, and the "
                 "MCP server is outside of it. If it is right, set `issuer`"
@@ -255,18 +252,10 @@ class Outgoing:
             raise MCPAuthorizationError(msg)
         return addresses
 
-    async def _is_server_inside(self) -> bool:
-        addresses = await _addresses(self._server.host)
-        return any(not place.is_global for address in addresses for place in _places(address))
-
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Only the last 32 bits of these count: IPv4-mapped addresses, NAT64, and NAT64 within a network.
-_TRANSLATED = [ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")]
-# These may be tunnels to the last 32 bits: IPv4-compatible addresses and, by their third quarter, ISATAP.
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
-_ISATAP = (0x00005EFE, 0x02005EFE)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 async def _addresses(host: str) -> list[Address]:
@@ -283,22 +272,12 @@ async def _addresses(host: str) -> list[Address]:
     return sorted(addresses, key=lambda address: address.version)
 
 
-def _places(address: Address) -> Iterator[Address]:
-    """
-    Give where an address may lead: to itself, or to IPv4 addresses that are embedded in it.
-    """
-    if address.version == 4:  # noqa: PLR2004
-        yield address
-        return
-    value = int(address)
-    last = ipaddress.IPv4Address(value & 0xFFFFFFFF)
-    if any(address in network for network in _TRANSLATED):
-        yield last
-        return
-    yield address
-    yield from filter(None, (address.sixtofour, *(address.teredo or ())))
-    if address in _COMPATIBLE or value >> 32 & 0xFFFFFFFF in _ISATAP:
-        yield last
+def _place(address: Address) -> Address:
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int]:

@@ -15,10 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from haystack_integrations.tools.mcp.auth.browser import can_open
-from haystack_integrations.tools.mcp.auth.config import OAuthConfig
-from haystack_integrations.tools.mcp.auth.file_store import FileTokenStorage
-from haystack_integrations.tools.mcp.auth.requests import MCPLoginRequest
+from haystack_integrations.tools.mcp.auth.authorization_code import can_open_browser
+from haystack_integrations.tools.mcp.auth.config import MCPLoginRequest, OAuthConfig
+from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import shown
@@ -84,7 +83,12 @@ def asked_in_terminal(info: HttpServerInfo) -> HttpServerInfo:
     :returns: The server info.
     """
     config = info.oauth_config
-    if config is None or config.grant_type != "authorization_code" or config.redirect_handler is not None or can_open():
+    if (
+        config is None
+        or config.grant_type != "authorization_code"
+        or config.redirect_handler is not None
+        or can_open_browser()
+    ):
         return info
     changed = dataclasses.replace(config, redirect_handler=_print_page)
     changed_info: Any = dataclasses.replace(info, oauth_config=changed)

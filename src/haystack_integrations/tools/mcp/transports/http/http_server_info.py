@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.auth.config import OAuthConfig
-from haystack_integrations.tools.mcp.auth.requests import login_seconds
+from haystack_integrations.tools.mcp.auth.config import OAuthConfig, login_seconds
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
     deserialize_object,

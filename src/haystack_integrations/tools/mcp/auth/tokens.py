@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Tokens as an authorization server issues them, and the records in which they are kept.
+Tokens as authorization servers issue them, and as records keep them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 import httpx2
 
-from haystack_integrations.tools.mcp.auth.token_store import Record
+from haystack_integrations.tools.mcp.auth.token_storage import Record
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 
 # A token that expires within this share of its lifetime, or within this many seconds, is refreshed before it is used.
@@ -31,7 +31,7 @@ _OTHER_TYPES = frozenset({"dpop", "mac", "pop", "n_a"})
 
 def has_token(record: Record | None) -> TypeGuard[Record]:
     """
-    Tell whether a record has a token.
+    Return whether a record has a token.
 
     :param record: The record.
     :returns: True if it has.
@@ -41,42 +41,28 @@ def has_token(record: Record | None) -> TypeGuard[Record]:
 
 def is_same(record: Record | None, other: Record | None) -> bool:
     """
-    Tell whether two records are of the same time, or both without a token.
+    Return whether two records come from the same answer of an authorization server.
 
     :param record: A record.
     :param other: Another.
-    :returns: True if they are.
+    :returns: True if they do. Servers may issue the same token twice, so the serial numbers decide, if both have one.
     """
-    tokens = [each["tokens"]["access_token"] if has_token(each) else None for each in (record, other)]
-    if tokens[0] != tokens[1]:
-        return False
-    serials = {each["serial"] for each in (record, other) if each and "serial" in each}
-    return len(serials) <= 1
+    one, two = record or {}, other or {}
+    if "serial" in one and "serial" in two:
+        return bool(one["serial"] == two["serial"])
+    return bool(one.get("tokens", {}).get("access_token") == two.get("tokens", {}).get("access_token"))
 
 
 def has_expired(record: Record | None) -> bool:
     """
-    Tell whether the token of a record has expired, or will soon.
+    Return whether the token of a record has expired, or will soon.
 
     :param record: The record.
     :returns: True if it has.
     """
     expires_at = (record or {}).get("expires_at")
-    if expires_at is None:
-        return False
     lifetime = (record or {}).get("tokens", {}).get("expires_in") or 0
-    return bool(time.time() >= expires_at - min(_EARLY_SECONDS, lifetime * _EARLY_SHARE))
-
-
-def expiry(tokens: dict[str, Any]) -> float | None:
-    """
-    Tell when new tokens expire.
-
-    :param tokens: The tokens.
-    :returns: Seconds since the epoch, or None if only the server knows.
-    """
-    lifetime = tokens.get("expires_in")
-    return None if lifetime is None else time.time() + lifetime
+    return expires_at is not None and time.time() >= expires_at - min(_EARLY_SECONDS, lifetime * _EARLY_SHARE)
 
 
 def json_object(response: httpx2.Response) -> dict[str, Any]:
@@ -105,8 +91,8 @@ def read_tokens(response: httpx2.Response, *, dpop: bool) -> dict[str, Any]:
     body = json_object(response)
     token = body.get("access_token")
     if not response.is_success or "error" in body or not isinstance(token, str) or not token:
-        told = f": {response.text}" if response.text else ""
-        msg = f"the authorization server answered with HTTP {response.status_code}, without a token{told}"
+        text = f": {response.text}" if response.text else ""
+        msg = f"the authorization server answered with HTTP {response.status_code}, without a token{text}"
         raise MCPAuthorizationError(msg)
     kind = str(body.get("token_type") or "").lower()
     if dpop and kind != "dpop":
@@ -128,11 +114,8 @@ def read_tokens(response: httpx2.Response, *, dpop: bool) -> dict[str, Any]:
 
 
 def _lifetime(value: Any) -> int | None:
-    """
-    Read `expires_in`: a number, also as text.
-
-    Of a token that is said to live for no time at all, only the server knows when it ends: some mean for ever.
-    """
+    # A number, also as text. Of a token that is said to live for no time at all, only the server knows when it ends:
+    # some mean for ever.
     try:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):

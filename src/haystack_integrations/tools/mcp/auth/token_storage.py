@@ -1,0 +1,550 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Where tokens are kept.
+
+.. code-block:: text
+
+    InMemoryTokenStorage     in this process
+    FileTokenStorage         in files that only their owner can read; processes of one machine share them
+    KeyValueTokenStorage     in a store of the `py-key-value-aio` kind; machines share it
+    SDKTokenStorage          in any `mcp.client.auth.TokenStorage`, which has one place for tokens and knows no users
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import tempfile
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+from haystack import default_from_dict, default_to_dict, logging
+
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
+from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
+from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path
+
+if TYPE_CHECKING:
+    from mcp.client.auth import TokenStorage
+    from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# What is kept for one key: JSON with the members `tokens` (RFC 6749, 5.1), `expires_at` (seconds since the epoch),
+# `client` (RFC 7591, 3.2.1), `authorization_server` (RFC 8414), `resource` (RFC 9728) and `dpop_key` (a PEM).
+Record = dict[str, Any]
+
+# Seconds between two attempts to lock a file.
+_POLL = 0.05
+
+# How long a process may hold a lock in a key-value store, in seconds: longer than any refresh takes. A login may take
+# longer, and then two processes may ask for one.
+_LEASE = 120.0
+
+# Seconds from claiming such a lock to looking who has it, and between two looks. Two processes that claim it at the
+# same time see the same one of them, unless a write takes longer than this (Fischer's algorithm: these stores cannot
+# compare and set).
+_SETTLE = 0.25
+
+
+@dataclass(frozen=True)
+class TokenKey:
+    """
+    Whose tokens they are.
+
+    :param server_url: The MCP server.
+    :param client: A digest of what makes the OAuth client another one.
+    :param user: The user of `mcp_request_context`, or None for the server info's own.
+    """
+
+    server_url: str
+    client: str
+    user: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """
+        A name without secrets, and safe for files: 64 hexadecimal digits.
+        """
+        return hashlib.sha256(json.dumps([self.server_url, self.client, self.user]).encode()).hexdigest()
+
+
+class MCPTokenStorage(ABC):
+    """
+    Keeps tokens, and what belongs to them, by server, OAuth client and user.
+
+    Records contain secrets. The methods are awaited in the event loop of all connections, which they must not block.
+    """
+
+    @abstractmethod
+    async def load(self, key: TokenKey) -> Record | None:
+        """
+        Load a record.
+
+        :param key: Its key.
+        :returns: The record, or None if there is none.
+        """
+
+    @abstractmethod
+    async def save(self, key: TokenKey, record: Record) -> None:
+        """
+        Save a record in place of the one before.
+
+        :param key: Its key.
+        :param record: The record: JSON.
+        """
+
+    @abstractmethod
+    async def delete(self, key: TokenKey) -> None:
+        """
+        Delete a record, if there is one.
+
+        :param key: Its key.
+        """
+
+    @asynccontextmanager
+    async def lock(self, key: TokenKey) -> AsyncIterator[None]:  # noqa: ARG002 - for subclasses
+        """
+        Keep other processes from changing a record, while one of them gets new tokens.
+
+        Within a process nobody needs it. By default it does nothing.
+
+        :param key: The key of the record.
+        :returns: A context manager.
+        """
+        yield
+
+
+class InMemoryTokenStorage(MCPTokenStorage):
+    """
+    Keeps tokens in memory, until the process ends.
+
+    It is also a `TokenStorage` of the MCP SDK, with the tokens of the server info that got some last, of no user.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the InMemoryTokenStorage.
+        """
+        self._records: dict[TokenKey, Record] = {}
+        self._own: Record = {}
+
+    async def load(self, key: TokenKey) -> Record | None:
+        """
+        Load a record.
+
+        :param key: Its key.
+        :returns: The record, or None if there is none.
+        """
+        record = self._records.get(key) or (self._own if key.user is None else None)
+        return json.loads(json.dumps(record)) if record else None
+
+    async def save(self, key: TokenKey, record: Record) -> None:
+        """
+        Save a record in place of the one before.
+
+        :param key: Its key.
+        :param record: The record.
+        """
+        self._records[key] = json.loads(json.dumps(record))
+
+    async def delete(self, key: TokenKey) -> None:
+        """
+        Delete a record, if there is one.
+
+        :param key: Its key.
+        """
+        self._records.pop(key, None)
+        if key.user is None:
+            self._own = {}
+
+    def _last(self) -> Record:
+        return [self._own, *(record for key, record in self._records.items() if key.user is None)][-1]
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """
+        Return the tokens of the server info.
+
+        :returns: The tokens, or None.
+        """
+        return tokens_of(self._last())
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """
+        Keep tokens for the server info.
+
+        :param tokens: The tokens.
+        """
+        self._own["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """
+        Return the registration of the client.
+
+        :returns: It, or None.
+        """
+        return client_of(self._last())
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """
+        Keep the registration of the client.
+
+        :param client_info: The registration.
+        """
+        self._own["client"] = client_info.model_dump(mode="json", exclude_none=True)
+
+
+@dataclass(frozen=True)
+class FileTokenStorage(MCPTokenStorage):
+    """
+    Keeps tokens in files that only their owner can read.
+
+    Processes of one machine that share the folder share the tokens: one of them refreshes, and the others wait for it.
+    The tokens are not encrypted. For that, or for several machines, use a `KeyValueTokenStorage`.
+
+    :param folder: The folder, which is created if it does not exist. `~` is the home folder.
+    :raises ValueError: If `folder` is no path.
+    """
+
+    folder: str
+
+    def __post_init__(self) -> None:
+        """
+        Check the folder.
+
+        :raises ValueError: If it is no path.
+        """
+        if not isinstance(self.folder, str | Path) or not str(self.folder):
+            msg = f"FileTokenStorage: `folder` must be a path, got {self.folder!r}"
+            raise ValueError(msg)
+        object.__setattr__(self, "folder", str(self.folder))
+
+    def _path(self, key: TokenKey, suffix: str) -> Path:
+        return Path(self.folder).expanduser() / f"{key.digest}.{suffix}"
+
+    async def load(self, key: TokenKey) -> Record | None:
+        """
+        Load a record.
+
+        :param key: Its key.
+        :returns: The record, or None if there is none.
+        :raises MCPAuthorizationError: If the file is damaged.
+        """
+        return await anyio.to_thread.run_sync(self._load, self._path(key, "json"))
+
+    def _load(self, path: Path) -> Record | None:
+        try:
+            with path.open(encoding="utf-8") as file:
+                if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+                    logger.warning("{path} could be read by others; now only its owner can", path=str(path))
+                    os.fchmod(file.fileno(), 0o600)
+                record = json.load(file)
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            msg = f"the tokens in {path} cannot be read; delete the file to log in again"
+            raise MCPAuthorizationError(msg) from None
+        return record if isinstance(record, dict) else None
+
+    async def save(self, key: TokenKey, record: Record) -> None:
+        """
+        Save a record in place of the one before, whole or not at all.
+
+        :param key: Its key.
+        :param record: The record.
+        """
+        await anyio.to_thread.run_sync(self._save, self._path(key, "json"), json.dumps(record))
+
+    def _save(self, path: Path, text: str) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=".", dir=path.parent)  # for its owner only
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    async def delete(self, key: TokenKey) -> None:
+        """
+        Delete a record, if there is one.
+
+        :param key: Its key.
+        """
+        await anyio.to_thread.run_sync(lambda: self._path(key, "json").unlink(missing_ok=True))
+
+    @asynccontextmanager
+    async def lock(self, key: TokenKey) -> AsyncIterator[None]:
+        """
+        Keep other processes from getting new tokens at the same time.
+
+        :param key: The key of the record.
+        :returns: A context manager. A process that dies leaves no lock.
+        """
+        path = self._path(key, "lock")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            while not _try_lock(descriptor):
+                await asyncio.sleep(_POLL)
+            yield
+        finally:
+            os.close(descriptor)  # which unlocks it
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the storage to a dictionary, without tokens.
+
+        :returns: The dictionary.
+        """
+        return default_to_dict(self, folder=self.folder)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> FileTokenStorage:
+        """
+        Deserialize a storage.
+
+        :param data: The dictionary.
+        :returns: The storage.
+        """
+        storage: FileTokenStorage = default_from_dict(cls, data)
+        return storage
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt  # noqa: PLC0415 - there is none elsewhere
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+        else:
+            import fcntl  # noqa: PLC0415 - Windows has none
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class KeyValueTokenStorage(MCPTokenStorage):
+    """
+    Keeps tokens in a store of the kind of `py-key-value-aio`: Redis, DynamoDB, PostgreSQL and many more.
+
+    Processes and machines that share the store share the tokens: one of them refreshes, and the others wait for it.
+    Wrap the store in the package's `FernetEncryptionWrapper` to encrypt what is in it.
+
+    ### Usage example
+
+    ```python
+    # my_service/stores.py
+    from key_value.aio.stores.redis import RedisStore
+
+    def tokens():
+        return RedisStore(url="redis://redis:6379")
+
+    # elsewhere
+    OAuthConfig(token_storage=KeyValueTokenStorage("my_service.stores:tokens"))
+    ```
+
+    :param store: The store (`AsyncKeyValue`), or a function that makes it, or the import path of either. It is used in
+        the event loop of all connections only. Only an import path, or a function with one, can be saved to YAML.
+    :param collection: The collection of the store.
+    :raises ValueError: If a parameter is invalid.
+    """
+
+    store: Any = field(repr=False)
+    collection: str = "mcp-haystack-tokens"
+
+    def __post_init__(self) -> None:
+        """
+        Check the parameters.
+
+        :raises ValueError: Naming the parameter and what it takes.
+        """
+        is_store = all(hasattr(self.store, method) for method in ("get", "put", "delete"))
+        if not is_store and not callable(self.store) and not is_import_path(self.store):
+            msg = (
+                "KeyValueTokenStorage: `store` must be a store of py-key-value-aio, a function that makes one, "
+                f"or an import path 'package.module:name', got {type(self.store).__name__}"
+            )
+            raise ValueError(msg)
+        if not isinstance(self.collection, str) or not self.collection:
+            msg = f"KeyValueTokenStorage: `collection` must be a string that is not empty, got {self.collection!r}"
+            raise ValueError(msg)
+
+    @cached_property
+    def _made(self) -> Any:
+        store = import_object(self.store) if isinstance(self.store, str) else self.store
+        return store() if not hasattr(store, "get") or isinstance(store, type) else store
+
+    async def _store(self) -> Any:
+        return await anyio.to_thread.run_sync(lambda: self._made)  # importing may take long
+
+    async def load(self, key: TokenKey) -> Record | None:
+        """
+        Load a record.
+
+        :param key: Its key.
+        :returns: The record, or None if there is none.
+        """
+        store = await self._store()
+        record: Record | None = await store.get(key.digest, collection=self.collection)
+        return record
+
+    async def save(self, key: TokenKey, record: Record) -> None:
+        """
+        Save a record in place of the one before.
+
+        :param key: Its key.
+        :param record: The record.
+        """
+        store = await self._store()
+        await store.put(key.digest, record, collection=self.collection)
+
+    async def delete(self, key: TokenKey) -> None:
+        """
+        Delete a record, if there is one.
+
+        :param key: Its key.
+        """
+        store = await self._store()
+        await store.delete(key.digest, collection=self.collection)
+
+    @asynccontextmanager
+    async def lock(self, key: TokenKey) -> AsyncIterator[None]:
+        """
+        Keep other processes from getting new tokens at the same time.
+
+        :param key: The key of the record.
+        :returns: A context manager. The lock of a process that dies ends after two minutes.
+        """
+        store, owner = await self._store(), uuid.uuid4().hex
+        place = {"key": f"{key.digest}.lock", "collection": self.collection}
+        while (held := await store.get(**place) or {}).get("owner") != owner:
+            if held.get("until", 0) < time.time():
+                await store.put(value={"owner": owner, "until": time.time() + _LEASE}, ttl=_LEASE, **place)
+            await asyncio.sleep(_SETTLE)
+        try:
+            yield
+        finally:
+            if (await store.get(**place) or {}).get("owner") == owner:
+                await store.delete(**place)
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the storage to a dictionary, without tokens.
+
+        :returns: The dictionary.
+        :raises ValueError: If the store has no import path.
+        """
+        return default_to_dict(self, store=import_path_of(self, "store", self.store), collection=self.collection)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> KeyValueTokenStorage:
+        """
+        Deserialize a storage.
+
+        :param data: The dictionary.
+        :returns: The storage.
+        :raises DeserializationError: If the module of the store is not on Haystack 3's allowlist.
+        """
+        check_module_may_be_imported(str(data["init_parameters"]["store"]).partition(":")[0])
+        storage: KeyValueTokenStorage = default_from_dict(cls, data)
+        return storage
+
+
+@dataclass(frozen=True)
+class SDKTokenStorage(MCPTokenStorage):
+    """
+    Keeps the tokens of a server info in a storage of the MCP SDK.
+
+    :param storage: The storage.
+    """
+
+    storage: TokenStorage = field(repr=False)
+
+    async def load(self, key: TokenKey) -> Record | None:
+        """
+        Load what the storage has.
+
+        :param key: The key.
+        :returns: A record, or None if there is nothing.
+        :raises MCPAuthorizationError: If the key is that of a user.
+        """
+        if key.user is not None:
+            msg = (
+                "the `token_storage` is one of the MCP SDK's protocol, which has one place for tokens, so users of "
+                "mcp_request_context cannot have their own. Use InMemoryTokenStorage, FileTokenStorage or "
+                "KeyValueTokenStorage"
+            )
+            raise MCPAuthorizationError(msg)
+        parts = {"tokens": await self.storage.get_tokens(), "client": await self.storage.get_client_info()}
+        return {name: part.model_dump(mode="json", exclude_none=True) for name, part in parts.items() if part} or None
+
+    async def save(self, key: TokenKey, record: Record) -> None:  # noqa: ARG002
+        """
+        Save tokens and client; there is no place for more.
+
+        :param key: The key.
+        :param record: The record.
+        """
+        client, tokens = client_of(record), tokens_of(record)
+        if client is not None:
+            await self.storage.set_client_info(client)
+        if tokens is not None:
+            await self.storage.set_tokens(tokens)
+
+    async def delete(self, key: TokenKey) -> None:  # noqa: ARG002
+        """
+        Refuse: these storages cannot delete.
+
+        :param key: The key.
+        :raises MCPAuthorizationError: Always.
+        """
+        msg = f"{type(self.storage).__name__} cannot delete tokens"
+        raise MCPAuthorizationError(msg)
+
+
+def tokens_of(record: Record) -> OAuthToken | None:
+    """
+    Return the tokens of a record as the SDK's type.
+
+    :param record: The record.
+    :returns: The tokens, or None if there are none.
+    """
+    from mcp.shared.auth import OAuthToken  # noqa: PLC0415 - loading a pipeline does not need the SDK
+
+    return OAuthToken.model_validate(record["tokens"]) if record.get("tokens") else None
+
+
+def client_of(record: Record) -> OAuthClientInformationFull | None:
+    """
+    Return the client of a record as the SDK's type.
+
+    :param record: The record.
+    :returns: The registration, or None if there is none.
+    """
+    from mcp.shared.auth import OAuthClientInformationFull  # noqa: PLC0415 - likewise
+
+    return OAuthClientInformationFull.model_validate(record["client"]) if record.get("client") else None
+
+
+# Where tokens are without a `token_storage`: a server info that is loaded twice must not log in twice.
+process_memory: InMemoryTokenStorage = InMemoryTokenStorage()
