@@ -12,7 +12,7 @@ import time
 import pytest
 
 from haystack_integrations.tools.mcp.connection import session as silence
-from haystack_integrations.tools.mcp.connection.session import SilenceWatch
+from haystack_integrations.tools.mcp.connection.session import UnderWay, Watch
 from haystack_integrations.tools.mcp.protocol.life import SessionLife
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT
@@ -41,20 +41,27 @@ async def never() -> bool:
     raise AssertionError
 
 
-def watched() -> tuple[SilenceWatch, SessionLife]:
+def request(name: str | int, limit: float) -> UnderWay:
+    task = asyncio.get_running_loop().create_task(asyncio.Event().wait(), name=str(name))
+    task.cancel()
+    return UnderWay(task, limit)
+
+
+def watched() -> tuple[Watch, SessionLife]:
     life = SessionLife()
-    return SilenceWatch(life, never), life
+    return Watch(life, never), life
 
 
 async def test_a_call_after_a_pause_waits_only_for_the_silence_that_earlier_calls_have_left(clock: Clock) -> None:
     watch, life = watched()
-    watch.begin("first", LONG, None)
+    first = request("first", LONG)
+    watch.begin(first)
     clock.added += LONG - 1
-    watch.end("first")
+    watch.end(first)
     clock.added += 3600
     watch._look()  # the timer of the first call, which finds none
     assert not life.over.is_set()
-    watch.begin("second", LONG, None)
+    watch.begin(request("second", LONG))
     await asyncio.wait_for(life.over.wait(), LIMIT)
     assert f"sent nothing for {LONG:g} seconds" in str(life.reason)
     watch.stop()
@@ -64,21 +71,21 @@ async def test_a_call_that_times_out_at_the_limit_of_silence_leaves_it_to_no_oth
     watch, life = watched()
     for number in range(10):
         assert not life.over.is_set()
-        watch.begin(number, 300, None)
+        call = request(number, 300)
+        watch.begin(call)
         clock.added += 30
-        watch.end(number)
+        watch.end(call)
     assert "sent nothing for 300 seconds" in str(life.reason)
     watch.stop()
 
 
 async def test_what_a_server_sends_between_two_calls_ends_its_silence(clock: Clock) -> None:
     watch, life = watched()
-    watch.begin("first", 300, None)
-    clock.added += 299
-    watch.end("first")
-    life.heard()
-    watch.begin("second", 300, None)
-    clock.added += 299
-    watch.end("second")
+    for name in ("first", "second"):
+        call = request(name, 300)
+        watch.begin(call)
+        clock.added += 299
+        watch.end(call)
+        life.heard()
     assert not life.over.is_set()
     watch.stop()

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.gate import Passage
-from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits, time_left, within
-from haystack_integrations.tools.mcp.connection.session import holding_task
+from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
+from haystack_integrations.tools.mcp.connection.session import DeadlineError, UnderWay, holding_task, running_task
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.connection.tasks import TaskRun, cancel_task, keep, pending_call, pending_error
 from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS
@@ -40,7 +40,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
-from haystack_integrations.tools.mcp.protocol.error_texts import invocation_error, raise_tool_error
+from haystack_integrations.tools.mcp.protocol.error_texts import invocation_error, outcome_unknown, raise_tool_error
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError, failed_to
 from haystack_integrations.tools.mcp.request_context import meta_of_call
@@ -54,10 +54,6 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
-
-
-class _DeadlineError(Exception):
-    pass
 
 
 class ToolCall:
@@ -162,7 +158,7 @@ class ToolCall:
         """
         Call the tool; send it again only if it provably did not run, or may run twice.
         """
-        self._clock, self._began = CallClock(self.limits), asyncio.get_running_loop().time()
+        self._clock, self._began = CallClock(self.limits), monotonic()
         gate = supervisor.gate
         # Before what runs functions of the user, which may call the server, too.
         passage = None if gate.is_free else Passage(gate)
@@ -238,12 +234,11 @@ class ToolCall:
             raise MCPDriftedCallError(msg, name, self.request.tool_args)
 
     async def _enter(self, passage: Passage) -> None:
-        now = asyncio.get_running_loop().time
-        began, left = now(), self._clock.begin()
+        began, left = monotonic(), self._clock.begin()
         try:
             await passage.enter(left)
         finally:
-            waited = now() - began
+            waited = monotonic() - began
             self._clock.end(waited, None if left is None else left - waited)
 
     def _note(self, error: Exception, entered_at: float) -> None:
@@ -258,7 +253,7 @@ class ToolCall:
                 gate.failed(error.reason or str(error), entered_at)
             case CallDidNotRunError() | MCPConnectionError() if not self._supervisor.rest.seconds:
                 gate.failed(str(error), entered_at, was_reached=False)
-            case _DeadlineError():
+            case DeadlineError():
                 if self._session.was_silent_since(monotonic() - self._clock.taken):
                     gate.failed("it was silent until a call timed out", entered_at)
             case CallLeftOpenError():
@@ -272,7 +267,7 @@ class ToolCall:
 
     def _patience(self) -> float:
         # How much longer it waits for sessions, in seconds.
-        waited = asyncio.get_running_loop().time() - self._began - self._clock.used
+        waited = monotonic() - self._began - self._clock.used
         return max(self.connection_timeout - waited, 0.0)
 
     def _may_probe_again(self, session: Session | None, error: Exception) -> bool:
@@ -300,52 +295,52 @@ class ToolCall:
         return pause
 
     async def _attempt(self, session: Session) -> types.CallToolResult:
-        task = asyncio.current_task()
-        if task is None:
-            raise AssertionError  # what is awaited in an event loop runs in a task
-        self._session, self._task, self._attempt_began = session, task, asyncio.get_running_loop().time()
-        is_asked = self._reports is not None or self._on_progress is not None or self.limits.reset_timeout_on_progress
-        limit = None
+        request, limits, left, began = self.request, self.limits, self._clock.begin(), monotonic()
+        under_way = UnderWay(
+            running_task(), limits.longest_silence, limits.ping_interval, None if left is None else began + left
+        )
+        self._session, self._under_way, self._attempt_began = session, under_way, began
+        is_asked = self._reports is not None or self._on_progress is not None or limits.reset_timeout_on_progress
+        name, arguments = request.tool_name, request.tool_args
         try:
-            async with within(self._clock.begin(), self._supervisor.server_info) as limit:
-                session.timeouts[task] = self._limit = limit
-                result = await session.call(
-                    self.request,
-                    self.limits,
+            result = await session.answer(
+                session.client.request_tool(
+                    name,
+                    arguments,
                     meta=self._meta,
-                    continuation=self._continuation,
                     on_progress=self._progressed if is_asked else None,
-                )
-        except BaseException as error:
-            self._end_attempt(limit)
-            if isinstance(error, TimeoutError) and limit is not None and limit.expired():
-                raise _DeadlineError from None
+                    continuation=self._continuation,
+                ),
+                lambda reason: outcome_unknown(reason, name, arguments),
+                under_way,
+            )
+        except BaseException:
+            self._end_attempt()
             raise
-        finally:
-            session.timeouts.pop(task, None)
         if self._reports is not None:
-            await self._deliver(self._reports, self._end_attempt(limit))
+            await self._deliver(self._reports, self._end_attempt())
         if result.is_error:
-            raise_tool_error(result, self.request.tool_name, self.request.tool_args)
+            raise_tool_error(result, name, arguments)
         return result
 
-    def _end_attempt(self, limit: asyncio.Timeout | None) -> float | None:
+    def _end_attempt(self) -> float | None:
         # Returns how much longer it could have taken, in seconds.
-        left = None if limit is None else time_left(limit)
-        self._clock.end(asyncio.get_running_loop().time() - self._attempt_began, left)
+        left = self._under_way.seconds_left
+        self._clock.end(monotonic() - self._attempt_began, left)
         return left
 
     async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
         # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
-        if self._task not in self._session.timeouts:  # the attempt is over
+        under_way = self._under_way
+        if not self._session.is_under_way(under_way):
             return
         self._session.heard()
         gate = self._supervisor.gate
         if gate.state == "half-open":
-            gate.heard(self._task)
-        if self.limits.reset_timeout_on_progress and not self._limit.expired():
-            left = self._clock.progress(asyncio.get_running_loop().time() - self._attempt_began)
-            self._limit.reschedule(None if left is None else self._attempt_began + left)
+            gate.heard(under_way.task)
+        if self.limits.reset_timeout_on_progress:
+            left = self._clock.progress(monotonic() - self._attempt_began)
+            under_way.deadline = None if left is None else self._attempt_began + left
         report = MCPProgress(
             server=self._supervisor.description,
             tool_name=self.request.tool_name,
@@ -369,7 +364,7 @@ class ToolCall:
 
     def _failure(self, error: Exception) -> MCPInvocationError:
         name, arguments = self.request.display_name, self.request.tool_args
-        if not isinstance(error, _DeadlineError):
+        if not isinstance(error, DeadlineError):
             return invocation_error(error, name, arguments, may_have_run=self._may_have_run)
         what, advice = self._clock.describe()
         msg = f"Failed to invoke Tool `{name}`: {what}. The request was cancelled; the tool may have run. {advice}"

@@ -8,7 +8,6 @@ How a connection calls tools, from threads and from event loops.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -26,7 +25,7 @@ from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.connection.requests import Admission, CallRequest, call_request, executor_failed
 from haystack_integrations.tools.mcp.connection.tracing import traced_call
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, Waiter, running_loop
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, Patience, Waiter
 from haystack_integrations.tools.mcp.handlers.progress import (
     AwaitedReports,
     MCPProgress,
@@ -198,20 +197,17 @@ class Calling:
     async def _send_async(self, request: CallRequest) -> types.CallToolResult:
         limits = self._limits if request.invocation_timeout is None else self._limits_within(request.invocation_timeout)
         reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
+        patience = Patience()
+
+        def extend(_: CallRequest) -> None:
+            patience.extension = (self._longest_task(limits),)
+
+        request.on_task = extend
         try:
-            loop, executor = running_loop(), AsyncExecutor.get_instance()
-            async with asyncio.timeout(self._longest_call(limits)) as limit:
-
-                def extend(_: CallRequest) -> None:
-                    longest = self._longest_task(limits)
-                    when = None if longest is None else loop.time() + longest
-                    loop.call_soon_threadsafe(limit.reschedule, when)
-
-                request.on_task = extend
-                operation = executor.run_async(
-                    self._called(request, limits, reports.add if reports is not None else None)
-                )
-                return await (operation if reports is None else reports.wait(operation))
+            executor = AsyncExecutor.get_instance()
+            body = self._called(request, limits, reports.add if reports is not None else None)
+            operation = executor.run_async(body, self._longest_call(limits), patience=patience)
+            return await (operation if reports is None else reports.wait(operation))
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:

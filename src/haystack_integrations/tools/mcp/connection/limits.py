@@ -207,16 +207,6 @@ def within(seconds: float | None, server_info: MCPServerInfo) -> AbstractAsyncCo
     return _but_for_logins(limit, server_info) if server_info._longest_login else limit
 
 
-def time_left(limit: asyncio.Timeout) -> float | None:
-    """
-    Return how many seconds a timeout leaves; None for no limit.
-
-    :param limit: The timeout.
-    """
-    when = limit.when()
-    return None if when is None else max(when - asyncio.get_running_loop().time(), 0.0)
-
-
 @asynccontextmanager
 async def _but_for_logins(limit: asyncio.Timeout, server_info: MCPServerInfo) -> AsyncIterator[asyncio.Timeout]:
     loop = asyncio.get_running_loop()

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.limits import time_left
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, outcome_unknown
+from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.protocol.outcome_errors import ReadInterruptedError, failed_to
@@ -35,135 +34,238 @@ from haystack_integrations.tools.mcp.request_context import Identity, current_id
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.limits import CallLimits
-    from haystack_integrations.tools.mcp.connection.requests import CallRequest
-    from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 
 
 # What came while the loop was blocked has not been read when the timer fires.
 _SECOND_LOOK = 0.1
 
+# Seconds between two looks whether a person is still logging in.
+_LOGIN_POLL = 0.5
+
+# Why the task of a request is cancelled.
+_DEADLINE = "deadline"
+_SESSION_END = "end of the session"
+
 # Timers and pings belong to no call, so they see the context variables of none.
 _no_context = contextvars.Context()
 
 
-class SilenceWatch:
+class DeadlineError(Exception):
     """
-    Watches one session while calls are under way. To be used in the event loop of the session.
-
-    Silence is counted only while calls are under way, and from the last thing that the server sent, whatever that was.
-    Of several calls, the most patient one decides. The only cost of a call is a look at the clock: one timer serves
-    all calls, and goes on for a while after the last one.
+    Raised when a request took longer than it may.
     """
 
-    def __init__(self, life: SessionLife, ping: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+
+class UnderWay:
+    """
+    One request that is under way, with the task that waits for its answer.
+    """
+
+    __slots__ = ("caller", "cancelling", "deadline", "interruptions", "longest_silence", "ping_interval", "task")
+
+    def __init__(
+        self,
+        task: asyncio.Task[Any],
+        longest_silence: float | None = None,
+        ping_interval: float | None = None,
+        deadline: float | None = None,
+    ) -> None:
         """
-        Initialize the SilenceWatch.
+        Initialize the UnderWay. To be called in the task.
+
+        :param task: The running task.
+        :param longest_silence: After how many seconds of silence the session may be given up; None for never.
+        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
+        :param deadline: When the request is given up, in the seconds of `time.monotonic`; None for never.
+        """
+        self.task = task
+        self.caller: Caller | None = caller_of_operation.get()
+        self.longest_silence = longest_silence
+        self.ping_interval = ping_interval
+        self.deadline = deadline
+        # Why the session has cancelled the task: its deadline, or the end of the session.
+        self.interruptions: tuple[str, ...] = ()
+        self.cancelling: int = task.cancelling()
+
+    @property
+    def is_overdue(self) -> bool:
+        """
+        Whether its deadline has passed.
+        """
+        return _DEADLINE in self.interruptions
+
+    @property
+    def seconds_left(self) -> float | None:
+        """
+        How much longer it may take; None for no limit.
+        """
+        return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+
+    def interrupt(self, why: str) -> None:
+        """
+        Cancel the task, unless that was done for the same reason.
+
+        :param why: The reason.
+        """
+        if why not in self.interruptions:
+            self.interruptions += (why,)
+            self.task.cancel()
+
+    def is_interrupted(self) -> bool:
+        """
+        Return whether nobody else has cancelled the task.
+        """
+        return bool(self.interruptions) and self.task.cancelling() <= self.cancelling + len(self.interruptions)
+
+    def end(self) -> None:
+        """
+        Take the cancellations back.
+        """
+        for _ in self.interruptions:
+            self.task.uncancel()
+
+
+class Watch:
+    """
+    Watches the requests of one session: their deadlines, and the silence of the server. Used in its event loop.
+
+    Silence is counted only while requests are under way, and from the last thing that the server sent, whatever that
+    was. Of several requests, the most patient one decides. The only cost of a request is a look at the clock: one timer
+    serves all of them, and goes on for a while after the last one.
+    """
+
+    def __init__(
+        self,
+        life: SessionLife,
+        ping: Callable[[], Coroutine[Any, Any, bool]],
+        is_logging_in: Callable[[], bool] | None = None,
+    ) -> None:
+        """
+        Initialize the Watch.
 
         :param life: The life of the session, which hears the server.
         :param ping: Sends a ping and waits for the answer; returns False if pings cannot be sent.
+        :param is_logging_in: Returns whether a person is logging in, during which no deadline comes closer; None if
+            nobody has to.
         """
         self._life = life
         self._send_ping = ping
-        # The limits of each call: of silence, and of silence without a ping.
-        self._calls: dict[object, tuple[float | None, float | None]] = {}
-        # From when silence counts, if the server was not heard since: pauses between calls are left out.
+        self._is_logging_in = is_logging_in
+        # By their tasks, in the order in which they began.
+        self.requests: dict[asyncio.Task[Any], UnderWay] = {}
+        # From when silence counts, if the server was not heard since: pauses between requests are left out.
         self._since = 0.0
-        # How long the server had been silent at the end of the last call, and when it was last heard then.
+        # How long the server had been silent at the end of the last request, and when it was last heard then.
         self._earlier = self._earlier_heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = 0.0
+        self._looks_at = self._looked_at = 0.0
         self._is_second_look = False
         self._ping: asyncio.Task[bool] | None = None
         self._pinged_at = 0.0
         self._may_ping = True
 
-    def begin(self, call: object, longest_silence: float | None, ping_interval: float | None) -> None:
+    def begin(self, request: UnderWay) -> None:
         """
-        Note a call.
+        Watch a request.
 
-        :param call: Identifies it.
-        :param longest_silence: After how many seconds of silence the session may be given up; None for never.
-        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
+        :param request: The request.
         """
         now = monotonic()
-        if not self._calls:
+        if not self.requests:
             self._since = now - self._earlier if self._life.heard_at == self._earlier_heard_at else now
-        self._calls[call] = longest_silence, ping_interval
-        look_in = ping_interval
-        if longest_silence is not None:
-            left = max(longest_silence - now + max(self._since, self._life.heard_at), 0.0)
-            look_in = left if look_in is None else min(look_in, left)
-        if look_in is not None and (self._timer is None or now + look_in < self._looks_at):
-            self._look_in(look_in)
+        self.requests[request.task] = request
+        look_at = request.deadline
+        if request.longest_silence is not None:
+            silent_at = request.longest_silence + max(self._since, self._life.heard_at)
+            look_at = silent_at if look_at is None else min(look_at, silent_at)
+        if request.ping_interval is not None:
+            ping_at = now + request.ping_interval
+            look_at = ping_at if look_at is None else min(look_at, ping_at)
+        if look_at is not None and (self._timer is None or look_at < self._looks_at):
+            self._look_in(look_at - now)
 
-    def end(self, call: object) -> None:
+    def end(self, request: UnderWay) -> None:
         """
-        Note the end of a call.
+        Note the end of a request.
 
-        :param call: As given to `begin`.
+        :param request: The request.
         """
-        limit, _ = self._calls.pop(call, (None, None))
-        if self._calls:
+        self.requests.pop(request.task, None)
+        if self.requests:
             return
-        self._earlier, self._earlier_heard_at = self._silence(monotonic()), self._life.heard_at
-        if limit is not None and self._earlier >= limit:
-            self._give_up(limit)  # it timed out at the same time; the next call must not pay for it
+        self._earlier_heard_at = self._life.heard_at
+        self._earlier = monotonic() - max(self._since, self._earlier_heard_at)
+        if request.longest_silence is not None and self._earlier >= request.longest_silence:
+            # It timed out at the same time; the next one must not pay for it.
+            self._give_up(request.longest_silence)
 
     def stop(self) -> None:
         """
         Stop watching.
         """
-        self._calls.clear()
         if self._timer is not None:
             self._timer.cancel()
         if self._ping is not None:
             self._ping.cancel()
 
-    def _silence(self, now: float) -> float:
-        return now - max(self._since, self._life.heard_at)
-
     def _look_in(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._looks_at = monotonic() + seconds
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look, context=_no_context)
+        if self._is_logging_in is not None:
+            seconds = min(seconds, _LOGIN_POLL)
+        self._looked_at = monotonic()
+        self._looks_at = self._looked_at + seconds
+        self._timer = asyncio.get_running_loop().call_later(max(seconds, 0.001), self._look, context=_no_context)
 
     def _look(self) -> None:
         self._timer = None
-        if not self._calls:
-            return
         now = monotonic()
-        silence = self._silence(now)
-        limits = [limit for limit, _ in self._calls.values() if limit is not None]
-        waits = []
-        if limits and len(limits) < len(self._calls):
-            waits.append(min(limits))  # the most patient call may have ended by then
-        elif limits and silence < max(limits):
-            waits.append(max(limits) - silence)
-        elif limits and self._is_second_look:
-            self._give_up(max(limits))
-            return
-        elif limits:
-            self._is_second_look = True
-            self._look_in(_SECOND_LOOK)
-            return
-        self._is_second_look = False
-        intervals = [interval for _, interval in self._calls.values() if interval is not None]
-        if intervals and self._may_ping:
-            waits.append(self._ping_if_due(min(intervals), silence, now))
-        if waits:
-            self._look_in(max(min(waits), 0.001))
+        if self._is_logging_in is not None and self._is_logging_in():
+            # What was left when the login began is left when it ends.
+            for request in self.requests.values():
+                if request.deadline is not None:
+                    request.deadline += now - self._looked_at
+        moments = [*self._deadlines(now), *self._silences(now), *self._pings(now)]
+        if moments:
+            self._look_in(min(moments) - now)
 
-    def _ping_if_due(self, interval: float, silence: float, now: float) -> float:
-        quiet = min(silence, now - self._pinged_at)
-        if quiet < interval:
-            return interval - quiet
+    def _deadlines(self, now: float) -> Iterator[float]:
+        for request in self.requests.values():
+            if request.deadline is not None and not request.is_overdue:
+                if request.deadline <= now:
+                    request.interrupt(_DEADLINE)
+                else:
+                    yield request.deadline
+
+    def _silences(self, now: float) -> Iterator[float]:
+        limits = [each.longest_silence for each in self.requests.values() if each.longest_silence is not None]
+        is_second_look, self._is_second_look = self._is_second_look, False
+        if not limits:
+            return
+        silent_at = max(limits) + max(self._since, self._life.heard_at)
+        if len(limits) < len(self.requests):
+            yield now + min(limits)  # the most patient request may have ended by then
+        elif now < silent_at:
+            yield silent_at
+        elif is_second_look:
+            self._give_up(max(limits))
+        else:
+            self._is_second_look = True
+            yield now + _SECOND_LOOK
+
+    def _pings(self, now: float) -> Iterator[float]:
+        intervals = [each.ping_interval for each in self.requests.values() if each.ping_interval is not None]
+        if not intervals or not self._may_ping:
+            return
+        due_at = min(intervals) + max(self._since, self._life.heard_at, self._pinged_at)
+        if now < due_at:
+            yield due_at
+            return
         if self._ping is None:
             self._pinged_at = now
             self._ping = asyncio.get_running_loop().create_task(self._send_ping(), context=_no_context.copy())
             self._ping.add_done_callback(self._pinged)
-        return interval
+        yield now + min(intervals)
 
     def _pinged(self, task: asyncio.Task[bool]) -> None:
         self._ping = None
@@ -210,7 +312,13 @@ class Session:
     live: set[Session] = set()  # noqa: RUF012
 
     def __init__(
-        self, client: MCPClient, server: str, *, on_end: Callable[[Session, str | None], None], owner: object = None
+        self,
+        client: MCPClient,
+        server: str,
+        *,
+        on_end: Callable[[Session, str | None], None],
+        owner: object = None,
+        is_logging_in: Callable[[], bool] | None = None,
     ) -> None:
         """
         Initialize the Session.
@@ -220,15 +328,13 @@ class Session:
         :param on_end: Called when a session that was open has ended: with the reason, or with None if it was closed on
             purpose.
         :param owner: Who opens it.
+        :param is_logging_in: Returns whether a person is logging in; None if nobody has to.
         """
         self.owner = owner
         self.client: MCPClient = client
         self._server = server
         self._on_end = on_end
         self._task: asyncio.Task[None] | None = None
-        # The requests under way, in the order in which they began, with their callers.
-        self._calls: dict[asyncio.Task[Any], Caller | None] = {}
-        self._abandoned: set[asyncio.Task[Any]] = set()
         # When it was opened, in the seconds of its loop.
         self.opened_at: float | None = None
         # Its number among all sessions of the process; 0 until it is open.
@@ -240,7 +346,7 @@ class Session:
         # Listens to changes as long as it is open.
         self.attendant: asyncio.Task[None] | None = None
         client.caller = self._latest_caller
-        client.requests_under_way = lambda: [*self._calls]
+        client.requests_under_way = lambda: [*self._watch.requests]
         self._last_caller: Caller | None = None
         self.details: ServerDetails = ServerDetails()
         # Whether the server keeps nothing for it, so that different identities may share it.
@@ -249,14 +355,13 @@ class Session:
         self._user: Identity | None = None
         self._life = client.life = SessionLife(self._lost)
         self._life.redact = client.redactor.text
-        self._silence = SilenceWatch(self._life, self._ping)
-        # The timeouts of the calls that have one.
-        self.timeouts: dict[asyncio.Task[Any], asyncio.Timeout] = {}
+        self._watch = Watch(self._life, self._ping, is_logging_in)
         client.time_left = self._time_left
 
     def _latest_caller(self) -> Caller | None:
         # A server's request need not say for which call it is; most often there is one.
-        return next(reversed(self._calls.values()), self._last_caller)
+        latest = next(reversed(self._watch.requests.values()), None)
+        return self._last_caller if latest is None else latest.caller
 
     @property
     def is_open(self) -> bool:
@@ -310,7 +415,7 @@ class Session:
             self.generation = next(_generations)
             self._listed(tools, number, asked_at)
             self._life.opened()
-            self.opened_at = asyncio.get_running_loop().time()
+            self.opened_at = monotonic()
             if not opened.done():
                 opened.set_result(None)
             await self._life.over.wait()
@@ -332,7 +437,7 @@ class Session:
             opened.set_exception(self._not_opened(_raised_by_server(error)))
         finally:
             self._life.opened()  # a cancellation would interrupt the closing
-            self._silence.stop()
+            self._watch.stop()
             opened.cancel()  # does nothing if it is done
             # Nothing is awaited before the closing: a transport that crashed cancels each wait of this task.
             if self.attendant is not None:
@@ -348,8 +453,8 @@ class Session:
                 await abandoning
 
     def _time_left(self, task: asyncio.Task[Any]) -> float | None:
-        limit = self.timeouts.get(task)
-        return None if limit is None else time_left(limit)
+        request = self._watch.requests.get(task)
+        return None if request is None else request.seconds_left
 
     async def uncounted(self, request: Awaitable[T]) -> T:
         """
@@ -378,17 +483,16 @@ class Session:
 
     async def _abandon_calls(self) -> None:
         # A channel fails the calls of a transport that ended; a custom client may not notice.
-        ending = {*self._calls} if self.attendant is None else {*self._calls, self.attendant}
+        ending = {*self._watch.requests} if self.attendant is None else {*self._watch.requests, self.attendant}
         if ending:
             await asyncio.wait(ending, timeout=_CALLS_END_TIMEOUT)
-        for task in list(self._calls):
-            self._abandoned.add(task)
-            task.cancel()
+        for request in list(self._watch.requests.values()):
+            request.interrupt(_SESSION_END)
 
     def _lost(self, reason: str) -> None:
         if self.opened_at is not None:
             self._on_end(self, reason)
-        if self._life.state is SessionState.DRAINING and not self._calls:
+        if self._life.state is SessionState.DRAINING and not self._watch.requests:
             self._life.end()
 
     async def close(self) -> None:
@@ -425,34 +529,6 @@ class Session:
             self.only_as_tasks = frozenset(tool.name for tool in tools if needs_tasks(tool))
         return listing
 
-    def call(
-        self,
-        request: CallRequest,
-        limits: CallLimits,
-        *,
-        meta: dict[str, Any] | None = None,
-        continuation: Continuation | None = None,
-        on_progress: Any = None,
-    ) -> Coroutine[Any, Any, types.CallToolResult]:
-        """
-        Send the request of a call. To be awaited in a task of the session's loop.
-
-        :param request: What the caller wants.
-        :param limits: How long the server may be silent.
-        :param meta: The `_meta` of the request.
-        :param continuation: What to continue a call with that was left open.
-        :param on_progress: Awaited with each report of progress; None not to ask for any.
-        :returns: A coroutine of the result, a tool's own error included. It raises CallDidNotRunError if the tool
-            provably did not run, CallLeftOpenError if the server wants something first, or made a task of it, and
-            MCPOutcomeUnknownError if the call was sent and never answered.
-        """
-        name, arguments = request.tool_name, request.tool_args
-        return self._under_way(
-            self.client.request_tool(name, arguments, meta=meta, on_progress=on_progress, continuation=continuation),
-            lambda reason: outcome_unknown(reason, name, arguments),
-            limits,
-        )
-
     def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> Coroutine[Any, Any, T]:
         """
         Read something of the server. To be awaited in a task of the session's loop.
@@ -467,27 +543,26 @@ class Session:
             msg = f"{failed_to(operation, self._server)}: {reason}"
             return ReadInterruptedError(msg, operation=operation)
 
-        return self._under_way(read(self.client), interrupted)
+        return self.answer(read(self.client), interrupted)
 
-    async def _under_way(
-        self, request: Awaitable[T], unanswered: Callable[[str], Exception], limits: CallLimits | None = None
+    async def answer(
+        self, request: Awaitable[T], unanswered: Callable[[str], Exception], under_way: UnderWay | None = None
     ) -> T:
         """
-        Count a request as under way, and end it if the session ends and nobody else does.
+        Await the answer to a request, and end it if the session ends and nobody else does. In a task of the loop.
 
         :param request: Makes the request.
         :param unanswered: Makes the error of a request that is not answered any more, from the reason.
-        :param limits: How long the server may be silent meanwhile; None for no limit.
+        :param under_way: How long it may take, and the server be silent meanwhile. Default: without a limit.
         :returns: The result of the request.
+        :raises DeadlineError: If it took too long.
         """
-        task: Any = asyncio.current_task()
-        self._calls[task] = self._last_caller = caller_of_operation.get()
-        current_request.set(task)
+        if under_way is None:
+            under_way = UnderWay(running_task())
+        self._last_caller = under_way.caller
         self._user = current_identity.get()
-        if limits is None:
-            self._silence.begin(task, None, None)
-        else:
-            self._silence.begin(task, limits.longest_silence, limits.ping_interval)
+        current_request.set(under_way.task)
+        self._watch.begin(under_way)
         try:
             result = await request
             self._life.heard()  # there are no streams in process, and a custom client may have none
@@ -497,20 +572,20 @@ class Session:
         except Exception as error:
             failure = error
         except (asyncio.CancelledError, GeneratorExit):
-            if task not in self._abandoned or task.cancelling() > 1:
+            if not under_way.is_interrupted():
                 raise
             failure = unanswered(self._life.reason or "the session ended")
+            if under_way.is_overdue:
+                failure = DeadlineError()
         except BaseException as error:
             failure = unanswered(_raised_by_server(error))
             failure.__cause__ = error
         finally:
-            self._calls.pop(task, None)
             current_request.set(None)
-            self._silence.end(task)
-            if task in self._abandoned:
-                self._abandoned.discard(task)
-                task.uncancel()
-            if self._life.state is SessionState.DRAINING and not self._calls:
+            self._watch.end(under_way)
+            if under_way.interruptions:
+                under_way.end()
+            if self._life.state is SessionState.DRAINING and not self._watch.requests:
                 self._life.end()
         raise self.client.redactor.error(failure)  # not in the clause: it would be the context
 
@@ -566,7 +641,25 @@ class Session:
         """
         How many calls are under way.
         """
-        return len(self._calls)
+        return len(self._watch.requests)
+
+    def is_under_way(self, request: UnderWay) -> bool:
+        """
+        Return whether the answer to a request is still waited for.
+
+        :param request: The request.
+        """
+        return self._watch.requests.get(request.task) is request
+
+
+def running_task() -> asyncio.Task[Any]:
+    """
+    Return the running task, which there is wherever something is awaited in an event loop.
+    """
+    task = asyncio.current_task()
+    if task is None:
+        raise AssertionError
+    return task
 
 
 def caller_key() -> Any:

@@ -268,7 +268,7 @@ class Supervisor:
         facts: dict[str, Any] = {
             "server": self.description,
             "transport": self.server_info._transport_name,
-            "seconds": asyncio.get_running_loop().time() - (session.opened_at or 0.0),
+            "seconds": monotonic() - (session.opened_at or 0.0),
         }
         if reason is None:
             logger.info("Closed the session with {server} after {seconds:.1f} s", **facts)
@@ -428,7 +428,16 @@ class Supervisor:
         self._set_retries(client)
         self._set_retries(self.server_info)
         client.on_change, client.on_question = self._server_changed, self._server_asks
-        return Session(client, self.description, on_end=self._session_ended, owner=self)
+        return Session(
+            client,
+            self.description,
+            on_end=self._session_ended,
+            owner=self,
+            is_logging_in=self._is_logging_in if self.server_info._longest_login else None,
+        )
+
+    def _is_logging_in(self) -> bool:
+        return self.server_info._login_seconds() is not None
 
     async def open(self, timeout: float) -> ToolListing:
         """
