@@ -17,14 +17,13 @@ One call of a tool, over all its attempts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.gate import Passage
-from haystack_integrations.tools.mcp.connection.limits import CallClock, CallLimits
+from haystack_integrations.tools.mcp.connection.limits import CallClock
 from haystack_integrations.tools.mcp.connection.session import DeadlineError, UnderWay, holding_task, running_task
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.connection.tasks import TaskRun, cancel_task, keep, pending_call, pending_error
@@ -61,40 +60,23 @@ class ToolCall:
     A call of a tool, and the wait for the task that its server makes of it. Run in the executor's loop.
     """
 
-    def __init__(
-        self,
-        request: CallRequest,
-        limits: CallLimits,
-        *,
-        connection_timeout: float,
-        on_progress: Callable[[MCPProgress], None] | None,
-        admission: Admission | None,
-        handlers: MCPHandlers,
-    ) -> None:
+    def __init__(self, request: CallRequest, handlers: MCPHandlers) -> None:
         """
         Initialize the ToolCall, in the context of the caller.
 
         :param request: What the caller wants.
-        :param limits: How long the call may take, and how long the server may be silent.
-        :param connection_timeout: How long to wait for sessions altogether, in seconds.
-        :param on_progress: Called with each report of progress; must not block.
-        :param admission: Asked before each attempt whether the call may be sent.
         :param handlers: One of them may answer what the caller does not, if the call is continued.
         """
         self.request: CallRequest = request
-        self.limits: CallLimits = limits
-        self.connection_timeout: float = connection_timeout
         self._meta = meta_of_call(request.meta)
-        self._on_progress = on_progress
-        self._admission = admission
         self._continuation: Continuation | None = None
+        # The task that is waited for.
+        self._pending: MCPPendingCall | None = None
         if request.continues is not None:
             asks = handlers.elicitation not in (None, answer_later)
             self._continuation = Continuation(*request.continues, asks=asks)
-        # The task that is waited for.
-        self._pending: MCPPendingCall | None = None
-        if request.continues is not None and request.continues_task:
-            self._pending = request.continues[0]
+            if request.continues_task:
+                self._pending = request.continues[0]
         self._may_have_run = False
 
     def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
@@ -105,7 +87,7 @@ class ToolCall:
         :returns: The error.
         """
         if self._pending is not None:
-            return self._task_run(self._pending).lost(error)
+            return TaskRun(self.request, self._pending, self._continuation).lost(error)
         return invocation_error(error, self.request.display_name, self.request.tool_args, may_have_run=False)
 
     async def run(self, supervisor: Supervisor) -> types.CallToolResult:
@@ -118,48 +100,40 @@ class ToolCall:
         :raises MCPInvocationError: If there is no result otherwise.
         """
         self._supervisor = supervisor
-        if self._pending is None:
-            supervisor.base.calls += 1
-            if self.request.secrets:
-                supervisor.redactor.of_calls.remember(self.request.secrets)
-            progress = supervisor.handlers.progress
-            self._reports = HandlerReports(progress) if progress is not None else None
-            try:
-                return await self._answered(supervisor)
-            except NotForCallerError:
-                supervisor.base.calls -= 1
-                raise
-            except CallLeftOpenError as left:
-                await self._left_open(left.result)
-            except Exception as error:
-                failure = self._failure(error)
-                supervisor.call_failed(failure)
-                raise failure from failure.__cause__
-            finally:
-                if self._reports is not None:
-                    self._reports.end()
-        if self._pending is None:
-            raise AssertionError  # it was answered otherwise
-        if self.request.on_task is not None:
-            self.request.on_task(self.request)
-        return await self._task_run(self._pending).run(supervisor)
+        if self._pending is not None:
+            return await self._task_result(self._pending)
+        supervisor.base.calls += 1
+        if self.request.secrets:
+            supervisor.redactor.of_calls.remember(self.request.secrets)
+        progress = supervisor.handlers.progress
+        self._reports = None if progress is None else HandlerReports(progress)
+        self._clock, self._began = CallClock(self.request.limits), monotonic()
+        try:
+            return await self._answered(supervisor)
+        except NotForCallerError:
+            supervisor.base.calls -= 1
+            raise
+        except CallLeftOpenError as error:
+            left = error
+        except Exception as error:
+            failure = self._failure(error)
+            supervisor.call_failed(failure)
+            raise failure from failure.__cause__
+        finally:
+            if self._reports is not None:
+                self._reports.end()
+        return await self._task_result(await self._left_open(left.result))
 
-    def _task_run(self, task: MCPPendingCall) -> TaskRun:
-        return TaskRun(
-            self.request,
-            task,
-            self._continuation,
-            self.limits,
-            connection_timeout=self.connection_timeout,
-            on_progress=self._on_progress,
-        )
+    async def _task_result(self, task: MCPPendingCall) -> types.CallToolResult:
+        if self.request.patience is not None:
+            self.request.patience.extension = (self.request.longest_task,)
+        return await TaskRun(self.request, task, self._continuation).run(self._supervisor)
 
     async def _answered(self, supervisor: Supervisor) -> types.CallToolResult:
         """
         Call the tool; send it again only if it provably did not run, or may run twice.
         """
-        self._clock, self._began = CallClock(self.limits), monotonic()
-        gate = supervisor.gate
+        gate, request = supervisor.gate, self.request
         # Before what runs functions of the user, which may call the server, too.
         passage = None if gate.is_free else Passage(gate)
         attempt = 0
@@ -170,10 +144,10 @@ class ToolCall:
             session: Session | None = None
             try:
                 session = supervisor.open_session() or await supervisor.ready_session(self._patience())
-                if self.request.tool_name in session.only_as_tasks:
+                if request.tool_name in session.only_as_tasks:
                     raise self._only_as_task()
-                if self._admission is not None:
-                    await self._check(session, self._admission)
+                if request.admission is not None:
+                    await self._check(session, request.admission)
                 result = await self._attempt(session)
                 gate.answered()
                 return result
@@ -193,7 +167,8 @@ class ToolCall:
             if passage is None and not gate.is_free:
                 passage = Passage(gate)
 
-    async def _left_open(self, result: dict[str, Any]) -> None:
+    async def _left_open(self, result: dict[str, Any]) -> MCPPendingCall:
+        # Returns the task to wait for.
         pending = pending_call(result, self.request, self._supervisor.description)
         if pending.task_id is None:
             await keep(pending, self._supervisor)
@@ -206,7 +181,8 @@ class ToolCall:
                     raise
         if self.request.leaves_tasks or pending.task_id is None:
             raise self._supervisor.redactor.error(pending_error(pending, self.request)) from None
-        self._pending, self._continuation = pending, None
+        self._continuation = None
+        return pending
 
     def _only_as_task(self) -> MCPInvocationError:
         name = self.request.display_name
@@ -268,7 +244,7 @@ class ToolCall:
     def _patience(self) -> float:
         # How much longer it waits for sessions, in seconds.
         waited = monotonic() - self._began - self._clock.used
-        return max(self.connection_timeout - waited, 0.0)
+        return max(self.request.connection_timeout - waited, 0.0)
 
     def _may_probe_again(self, session: Session | None, error: Exception) -> bool:
         # A server that is left alone is not tried again and again by one call. But that it does not know a session from
@@ -295,12 +271,12 @@ class ToolCall:
         return pause
 
     async def _attempt(self, session: Session) -> types.CallToolResult:
-        request, limits, left, began = self.request, self.limits, self._clock.begin(), monotonic()
+        request, limits, left, began = self.request, self.request.limits, self._clock.begin(), monotonic()
         under_way = UnderWay(
             running_task(), limits.longest_silence, limits.ping_interval, None if left is None else began + left
         )
         self._session, self._under_way, self._attempt_began = session, under_way, began
-        is_asked = self._reports is not None or self._on_progress is not None or limits.reset_timeout_on_progress
+        is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
         name, arguments = request.tool_name, request.tool_args
         try:
             result = await session.answer(
@@ -338,7 +314,7 @@ class ToolCall:
         gate = self._supervisor.gate
         if gate.state == "half-open":
             gate.heard(under_way.task)
-        if self.limits.reset_timeout_on_progress:
+        if self.request.limits.reset_timeout_on_progress:
             left = self._clock.progress(monotonic() - self._attempt_began)
             under_way.deadline = None if left is None else self._attempt_began + left
         report = MCPProgress(
@@ -350,8 +326,8 @@ class ToolCall:
         )
         if self._reports is not None:
             self._reports.add(report)
-        if self._on_progress is not None:
-            self._on_progress(report)
+        if self.request.report is not None:
+            self.request.report(report)
 
     async def _deliver(self, reports: HandlerReports, left: float | None) -> None:
         # The result is there, and is not given up for a function that takes its time.

@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from haystack import logging
+from haystack.tracing.tracer import is_tracing_enabled
 
-from haystack_integrations.tools.mcp.connection.calling import Continuing
 from haystack_integrations.tools.mcp.connection.changes import Watching
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.connection.in_loop import Read, Sessions, asynchronous, blocking
@@ -26,15 +26,34 @@ from haystack_integrations.tools.mcp.connection.limits import (
 )
 from haystack_integrations.tools.mcp.connection.pool import pool, release_collected
 from haystack_integrations.tools.mcp.connection.preload import preloaded
+from haystack_integrations.tools.mcp.connection.reading import Reading
+from haystack_integrations.tools.mcp.connection.requests import (
+    Admission,
+    CallOptions,
+    CallRequest,
+    RepeatableCallOptions,
+    call_request,
+    executor_failed,
+)
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
+from haystack_integrations.tools.mcp.connection.tracing import traced_call
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
+    MCPCallPendingError,
     MCPConnectionError,
+    MCPInvocationError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, Patience, Waiter
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.progress import (
+    AwaitedReports,
+    MCPProgress,
+    WaitingReports,
+    is_asynchronous,
+)
 from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, strings_in
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.request_context import current_caller
@@ -43,6 +62,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.identities import Identities
+    from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
     from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
@@ -60,8 +80,11 @@ BLOCKED_LOOP_GRACE = 10.0
 _CLOSE_TIMEOUT = 20.0
 
 
+_NOT_TRACED: AbstractContextManager[None] = nullcontext()
+
+
 @explains_options
-class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
+class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -143,6 +166,7 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
             raise ValueError(msg)
         self.server_info = server_info
         self.connection_timeout: float = check_timeout("connection_timeout", connection_timeout)
+        # How much longer the caller waits than what it waits for, which has its own timeout that a login may extend.
         self._grace = BLOCKED_LOOP_GRACE + server_info._longest_login
         self._limits = CallLimits(
             invocation_timeout=invocation_timeout,
@@ -155,6 +179,8 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         self.share = share
         self.handlers: MCPHandlers = check_handlers(handlers)
         self._interceptors: Interceptors = check_interceptors(interceptors)
+        self._admission: Admission | None = None
+        # Once a block has ended, the last of them has it closed.
         self._users = Holds()
         self._identities: Identities | None = None
         self._watchers: set[Watcher] = set()
@@ -264,19 +290,265 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         supervisor = self._newest
         return supervisor.generation if supervisor is not None else 0
 
+    def call_tool(
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[RepeatableCallOptions]
+    ) -> types.CallToolResult:
+        """
+        Call a tool.
+
+        :param tool_name: Name of the tool at the server.
+        :param tool_args: Arguments to pass to the tool.
+        :param options: `display_name`: name of the tool in error messages, if it is another. `may_repeat`: whether it
+            does no harm if the tool runs twice, so that a call whose outcome is unknown may be sent again.
+            `invocation_timeout`: how long this call may take, in seconds; default: that of the connection. `secrets`:
+            the secrets among the arguments, which are redacted where the server quotes them in errors. `meta`: the
+            `_meta` of the request, what the server is told beside the arguments. `on_progress`: called with an
+            MCPProgress for each report of the tool's progress, in this thread, before the call returns; if it raises,
+            that is logged, and it gets no more of this call.
+        :returns: The result.
+        :raises MCPInvocationError: If the tool reports an error or the call fails.
+        :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
+            MCPInvocationError, too.
+        :raises ValueError: If `tool_name`, `tool_args`, `meta` or `on_progress` is of the wrong type.
+        """
+        return self._deliver(_blocking(call_request(tool_name, tool_args, **options)))
+
+    async def call_tool_async(
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[RepeatableCallOptions]
+    ) -> types.CallToolResult:
+        """
+        Do the same as `call_tool` without blocking the event loop.
+
+        It calls `on_progress`, which may be asynchronous, in that loop.
+        """
+        return await self._deliver_async(call_request(tool_name, tool_args, **options))
+
+    def begin_call(
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> types.CallToolResult | MCPPendingCall:
+        """
+        Call a tool, and return as soon as the server runs it as a task, or wants something of the user first.
+
+        Servers of revision 2026-07-28 do that; they ask only if the connection has
+        `MCPHandlers(elicitation=answer_later)`, or another handler, which then answers.
+
+        :param tool_name: Name of the tool at the server.
+        :param tool_args: Arguments to pass to the tool.
+        :param options: As of `call_tool`. What is kept of the call does not contain the `secrets`.
+        :returns: The result; or the call that is left open, for `continue_call` in this or any other process.
+        :raises MCPInvocationError: As `call_tool`.
+        :raises ValueError: As `call_tool`.
+        """
+        try:
+            return self._deliver(_blocking(call_request(tool_name, tool_args, leaves_tasks=True, **options)))
+        except MCPCallPendingError as error:
+            return error.pending_call
+
+    async def begin_call_async(
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> types.CallToolResult | MCPPendingCall:
+        """
+        Do the same as `begin_call` without blocking the event loop.
+        """
+        try:
+            return await self._deliver_async(call_request(tool_name, tool_args, leaves_tasks=True, **options))
+        except MCPCallPendingError as error:
+            return error.pending_call
+
+    def continue_call(
+        self,
+        call: MCPPendingCall,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        withheld: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> types.CallToolResult:
+        """
+        Go on with a call that was left open, on this or any other connection to the same server.
+
+        It sends the answers to the server's questions, and waits for the end of a task.
+
+        :param call: The call.
+        :param answers: The answers to `call.questions` by their keys: for a form a dictionary of its values; True to
+            accept a form with its defaults, or a URL that was opened; False to decline; None to cancel. Questions
+            without an answer go to the handler `elicitation`, if it is another than `answer_later`.
+        :param withheld: The values of the arguments in `call.withheld`, which are Secrets.
+        :param options: As of `call_tool`.
+        :returns: The result.
+        :raises MCPCallPendingError: If the server has further questions. The call is in its `pending_call`.
+        :raises MCPInvocationError: As `call_tool`; also if the server does not know the call any more.
+        :raises ValueError: If an answer or an argument is missing, unknown, or does not fit its form; if the call is
+            another server's, or has nothing to go on with. Nothing was sent.
+        """
+        return self._deliver(_blocking(self._continuing(call, answers, withheld, options)))
+
+    async def continue_call_async(
+        self,
+        call: MCPPendingCall,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        withheld: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> types.CallToolResult:
+        """
+        Do the same as `continue_call` without blocking the event loop.
+        """
+        return await self._deliver_async(self._continuing(call, answers, withheld, options))
+
+    async def _cancel_call(self, call: MCPPendingCall) -> bool:
+        """
+        Ask the server to end the task of a call that was left open.
+
+        :param call: The call.
+        :returns: Whether it was asked. False for a call that is no task, of which the server need not know.
+        :raises MCPConnectionError: If that fails, e.g. because the server does not know the task any more.
+        :raises ValueError: If `call` is no pending call, or that of another server.
+        """
+        task_id = self._checked_call(call).task_id
+        if task_id is not None:
+            await self._sessions._ask("tasks/cancel", lambda client: client.cancel_task(task_id))
+        return task_id is not None
+
+    cancel_call: Final = blocking(_cancel_call)
+    cancel_call_async: Final = asynchronous(_cancel_call)
+
+    def _checked_call(self, call: Any) -> MCPPendingCall:
+        if not isinstance(call, MCPPendingCall):
+            msg = f"`call` must be an MCPPendingCall, e.g. of `MCPPendingCall.from_dict`, got {type(call).__name__}"
+            raise ValueError(msg)
+        here = self._describe_server()
+        if call.server and call.server != here:
+            msg = (
+                f"`call` is one of {call.server}, and this is a connection to {here}. If that is the same server, "
+                'pass `dataclasses.replace(call, server="")`.'
+            )
+            raise ValueError(msg)
+        return call
+
+    def _continuing(
+        self,
+        call: MCPPendingCall,
+        answers: Mapping[str, Any] | None,
+        withheld: Mapping[str, Any] | None,
+        options: CallOptions,
+    ) -> CallRequest:
+        if not self._checked_call(call).can_be_continued:
+            msg = (
+                "`call` has nothing to go on with, neither a task nor questions nor a request state, so it would begin "
+                "anew. Pass what was stored, or begin a call with `begin_call`."
+            )
+            raise ValueError(msg)
+        if answers is not None and not isinstance(answers, Mapping):
+            msg = f"`answers` must be a dict from the keys of `call.questions` to answers, got {type(answers).__name__}"
+            raise ValueError(msg)
+        given = dict(withheld or {})
+        if set(given) != set(call.withheld):
+            msg = f"`withheld` must have the arguments {sorted(call.withheld)}, and no others; it has {sorted(given)}"
+            raise ValueError(msg)
+        options["secrets"] = (*options.get("secrets", ()), *strings_in(given))
+        return call_request(call.tool_name, {**call.arguments, **given}, continues=(call, answers), **options)
+
+    def _deliver(self, request: CallRequest) -> types.CallToolResult:
+        self._users.enter()
+        try:
+            with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
+                return self._intercepted(request).run() if self._interceptors else self._send(request)
+        finally:
+            if self._users.leave():
+                self._leave()
+
+    async def _deliver_async(self, request: CallRequest) -> types.CallToolResult:
+        self._users.enter()
+        try:
+            with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
+                return await (self._send_intercepted(request) if self._interceptors else self._send_async(request))
+        finally:
+            if self._users.leave():
+                self._leave()
+
+    def _traced(self, request: CallRequest) -> AbstractContextManager[None]:
+        return traced_call(request.tool_name, self.server_info, self._describe_server(), self._details)
+
+    def _send(self, request: CallRequest) -> types.CallToolResult:
+        reports = None if request.on_progress is None else WaitingReports(request.on_progress)
+        request.patience = waiter = reports or Waiter()
+        try:
+            body, longest = self._called(request, None if reports is None else reports.add)
+            return AsyncExecutor.get_instance().run(body, longest, waiter=waiter)
+        except MCPInvocationError:
+            raise
+        except (OSError, RuntimeError) as error:
+            raise executor_failed(error, request.display_name, request.tool_args) from error
+
+    async def _send_async(self, request: CallRequest) -> types.CallToolResult:
+        reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
+        request.patience = Patience()
+        try:
+            body, longest = self._called(request, None if reports is None else reports.add)
+            operation = AsyncExecutor.get_instance().run_async(body, longest, patience=request.patience)
+            return await (operation if reports is None else reports.wait(operation))
+        except MCPInvocationError:
+            raise
+        except (OSError, RuntimeError) as error:
+            raise executor_failed(error, request.display_name, request.tool_args) from error
+
+    def _called(
+        self, request: CallRequest, report: Callable[[MCPProgress], None] | None
+    ) -> tuple[Coroutine[Any, Any, types.CallToolResult], float | None]:
+        """
+        Return the coroutine that calls a tool, for the executor's loop, and how long to wait for it, in seconds.
+        """
+        limits = self._limits
+        if request.invocation_timeout is not None:
+            limits = limits.within(request.invocation_timeout)
+        request.limits, request.report, request.admission = limits, report, self._admission
+        request.connection_timeout = waits = self.connection_timeout
+        longest, task = limits.longest_call, limits.task_timeout
+        request.longest_task = None if task is None else 2 * waits + task + self._grace
+        body = self._first_call(request) if self._identities is None else self._identities.call(request)
+        return body, None if longest is None else waits + longest + self._grace
+
+    async def _first_call(self, request: CallRequest) -> types.CallToolResult:
+        await preloaded()  # making the first of a process imports the types of the protocol
+        return await self._acquire().call(request)
+
+    async def _send_intercepted(self, request: CallRequest) -> types.CallToolResult:
+        try:
+            if self._identities is None:
+                await AsyncExecutor.get_instance().run_async(preloaded())
+        except (OSError, RuntimeError) as error:
+            raise executor_failed(error, request.display_name, request.tool_args) from error
+        return await self._intercepted(request).run_async()
+
+    def _intercepted(self, request: CallRequest) -> InterceptedCall:
+        try:
+            # The module imports the types of the protocol, which takes a quarter of a second.
+            from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
+        except OSError as error:
+            raise executor_failed(error, request.display_name, request.tool_args) from error
+        return InterceptedCall(
+            self._interceptors,
+            request,
+            server=self._describe_server(),
+            send=self._send,
+            send_async=self._send_async,
+        )
+
     def _run(self, body: Coroutine[Any, Any, T], timeout: float | None) -> T:
         self._users.enter()
         try:
             return self._executor(body).run(body, None if timeout is None else timeout + self._grace)
         finally:
-            self._end_use()
+            if self._users.leave():
+                self._leave()
 
     async def _run_async(self, body: Coroutine[Any, Any, T], timeout: float | None) -> T:
         self._users.enter()
         try:
             return await self._executor(body).run_async(body, None if timeout is None else timeout + self._grace)
         finally:
-            self._end_use()
+            if self._users.leave():
+                self._leave()
 
     def _executor(self, body: Coroutine[Any, Any, Any]) -> AsyncExecutor:
         try:
@@ -569,6 +841,13 @@ class MCPConnection(Continuing, Watching, Sessions, ContextManaged):
         Show the server and the state.
         """
         return f"MCPConnection({self.server_info!r}, state={self.status().state!r})"
+
+
+def _blocking(request: CallRequest) -> CallRequest:
+    if request.on_progress is not None and is_asynchronous(request.on_progress):
+        msg = "`on_progress` of a call that blocks must not be asynchronous; use the asynchronous call, or a function"
+        raise ValueError(msg)
+    return request
 
 
 def _copies(listing: ToolListing) -> list[types.Tool]:

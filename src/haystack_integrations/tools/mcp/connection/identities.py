@@ -40,10 +40,8 @@ from haystack_integrations.tools.mcp.request_context import (
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.limits import CallLimits
-    from haystack_integrations.tools.mcp.connection.requests import Admission, CallRequest
+    from haystack_integrations.tools.mcp.connection.requests import CallRequest
     from haystack_integrations.tools.mcp.handlers import MCPHandlers
-    from haystack_integrations.tools.mcp.handlers.progress import MCPProgress
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 T = TypeVar("T")
@@ -89,39 +87,22 @@ class Identities:
         # The one that was used last.
         self.newest: Supervisor | None = None
 
-    async def call(
-        self,
-        request: CallRequest,
-        limits: CallLimits,
-        *,
-        connection_timeout: float,
-        on_progress: Callable[[MCPProgress], None] | None,
-        admission: Admission | None,
-    ) -> types.CallToolResult:
+    def call(self, request: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
         """
-        Call a tool on behalf of the caller, in whose context this runs.
+        Call a tool on behalf of the caller, in whose context this is made.
 
         :param request: What the caller wants.
-        :param limits: How long the call may take, and how long the server may be silent.
-        :param connection_timeout: How long to wait for sessions altogether, in seconds.
-        :param on_progress: Called with each report of progress; must not block.
-        :param admission: Asked before each attempt whether the call may be sent.
-        :returns: The result.
-        :raises MCPInvocationError: If there is none.
-        :raises ValueError: If answers of the caller do not fit the questions of the call to continue.
+        :returns: A coroutine of the result, for the executor's loop. It raises MCPInvocationError if there is none, and
+            ValueError if answers of the caller do not fit the questions of the call to continue.
         """
-        call = ToolCall(
-            request,
-            limits,
-            connection_timeout=connection_timeout,
-            on_progress=on_progress,
-            admission=admission,
-            handlers=self.base.handlers,
-        )
+        call = ToolCall(request, self.base.handlers)
         if not self._has_providers and current_context.get() is None and current_identity.get() is None:
-            return await call.run(self.base)
+            return call.run(self.base)
+        return self._identified(call)
+
+    async def _identified(self, call: ToolCall) -> types.CallToolResult:
         try:
-            return await self.run(call.run, connection_timeout)
+            return await self.run(call.run, call.request.connection_timeout)
         except MCPConnectionError as error:
             failure = call.failed_before(error)
             self.base.note_error(str(failure))

@@ -9,6 +9,7 @@ How long a tool call may take, how long its server may be silent, and what ends 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -93,6 +94,21 @@ class CallLimits:
             )
             raise ValueError(msg)
 
+    def within(self, timeout: float) -> CallLimits:
+        """
+        Make the limits of a call that has a timeout of its own.
+
+        :param timeout: The timeout, in seconds.
+        :returns: The limits.
+        """
+        total = self.max_total_timeout
+        return dataclasses.replace(
+            self,
+            invocation_timeout=timeout,
+            timeout_name="invocation_timeout",
+            max_total_timeout=None if total is None else max(total, timeout),
+        )
+
     @cached_property
     def longest_call(self) -> float | None:
         """
@@ -110,6 +126,9 @@ class CallLimits:
         if self.read_timeout == DEFAULT_READ_TIMEOUT and self.invocation_timeout is not None:
             return max(DEFAULT_READ_TIMEOUT, self.invocation_timeout)
         return self.read_timeout
+
+
+DEFAULT_LIMITS = CallLimits()
 
 
 class CallClock:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
+from haystack_integrations.tools.mcp.connection.limits import DEFAULT_LIMITS, CallLimits
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPCallTimeoutError,
@@ -19,13 +20,13 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import OperationCancelledError
+from haystack_integrations.tools.mcp.executor import OperationCancelledError, Patience
 from haystack_integrations.tools.mcp.parameters import texts
 
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
+    from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 
@@ -49,8 +50,17 @@ class CallRequest:
     continues: tuple[MCPPendingCall, Mapping[str, Any] | None] | None = None
     # Whether a call that becomes a task is left open.
     leaves_tasks: bool = False
-    # Called in the executor's loop, with this, when the end of a task is waited for.
-    on_task: Callable[[CallRequest], None] | None = None
+    # What follows is of the connection that sends it: how long it may take, and how long to wait for sessions
+    # altogether, in seconds.
+    limits: CallLimits = DEFAULT_LIMITS
+    connection_timeout: float = 30.0
+    # Called in the executor's loop with each report of progress; must not block.
+    report: Callable[[MCPProgress], None] | None = None
+    # Asked before each attempt whether it may be sent.
+    admission: Admission | None = None
+    # What waits for it, and how long it waits for a task at most.
+    patience: Patience | None = None
+    longest_task: float | None = None
 
     @property
     def continues_task(self) -> bool:
@@ -98,26 +108,52 @@ class Admission(Protocol):
         """
 
 
+class CallOptions(TypedDict, total=False):
+    """
+    What a caller may say of a call. `MCPConnection.call_tool` documents it.
+    """
+
+    display_name: str | None
+    invocation_timeout: float | None
+    secrets: Iterable[str]
+    meta: dict[str, Any] | None
+    on_progress: ProgressCallback | None
+
+
+class RepeatableCallOptions(CallOptions, total=False):
+    """
+    What a caller may say of a call that may be sent again.
+    """
+
+    may_repeat: bool
+
+
 def call_request(
     tool_name: str,
     tool_args: dict[str, Any] | None,
     *,
+    leaves_tasks: bool = False,
+    continues: tuple[MCPPendingCall, Mapping[str, Any] | None] | None = None,
     display_name: str | None = None,
     secrets: Iterable[str] = (),
     meta: dict[str, Any] | None = None,
     on_progress: ProgressCallback | None = None,
-    **others: Any,
+    may_repeat: bool = False,
+    invocation_timeout: float | None = None,
 ) -> CallRequest:
     """
     Check what a caller passed.
 
     :param tool_name: Name of the tool.
     :param tool_args: Its arguments.
-    :param display_name: Name of the tool in error messages, if it is another.
+    :param leaves_tasks: Whether a call that becomes a task is left open.
+    :param continues: The call to continue, and the answers to its questions.
+    :param display_name: As of CallOptions, as the further parameters.
     :param secrets: The secrets among the arguments.
     :param meta: The `_meta` of the request.
     :param on_progress: The function for progress.
-    :param others: Further fields of a CallRequest.
+    :param may_repeat: Whether the tool may run twice.
+    :param invocation_timeout: How long the call may take.
     :returns: The request.
     :raises ValueError: If one of them is of the wrong type.
     """
@@ -137,10 +173,13 @@ def call_request(
         tool_name=tool_name,
         tool_args=tool_args if tool_args is not None else {},
         display_name=display_name or tool_name,
+        may_repeat=may_repeat,
+        invocation_timeout=invocation_timeout,
         secrets=tuple(texts("secrets", secrets)) if secrets else (),
         meta=meta,
         on_progress=on_progress,
-        **others,
+        leaves_tasks=leaves_tasks,
+        continues=continues,
     )
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 
-
 # What came while the loop was blocked has not been read when the timer fires.
 _SECOND_LOOK = 0.1
 

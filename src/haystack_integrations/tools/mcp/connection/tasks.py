@@ -51,7 +51,6 @@ from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError, T
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.limits import CallLimits
     from haystack_integrations.tools.mcp.connection.requests import CallRequest
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
@@ -75,33 +74,19 @@ class TaskRun:
     Run once in the executor's loop.
     """
 
-    def __init__(
-        self,
-        request: CallRequest,
-        call: MCPPendingCall,
-        continuation: Continuation | None,
-        limits: CallLimits,
-        *,
-        connection_timeout: float,
-        on_progress: Callable[[MCPProgress], None] | None,
-    ) -> None:
+    def __init__(self, request: CallRequest, call: MCPPendingCall, continuation: Continuation | None) -> None:
         """
         Initialize the TaskRun.
 
         :param request: What the caller wants.
         :param call: The task.
         :param continuation: Answers to the questions of the task, if the caller continues it.
-        :param limits: How long one request about the task may take, and the task itself.
-        :param connection_timeout: How long to wait for a session, and for a server that is away, in seconds.
-        :param on_progress: Called with each report of progress; must not block.
         """
         self._request = request
-        self._connection_timeout = connection_timeout
         self._call = call
         self._continuation = continuation
-        self._request_timeout = limits.invocation_timeout or _REQUEST_TIMEOUT
-        self._task_timeout = limits.task_timeout
-        self._on_progress = on_progress
+        self._request_timeout = request.limits.invocation_timeout or _REQUEST_TIMEOUT
+        self._task_timeout = request.limits.task_timeout
         self._answered: set[str] = set()
         self._said: str | None = None
 
@@ -193,7 +178,7 @@ class TaskRun:
             return self._supervisor.read(
                 operation,
                 lambda client: ask(_with_tasks(client)),
-                connection_timeout=self._connection_timeout,
+                connection_timeout=self._request.connection_timeout,
                 timeout=limit if left is None else max(min(limit, left), 0.1),
             )
 
@@ -225,7 +210,7 @@ class TaskRun:
                     away_since = None
                     await self._sleep(rest)
                     continue
-                if isinstance(error, MCPAuthorizationError) or away > self._connection_timeout:
+                if isinstance(error, MCPAuthorizationError) or away > self._request.connection_timeout:
                     raise self.lost(error) from None
                 logger.info(
                     "A task of a tool of {server} cannot be asked for ({reason}); trying again",
@@ -267,7 +252,7 @@ class TaskRun:
             left = self._left()
             return self._supervisor.ask_handlers(
                 lambda client: _with_tasks(client).answer_for_task(requests),
-                connection_timeout=self._connection_timeout,
+                connection_timeout=self._request.connection_timeout,
                 timeout=_LONGEST_ANSWER if left is None else max(left, 0.1),
             )
 
@@ -297,8 +282,8 @@ class TaskRun:
         )
         if self._reports is not None:
             self._reports.add(report)
-        if self._on_progress is not None:
-            self._on_progress(report)
+        if self._request.report is not None:
+            self._request.report(report)
 
     def _failed(self, state: TaskState) -> MCPInvocationError:
         error = state.error or {}
