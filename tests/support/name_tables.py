@@ -15,6 +15,7 @@ from haystack.components.agents import Agent
 from mcp import types
 
 from haystack_integrations.tools import mcp as package
+from haystack_integrations.tools.mcp.connection.requests import CallOptions, RepeatableCallOptions
 from tests.support.pages import ROOT, Page
 
 # What tables may name beside the public names of the package.
@@ -62,7 +63,9 @@ def _has(owner: Any, name: str) -> bool:
     """Whether a class or function has an attribute, a field or a parameter of that name."""
     fields = {field.name for field in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set()
     function = owner.__init__ if inspect.isclass(owner) else owner
-    parameters = inspect.signature(function).parameters if callable(function) else {}
+    parameters = {*inspect.signature(function).parameters} if callable(function) else set()
+    if "options" in parameters:
+        parameters |= RepeatableCallOptions.__annotations__.keys() | CallOptions.__annotations__.keys()
     return hasattr(owner, name) or name in fields or name in parameters or name in getattr(owner, "model_fields", ())
 
 
