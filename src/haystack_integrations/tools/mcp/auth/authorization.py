@@ -142,30 +142,14 @@ class OAuth(httpx2.Auth):
         """
         self.config = config
         self.server_url = server_url
+        # A transport sets its own.
+        self.clients: HttpClients = clients
+        self.learn: Callable[[Iterable[str]], None] = learn
+        self.check: Callable[[str], None] | None = check
         self.storage: MCPTokenStorage = config._storage()
         self._client_digest = config._client_digest()
         self._learned: str | None = None
         self._used: dict[str | None, _Holder] = {}
-        self.connected_by(clients, learn, check)
-
-    def connected_by(
-        self,
-        clients: HttpClients,
-        learn: Callable[[Iterable[str]], None],
-        check: Callable[[str], None] | None,
-    ) -> OAuth:
-        """
-        Use the HTTP clients of a transport.
-
-        :param clients: As in `__init__`.
-        :param learn: Likewise.
-        :param check: Likewise.
-        :returns: This.
-        """
-        self.clients: HttpClients = clients
-        self.learn: Callable[[Iterable[str]], None] = learn
-        self.check: Callable[[str], None] | None = check
-        return self
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """

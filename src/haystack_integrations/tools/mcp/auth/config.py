@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 from urllib.parse import urlsplit
@@ -87,35 +87,6 @@ CallbackHandler: TypeAlias = Callable[
 ]
 AssertionProvider: TypeAlias = Callable[[MCPAssertionRequest], str | Awaitable[str]]
 
-_SECRETS = ("client_secret", "private_key", "idp_client_secret")
-_HANDLERS = ("redirect_handler", "callback_handler")
-_SOURCES = ("assertion_provider", "id_token")
-_TEXTS = ("client_id", "client_name", "redirect_uri", "signing_algorithm", "key_id", "idp_client_id")
-_URLS = ("issuer", "idp_token_endpoint", "client_metadata_url", "redirect_uri")
-
-# What the fields are for that only some of the grants have.
-_NEEDS: dict[str, tuple[str, ...]] = {
-    "authorization_code": (),
-    "client_credentials": ("client_id",),
-    "jwt_bearer": ("assertion_provider",),
-    "id_jag": ("client_id", "client_secret", "issuer"),
-}
-_PERSONS, _SERVICES, _EMPLOYEES = ("authorization_code",), ("client_credentials",), ("id_jag",)
-_ONLY_FOR: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("client_name", "client_metadata_url"), _PERSONS),
-    **dict.fromkeys(("redirect_uri", "redirect_handler", "callback_handler"), _PERSONS),
-    **dict.fromkeys(("private_key", "signing_algorithm", "key_id"), _SERVICES),
-    **dict.fromkeys(("id_token", "idp_token_endpoint", "idp_client_id", "idp_client_secret"), _EMPLOYEES),
-    "assertion_provider": (*_SERVICES, "jwt_bearer", *_EMPLOYEES),
-    "dpop": (*_PERSONS, *_SERVICES, "jwt_bearer"),
-}
-
-# What does not make another client: how people log in, and how the client proves who it is.
-_HOW = frozenset(
-    {"client_name", "login_timeout", "redirect_uri", "redirect_handler", "callback_handler"}
-    | {"client_secret", "private_key", "signing_algorithm", "key_id", "idp_client_secret", "token_endpoint_auth_method"}
-)
-
 
 def _is_url(value: Any) -> bool:
     try:
@@ -155,39 +126,60 @@ def _is_storage(value: Any) -> bool:
     return isinstance(value, MCPTokenStorage) or all(hasattr(value, method) for method in methods)
 
 
-_FUNCTION = "a function or its import path 'package.module:name'"
+_Check: TypeAlias = tuple[Callable[[Any], bool], str]
 
-# What parameters that are not None must be.
-_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(_TEXTS, (lambda value: isinstance(value, str) and value != "", "a string that is not empty")),
-    **dict.fromkeys(("issuer", "idp_token_endpoint"), (_is_url, "a URL like https://host/path")),
-    **dict.fromkeys(_SECRETS, (lambda value: isinstance(value, Secret), "a Secret, as of Secret.from_env_var('NAME')")),
-    **dict.fromkeys(_HANDLERS, (_is_function, _FUNCTION)),
-    **dict.fromkeys(
-        _SOURCES, (lambda value: _is_function(value) or isinstance(value, Secret), f"a Secret, {_FUNCTION}")
-    ),
-    "client_metadata_url": (_is_document_url, "a URL that begins with https:// and has a path"),
-    "grant_type": (lambda value: value in get_args(GrantType), f"one of {', '.join(get_args(GrantType))}"),
-    "token_endpoint_auth_method": (
-        lambda value: value in get_args(AuthMethod),
-        f"one of {', '.join(get_args(AuthMethod))}",
-    ),
-    "scopes": (
-        lambda value: (
-            isinstance(value, list) and all(isinstance(each, str) and each.split() == [each] for each in value)
-        ),
-        "a list of scopes, each a string without white space",
-    ),
-    "login_timeout": (
-        lambda value: isinstance(value, int | float) and 0 < value <= 86_400,  # noqa: PLR2004 - a day
-        "a number of seconds up to 86400",
-    ),
-    "dpop": (lambda value: isinstance(value, bool), "True or False"),
-    "resource": (_is_resource, "a URI without a fragment, False to leave it out, or None"),
-    "token_storage": (
-        _is_storage,
-        "an MCPTokenStorage such as FileTokenStorage, or have the methods of a TokenStorage of the MCP SDK",
-    ),
+_ANYTHING: _Check = (lambda _: True, "anything")  # of a subclass
+_TEXT: _Check = (lambda value: isinstance(value, str) and value != "", "a string that is not empty")
+_URL: _Check = (_is_url, "a URL like https://host/path")
+_SECRET: _Check = (lambda value: isinstance(value, Secret), "a Secret, as of Secret.from_env_var('NAME')")
+_FUNCTION: _Check = (_is_function, "a function or its import path 'package.module:name'")
+_SOURCE: _Check = (lambda value: isinstance(value, Secret) or _is_function(value), f"a Secret, {_FUNCTION[1]}")
+_DOCUMENT: _Check = (_is_document_url, "a URL that begins with https:// and has a path")
+_FLAG: _Check = (lambda value: isinstance(value, bool), "True or False")
+_SECONDS: _Check = (
+    lambda value: isinstance(value, int | float) and 0 < value <= 86_400,  # noqa: PLR2004 - a day
+    "a number of seconds up to 86400",
+)
+_RESOURCE: _Check = (_is_resource, "a URI without a fragment, False to leave it out, or None")
+_SCOPES: _Check = (
+    lambda value: isinstance(value, list) and all(isinstance(each, str) and each.split() == [each] for each in value),
+    "a list of scopes, each a string without white space",
+)
+_GRANT: _Check = (lambda value: value in get_args(GrantType), f"one of {', '.join(get_args(GrantType))}")
+_METHOD: _Check = (lambda value: value in get_args(AuthMethod), f"one of {', '.join(get_args(AuthMethod))}")
+_STORAGE: _Check = (
+    _is_storage,
+    "an MCPTokenStorage such as FileTokenStorage, or have the methods of a TokenStorage of the MCP SDK",
+)
+
+_PERSON, _SERVICE, _WORKLOAD, _EMPLOYEE = get_args(GrantType)
+
+
+def _who(check: _Check, *grants: str) -> dict[str, Any]:
+    """
+    Declare a parameter another value of which makes another client, whose tokens are others.
+
+    :param check: What it must be, unless it is None.
+    :param grants: The grants that it is for, if it is not for all.
+    """
+    return {"check": check, "grants": grants, "identifies": True}
+
+
+def _how(check: _Check, *grants: str) -> dict[str, Any]:
+    """
+    Declare a parameter that only says how people log in, or how the client proves who it is.
+
+    :param check: As in `_who`.
+    :param grants: Likewise.
+    """
+    return {"check": check, "grants": grants, "identifies": False}
+
+
+_NEEDS: dict[str, tuple[str, ...]] = {
+    _PERSON: (),
+    _SERVICE: ("client_id",),
+    _WORKLOAD: ("assertion_provider",),
+    _EMPLOYEE: ("client_id", "client_secret", "issuer"),
 }
 
 
@@ -266,29 +258,32 @@ class OAuthConfig:
     :raises ValueError: If a parameter is invalid, or does not go with the grant.
     """
 
-    client_id: str | None = None
-    client_secret: Secret | None = None
-    issuer: str | None = None
-    scopes: list[str] | None = None
-    token_endpoint_auth_method: AuthMethod | None = None
-    grant_type: GrantType | None = None
-    token_storage: MCPTokenStorage | TokenStorage | None = field(default=None, compare=False)
-    client_name: str = field(default="mcp-haystack", kw_only=True)
-    client_metadata_url: str | None = field(default=None, kw_only=True)
-    redirect_uri: str | None = field(default=None, kw_only=True)
-    redirect_handler: str | RedirectHandler | None = field(default=None, kw_only=True)
-    callback_handler: str | CallbackHandler | None = field(default=None, kw_only=True)
-    login_timeout: float = field(default=300.0, kw_only=True)
-    private_key: Secret | None = field(default=None, kw_only=True)
-    signing_algorithm: str | None = field(default=None, kw_only=True)
-    key_id: str | None = field(default=None, kw_only=True)
-    assertion_provider: str | Secret | AssertionProvider | None = field(default=None, kw_only=True)
-    id_token: str | Secret | AssertionProvider | None = field(default=None, kw_only=True)
-    idp_token_endpoint: str | None = field(default=None, kw_only=True)
-    idp_client_id: str | None = field(default=None, kw_only=True)
-    idp_client_secret: Secret | None = field(default=None, kw_only=True)
-    dpop: bool = field(default=False, kw_only=True)
-    resource: str | Literal[False] | None = field(default=None, kw_only=True)
+    client_id: str | None = field(default=None, metadata=_who(_TEXT))
+    client_secret: Secret | None = field(default=None, metadata=_how(_SECRET))
+    issuer: str | None = field(default=None, metadata=_who(_URL))
+    scopes: list[str] | None = field(default=None, metadata=_who(_SCOPES))
+    token_endpoint_auth_method: AuthMethod | None = field(default=None, metadata=_how(_METHOD))
+    grant_type: GrantType | None = field(default=None, metadata=_who(_GRANT))
+    token_storage: MCPTokenStorage | TokenStorage | None = field(default=None, compare=False, metadata=_who(_STORAGE))
+    _: KW_ONLY
+    client_name: str = field(default="mcp-haystack", metadata=_how(_TEXT, _PERSON))
+    client_metadata_url: str | None = field(default=None, metadata=_who(_DOCUMENT, _PERSON))
+    redirect_uri: str | None = field(default=None, metadata=_how(_TEXT, _PERSON))
+    redirect_handler: str | RedirectHandler | None = field(default=None, metadata=_how(_FUNCTION, _PERSON))
+    callback_handler: str | CallbackHandler | None = field(default=None, metadata=_how(_FUNCTION, _PERSON))
+    login_timeout: float = field(default=300.0, metadata=_how(_SECONDS))
+    private_key: Secret | None = field(default=None, metadata=_how(_SECRET, _SERVICE))
+    signing_algorithm: str | None = field(default=None, metadata=_how(_TEXT, _SERVICE))
+    key_id: str | None = field(default=None, metadata=_how(_TEXT, _SERVICE))
+    assertion_provider: str | Secret | AssertionProvider | None = field(
+        default=None, metadata=_who(_SOURCE, _SERVICE, _WORKLOAD, _EMPLOYEE)
+    )
+    id_token: str | Secret | AssertionProvider | None = field(default=None, metadata=_who(_SOURCE, _EMPLOYEE))
+    idp_token_endpoint: str | None = field(default=None, metadata=_who(_URL, _EMPLOYEE))
+    idp_client_id: str | None = field(default=None, metadata=_who(_TEXT, _EMPLOYEE))
+    idp_client_secret: Secret | None = field(default=None, metadata=_how(_SECRET, _EMPLOYEE))
+    dpop: bool = field(default=False, metadata=_who(_FLAG, _PERSON, _SERVICE, _WORKLOAD))
+    resource: str | Literal[False] | None = field(default=None, metadata=_who(_RESOURCE))
 
     def __post_init__(self) -> None:
         """
@@ -298,10 +293,10 @@ class OAuthConfig:
         """
         if isinstance(self.scopes, tuple):
             self.scopes = list(self.scopes)
-        for name, (is_valid, expected) in _CHECKS.items():
-            value = getattr(self, name)
+        for each in dataclasses.fields(self):
+            value, (is_valid, expected) = getattr(self, each.name), each.metadata.get("check", _ANYTHING)
             if value is not None and not is_valid(value):
-                self._refuse(f"`{name}` must be {expected}, got {type(value).__name__}")
+                self._refuse(f"`{each.name}` must be {expected}, got {type(value).__name__}")
         has_credentials = self.client_secret is not None or self.private_key is not None
         if self.grant_type is None:
             self.grant_type = "client_credentials" if has_credentials else "authorization_code"
@@ -320,10 +315,10 @@ class OAuthConfig:
         for name in _NEEDS[grant]:
             if getattr(self, name) is None:
                 self._refuse(f"the grant '{grant}' needs `{name}`")
-        for name in self._set_fields():
-            grants = _ONLY_FOR.get(name, (grant,))
-            if grant not in grants:
-                self._refuse(f"`{name}` is for the grant {' or '.join(map(repr, grants))}, not for '{grant}'")
+        for each in dataclasses.fields(self):
+            grants = each.metadata.get("grants") or (grant,)
+            if grant not in grants and getattr(self, each.name) != each.default:
+                self._refuse(f"`{each.name}` is for the grant {' or '.join(map(repr, grants))}, not for '{grant}'")
         has_exchange = self.id_token is not None and self.idp_token_endpoint is not None
         has_parts = self.id_token is not None or self.idp_token_endpoint is not None
         if grant == "id_jag" and (has_parts != has_exchange or has_exchange == (self.assertion_provider is not None)):
@@ -376,17 +371,16 @@ class OAuthConfig:
         """
         Distinguish clients whose tokens must not be mixed up, without their secrets.
         """
-        own = {name: value for name, value in self._shown().items() if name not in _HOW}
-        own |= {name: self._source(name) for name in _SOURCES if getattr(self, name) is not None}
+        names = {each.name for each in dataclasses.fields(self) if each.metadata.get("identifies", True)}
+        own = {name: self._identifier(name, value) for name, value in self._set_fields().items() if name in names}
         return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
-    def _source(self, name: str) -> str:
-        value = getattr(self, name)
+    def _identifier(self, name: str, value: Any) -> Any:
         if isinstance(value, Secret):
             variables = vars(value).get("_env_vars")
             return f"env:{variables}" if variables else hashlib.sha256(str(value.resolve_value()).encode()).hexdigest()
         try:
-            return import_path_of(self, name, value)
+            return import_path_of(self, name, value) if callable(value) else value
         except ValueError:  # nobody else can have the same
             return self._number
 
@@ -395,7 +389,7 @@ class OAuthConfig:
         return uuid.uuid4().hex
 
     def _secrets(self) -> list[Secret]:
-        return [value for name in (*_SECRETS, *_SOURCES) if isinstance(value := getattr(self, name), Secret)]
+        return [value for value in self._set_fields().values() if isinstance(value, Secret)]
 
     def _set_fields(self) -> dict[str, Any]:
         return {
@@ -409,7 +403,7 @@ class OAuthConfig:
         for name, value in shown.items():
             if callable(value):
                 shown[name] = f"<{getattr(value, '__qualname__', type(value).__name__)}>"
-            elif name in _URLS:
+            elif isinstance(value, str) and _is_url(value):
                 shown[name] = redact_url(value)
         return shown
 
@@ -430,7 +424,7 @@ class OAuthConfig:
         for name, value in data.items():
             if isinstance(value, Secret):
                 data[name] = value.to_dict()
-            elif name in (*_HANDLERS, *_SOURCES):
+            elif callable(value):
                 data[name] = import_path_of(self, name, value)
             elif isinstance(value, list):
                 data[name] = list(value)
@@ -454,12 +448,13 @@ class OAuthConfig:
             msg = f"{cls.__name__} has no parameter {', '.join(map(repr, unknown))}; it knows {', '.join(known)}"
             raise ValueError(msg)
         parameters = dict(data)
+        functions = ("redirect_handler", "callback_handler", "assertion_provider", "id_token")
         for name, value in parameters.items():
             if isinstance(value, Mapping) and name == "token_storage":
                 parameters[name] = deserialize_object(dict(value))
             elif isinstance(value, Mapping):
                 parameters[name] = stored_template(value) or Secret.from_dict(dict(value))
-            elif name in (*_HANDLERS, *_SOURCES) and is_import_path(value):
+            elif name in functions and is_import_path(value):
                 check_module_may_be_imported(value.partition(":")[0])
         return cls(**parameters)
 

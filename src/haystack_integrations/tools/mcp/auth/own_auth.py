@@ -25,37 +25,28 @@ from haystack_integrations.tools.mcp.request_context import current_identity
 
 def load_auth(value: Any) -> httpx2.Auth:
     """
-    Give the `httpx2.Auth` that `auth` of a server info stands for. It may import a module.
+    Return the `httpx2.Auth` that `auth` of a server info stands for. It may import a module.
 
     :param value: The object, or the import path of one, or of a function that makes one.
     :returns: The object.
     :raises ValueError: If it is something else.
     """
-    found = _imported(value) if isinstance(value, str) else value
+    try:
+        found = import_object(value) if isinstance(value, str) else value
+    except ImportError as error:
+        module = value.partition(":")[0]
+        if "." in module and module in sys.modules:
+            raise
+        # Without the path: it may be a bearer token that looks like one.
+        reason = f" ({error})" if error.name and error.name not in value else ""
+        msg = f"`auth` cannot be imported{reason}. Pass a bearer token as `token=`"
+        raise ValueError(msg) from None
     if not isinstance(found, httpx2.Auth) and callable(found):
         found = found()
     if not isinstance(found, httpx2.Auth):
         msg = f"`auth` must give an httpx2.Auth, it gave {type(found).__name__}"
         raise ValueError(msg)
     return found
-
-
-def _imported(path: str) -> Any:
-    try:
-        return import_object(path)
-    except ImportError as error:
-        module = path.partition(":")[0]
-        if "." in module and module in sys.modules:
-            raise
-        # Without the path: it may be a bearer token that looks like one.
-        told = f" ({error})" if error.name and error.name not in path else ""
-        msg = f"`auth` cannot be imported{told}. Pass a bearer token as `token=`"
-        raise ValueError(msg) from None
-
-
-def _has_own_authorization() -> bool:
-    identity = current_identity.get()
-    return identity is not None and any(name.lower() == "authorization" for name in identity.headers)
 
 
 class OwnAuth(httpx2.Auth):
@@ -79,7 +70,8 @@ class OwnAuth(httpx2.Auth):
         :returns: The requests to send, each for its response.
         :raises MCPAuthorizationError: If the object fails.
         """
-        if _has_own_authorization():
+        identity = current_identity.get()
+        if identity is not None and any(name.lower() == "authorization" for name in identity.headers):
             yield request
             return
         flow = self._auth.async_auth_flow(request)
@@ -125,14 +117,15 @@ class TokenSourceAuth(httpx2.Auth):
         :raises MCPAuthorizationError: If the source fails.
         """
         if "authorization" not in request.headers:
+            name = type(self._source).__name__
             try:
                 token = await self._resolve()
             except Exception as error:
                 # Not its text, which may quote a credential.
-                msg = f"authorization failed: the token source {type(self._source).__name__} raised {_name(error)}"
+                msg = f"authorization failed: the token source {name} raised {type(error).__name__}"
                 raise MCPAuthorizationError(msg) from error
             if not isinstance(token, str) or not token:
-                msg = f"authorization failed: the token source {type(self._source).__name__} gave no token"
+                msg = f"authorization failed: the token source {name} gave no token"
                 raise MCPAuthorizationError(msg)
             if token != self._last:
                 self._last = token
@@ -146,7 +139,3 @@ class TokenSourceAuth(httpx2.Auth):
         else:
             token = await anyio.to_thread.run_sync(self._source.resolve, abandon_on_cancel=True)
         return await token if inspect.isawaitable(token) else token
-
-
-def _name(error: Exception) -> str:
-    return type(error).__name__

@@ -36,7 +36,8 @@ def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable
     """
     if not isinstance(auth, OAuth):  # of a subclass of OAuthConfig
         return OwnAuth(auth)
-    return auth.connected_by(lambda: _client(info), learn, check_host)
+    auth.clients, auth.learn, auth.check = (lambda: _client(info)), learn, check_host
+    return auth
 
 
 @asynccontextmanager
