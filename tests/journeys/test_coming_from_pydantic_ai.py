@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Whoever comes from Pydantic AI finds everything: the guide has each name of `pydantic_ai.mcp`, and says nothing wrong.
+What `docs/migration.md` promises to those who come from Pydantic AI.
 """
 
 from typing import Any
@@ -15,64 +15,10 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, instructions_for_model
-from tests.support.name_tables import NameTables
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
-# The public classes, functions and aliases of `pydantic_ai.mcp`, with their parameters, attributes and methods.
-# What MCPServer and its subclasses have in common is listed once.
-NAMES = {
-    "BaseResource": "name title description mime_type annotations metadata",
-    "CallToolFunc": "",
-    "MCPError": "message code data from_mcp_sdk",
-    "MCPServer": "tool_prefix log_level log_handler timeout read_timeout process_tool_call allow_sampling "
-    "sampling_model max_retries elicitation_callback cache_tools cache_resources include_instructions "
-    "include_return_schema id client_info server_info capabilities instructions is_running client_streams "
-    "get_instructions list_tools direct_call_tool list_resources list_resource_templates read_resource __aenter__",
-    "MCPServerHTTP": "",
-    "MCPServerSSE": "",
-    "MCPServerStdio": "command args env cwd",
-    "MCPServerStreamableHTTP": "",
-    "MCPToolset": "client id max_retries tool_error_behavior process_tool_call cache_tools cache_resources "
-    "include_instructions include_return_schema sampling_model sampling_handler elicitation_handler log_handler "
-    "log_level progress_handler message_handler client_info init_timeout read_timeout roots auth verify headers "
-    "http_client server_info capabilities instructions is_running get_instructions list_tools direct_call_tool "
-    "list_resources list_resource_templates read_resource",
-    "MCPToolsetClient": "",
-    "ProcessToolCallback": "",
-    "Resource": "uri size from_mcp_sdk",
-    "ResourceAnnotations": "audience priority from_mcp_sdk",
-    "ResourceTemplate": "uri_template from_mcp_sdk",
-    "ServerCapabilities": "experimental logging prompts prompts_list_changed resources resources_list_changed tools "
-    "tools_list_changed completions from_mcp_sdk",
-    "ToolResult": "",
-    "load_mcp_servers": "config_path",
-    "load_mcp_toolsets": "config_path",
-}
-
 GO = [ChatMessage.from_user("go")]
-
-
-TABLES = NameTables("docs/coming-from-pydantic-ai.md")
-
-
-def test_the_guide_has_every_name_of_the_other_once() -> None:
-    wanted = {
-        name
-        for owner, members in NAMES.items()
-        for name in (owner, *(f"{owner}.{member}" for member in members.split()))
-    }
-    found = TABLES.theirs
-    assert set(found) == wanted
-    assert len(found) == len(wanted)
-
-
-def test_every_name_that_the_guide_gives_for_it_exists() -> None:
-    TABLES.check_ours()
-
-
-def test_every_test_that_the_guide_names_exists() -> None:
-    TABLES.check_tests()
 
 
 def test_a_model_may_try_again_as_long_as_there_are_steps() -> None:

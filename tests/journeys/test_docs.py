@@ -13,6 +13,7 @@ only the model is missing.
 import ast
 import asyncio
 import importlib
+import inspect
 import json
 import os
 import re
@@ -334,6 +335,21 @@ def test_extras_that_pages_name_exist() -> None:
 def test_the_reference_has_every_public_module() -> None:
     shown = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference.md").read_text(), re.MULTILINE)
     assert set(shown) == {module.__name__ for module in PUBLIC_MODULES}
+
+
+def test_every_name_that_the_guide_for_those_who_come_from_elsewhere_gives_exists() -> None:
+    rows = re.findall(r"^\| `.+? \| (`.+) \|$", (ROOT / "docs/migration.md").read_text(), re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
+    assert named
+
+    def has(owner: Any, name: str) -> bool:
+        return hasattr(owner, name) or name in inspect.signature(owner).parameters
+
+    def exists(name: str) -> bool:
+        first, _, attribute = name.partition(".")
+        return first in package.__all__ and (not attribute or has(getattr(package, first), attribute))
+
+    assert [name for name in named if not exists(name)] == []
 
 
 def test_the_workflow_uses_make_targets_that_exist() -> None:

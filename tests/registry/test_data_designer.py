@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What NeMo Data Designer does with MCP, one behaviour a test, with our answer where it differs; and the guide for those
-who come from it, which has each of its names.
+What NeMo Data Designer does with MCP, one behaviour a test, with our answer where it differs.
 """
 
 import asyncio
@@ -36,36 +35,10 @@ from haystack_integrations.tools.mcp import (
     tool_usage,
 )
 from tests.support.foreign_server import ForeignServer, definition
-from tests.support.name_tables import NameTables
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 DOWN = StdioServerInfo("no-such-command", max_retries=0)
-
-# The classes, fields and methods of its documentation, and the functions that it names.
-NAMES = {
-    "MCPProviderRegistry": "",
-    "MCPRegistry": "get_mcp",
-    "MCPFacade": "tool_call_count has_tool_calls get_tool_schemas process_completion_response "
-    "refuse_completion_response tool_alias providers max_tool_call_turns allow_tools timeout_sec",
-    "MCPProvider": "name endpoint api_key provider_type",
-    "LocalStdioMCPProvider": "name command args env provider_type",
-    "ToolConfig": "tool_alias providers allow_tools max_tool_call_turns timeout_sec",
-    "ModelFacade": "generate generate.prompt generate.parser generate.tool_alias",
-    "ModelRegistry": "",
-    "ModelProviderRegistry": "",
-    "ModelConfig": "alias",
-    "list_tools": "",
-    "call_tools_parallel": "",
-    "run_health_check": "",
-    "clear_provider_caches": "",
-    "TraceType": "NONE LAST_MESSAGE ALL_MESSAGES",
-    "MCPConfigurationError": "",
-    "DuplicateToolNameError": "",
-    "MCPToolError": "",
-    "MCPClientUnavailableError": "",
-}
-TABLES = NameTables("docs/coming-from-data-designer.md")
 
 
 @pytest.fixture
@@ -248,20 +221,3 @@ class TestServers:
             look["look"].invoke()
         with pytest.raises(MCPConnectionError, match="no-such-command"):
             MCPRegistry({"down": DOWN}, [ToolConfig("x", ["down"])]).tool_schemas("x")
-
-
-class TestGuide:
-    def test_it_has_every_name_once(self):
-        wanted = {
-            name
-            for owner, members in NAMES.items()
-            for name in (owner, *(f"{owner}.{member}" for member in members.split()))
-        }
-        assert set(TABLES.theirs) == wanted
-        assert len(TABLES.theirs) == len(wanted)
-
-    def test_what_it_names_exists_here(self):
-        TABLES.check_ours()
-
-    def test_so_do_its_tests(self):
-        TABLES.check_tests()
