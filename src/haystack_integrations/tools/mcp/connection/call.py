@@ -24,7 +24,7 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.gate import Passage
 from haystack_integrations.tools.mcp.connection.limits import CallClock
-from haystack_integrations.tools.mcp.connection.session import DeadlineError, UnderWay, holding_task, running_task
+from haystack_integrations.tools.mcp.connection.session import DeadlineError, UnderWay, holding_task
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.connection.tasks import TaskRun, cancel_task, keep, pending_call, pending_error
 from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS
@@ -273,7 +273,7 @@ class ToolCall:
     async def _attempt(self, session: Session) -> types.CallToolResult:
         request, limits, left, began = self.request, self.request.limits, self._clock.begin(), monotonic()
         under_way = UnderWay(
-            running_task(), limits.longest_silence, limits.ping_interval, None if left is None else began + left
+            asyncio.current_task(), limits.longest_silence, limits.ping_interval, None if left is None else began + left
         )
         self._session, self._under_way, self._attempt_began = session, under_way, began
         is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress

@@ -64,7 +64,7 @@ class UnderWay:
 
     def __init__(
         self,
-        task: asyncio.Task[Any],
+        task: Any,
         longest_silence: float | None = None,
         ping_interval: float | None = None,
         deadline: float | None = None,
@@ -72,16 +72,16 @@ class UnderWay:
         """
         Initialize the UnderWay. To be called in the task.
 
-        :param task: The running task.
+        :param task: The running `asyncio.Task`.
         :param longest_silence: After how many seconds of silence the session may be given up; None for never.
         :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
         :param deadline: When the request is given up, in the seconds of `time.monotonic`; None for never.
         """
-        self.task = task
+        self.task: asyncio.Task[Any] = task
         self.caller: Caller | None = caller_of_operation.get()
-        self.longest_silence = longest_silence
-        self.ping_interval = ping_interval
-        self.deadline = deadline
+        self.longest_silence: float | None = longest_silence
+        self.ping_interval: float | None = ping_interval
+        self.deadline: float | None = deadline
         # Why the session has cancelled the task: its deadline, or the end of the session.
         self.interruptions: tuple[str, ...] = ()
         self.cancelling: int = task.cancelling()
@@ -557,7 +557,7 @@ class Session:
         :raises DeadlineError: If it took too long.
         """
         if under_way is None:
-            under_way = UnderWay(running_task())
+            under_way = UnderWay(asyncio.current_task())
         self._last_caller = under_way.caller
         self._user = current_identity.get()
         current_request.set(under_way.task)
@@ -649,16 +649,6 @@ class Session:
         :param request: The request.
         """
         return self._watch.requests.get(request.task) is request
-
-
-def running_task() -> asyncio.Task[Any]:
-    """
-    Return the running task, which there is wherever something is awaited in an event loop.
-    """
-    task = asyncio.current_task()
-    if task is None:
-        raise AssertionError
-    return task
 
 
 def caller_key() -> Any:
