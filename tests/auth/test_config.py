@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.auth.own_auth import load_auth
-from haystack_integrations.tools.mcp.connection.pool import _identity
+from haystack_integrations.tools.mcp.connection.sharing import _identity
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage as StoredStorage
 from haystack_integrations.tools.mcp.oauth import OAuthConfig as StoredConfig
 from tests.support.oauth_server import allow

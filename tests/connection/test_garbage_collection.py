@@ -94,7 +94,7 @@ def test_collecting_in_the_thread_of_the_executor_does_not_stall_it(stdio_server
 
 
 def test_collecting_while_the_lock_of_the_pool_is_held_does_not_deadlock(stdio_server):
-    from haystack_integrations.tools.mcp.connection.pool import pool
+    from haystack_integrations.tools.mcp.connection.sharing import pool
 
     server = stdio_server()
     tools = [MCPTool("add", reach(server))]

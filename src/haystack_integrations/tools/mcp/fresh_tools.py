@@ -30,9 +30,9 @@ from haystack import logging
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.connection.changes import Delivery
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
+from haystack_integrations.tools.mcp.connection.listening import Delivery
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers.calling import call

@@ -17,10 +17,10 @@ from haystack import logging
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.connection.changes import Watching
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.in_loop import Sessions
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT
+from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.connection.retry import BackgroundRetry
 from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema

@@ -239,7 +239,7 @@ class CallSecrets:
 
     def __iter__(self) -> Iterator[str]:
         """
-        Give the secrets.
+        Return the secrets.
 
         :returns: The values, the latest last.
         """

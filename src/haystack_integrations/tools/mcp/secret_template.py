@@ -103,7 +103,7 @@ class SecretTemplate(Secret):
 
     def secrets(self) -> set[str]:
         """
-        Give the values that the variables have now; defaults are no secrets.
+        Return the values that the variables have now; defaults are no secrets.
 
         :returns: The values.
         """
@@ -235,7 +235,7 @@ def stored_template(data: Mapping[str, Any]) -> SecretTemplate | None:
 
 def value_of(secret: Secret, name: str | None = None) -> Any:
     """
-    Give the value of a Secret.
+    Return the value of a Secret.
 
     :param secret: The Secret.
     :param name: What it is for, e.g. a header; it is named in the message.
@@ -255,7 +255,7 @@ def value_of(secret: Secret, name: str | None = None) -> Any:
 
 def resolved(value: str | Secret) -> str:
     """
-    Give a text that may be a Secret.
+    Return a text that may be a Secret.
 
     :param value: The text, or the Secret.
     :returns: The text.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from haystack import logging
 from haystack.tracing.tracer import is_tracing_enabled
 
-from haystack_integrations.tools.mcp.connection.changes import Watching
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.connection.in_loop import Read, Sessions, asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
@@ -24,7 +23,7 @@ from haystack_integrations.tools.mcp.connection.limits import (
     CallLimits,
     check_timeout,
 )
-from haystack_integrations.tools.mcp.connection.pool import pool, release_collected
+from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.preload import preloaded
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.connection.requests import (
@@ -35,6 +34,7 @@ from haystack_integrations.tools.mcp.connection.requests import (
     call_request,
     executor_failed,
 )
+from haystack_integrations.tools.mcp.connection.sharing import pool, release_collected
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
 from haystack_integrations.tools.mcp.connection.tracing import traced_call
 from haystack_integrations.tools.mcp.errors import (
@@ -672,7 +672,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
 
     def _has_own_session(self) -> bool:
         """
-        Tell whether the session of the server info is open. From any thread.
+        Return whether the session of the server info is open. From any thread.
         """
         identities = self._identities
         return identities is not None and identities.base.is_ready()
@@ -709,14 +709,14 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
 
     def _unusable_tools(self) -> dict[str, str]:
         """
-        Say which tools the server's listing was read without, each with the reason.
+        Return the tools that the server's listing was read without, each with the reason.
         """
         session = self._session
         return {} if session is None else session.client.unusable_tools()
 
     def _why_unusable(self, tool_name: str) -> str | None:
         """
-        Say why the server's listing was read without a tool, if it was.
+        Return why the server's listing was read without a tool, if it was.
         """
         session = self._session
         return None if session is None else session.client.why_unusable(tool_name)
@@ -752,7 +752,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
 
     def status(self) -> MCPConnectionStatus:
         """
-        Tell how the connection is. Never blocks and never connects.
+        Return the state of the connection. Never blocks and never connects.
 
         :returns: A snapshot.
         """

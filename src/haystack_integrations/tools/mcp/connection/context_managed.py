@@ -92,7 +92,7 @@ class Holds:
 
     def ask_to_close(self) -> bool:
         """
-        Have the object closed as soon as nobody uses it.
+        Close the object as soon as nobody uses it.
 
         :returns: Whether it is to be closed now.
         """

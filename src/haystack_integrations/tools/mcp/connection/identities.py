@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.connection.call import ToolCall
 from haystack_integrations.tools.mcp.connection.limits import within
 from haystack_integrations.tools.mcp.connection.session import caller_key
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
+from haystack_integrations.tools.mcp.connection.tool_call import ToolCall
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
 from haystack_integrations.tools.mcp.redaction import secrets_in
 from haystack_integrations.tools.mcp.request_context import (

@@ -188,7 +188,7 @@ class CallClock:
 
     def describe(self) -> tuple[str, str]:
         """
-        Say which limit was hit in the last attempt, and what to do about it.
+        Describe which limit was hit in the last attempt, and what to do about it.
 
         :returns: A clause, and a sentence.
         """

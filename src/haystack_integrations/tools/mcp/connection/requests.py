@@ -100,7 +100,7 @@ class Admission(Protocol):
 
     async def refusal(self, tool_name: str, listing: ToolListing) -> str | None:
         """
-        Say why a call must not be sent. Awaited in the executor's loop, before each attempt.
+        Return why a call must not be sent. Awaited in the executor's loop, before each attempt.
 
         :param tool_name: The server's name of the tool.
         :param listing: The tools of the session in which it would be sent.

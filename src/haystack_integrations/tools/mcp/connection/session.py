@@ -619,7 +619,7 @@ class Session:
     @classmethod
     def of_running_loop(cls) -> list[Session]:
         """
-        Give the sessions that are alive in the running loop, as opposed to those of an executor that was shut down.
+        Return the sessions that are alive in the running loop, as opposed to those of an executor that was shut down.
 
         :returns: The sessions.
         """
@@ -628,7 +628,7 @@ class Session:
 
     def was_silent_since(self, moment: float) -> bool:
         """
-        Tell whether the server has sent nothing since a moment.
+        Return whether the server has sent nothing since a moment.
 
         :param moment: In the seconds of `time.monotonic`.
         :returns: True if it has not.
@@ -682,7 +682,7 @@ _holders: dict[asyncio.Task[object], object] = {}
 @contextmanager
 def holding_task(owner: object) -> Iterator[None]:
     """
-    Have the session kept open until the running coroutine has cancelled its task at the server, if it has to.
+    Keep the session open until the running coroutine has cancelled its task at the server, if it has to.
 
     :param owner: Has the session.
     :returns: A context manager.

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.changes import Listening
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
 from haystack_integrations.tools.mcp.connection.limits import within
+from haystack_integrations.tools.mcp.connection.listening import Listening
 from haystack_integrations.tools.mcp.connection.preload import whole_imports
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.connection.retry import back_off
@@ -92,7 +92,7 @@ class GivenLinks:
 
     def has(self, caller: Hashable, uri: str) -> bool:
         """
-        Tell whether somebody got a URI.
+        Return whether somebody got a URI.
 
         :param caller: Who.
         :param uri: The URI.
@@ -253,7 +253,7 @@ class Supervisor:
 
     def is_ready(self) -> bool:
         """
-        Tell whether calls can be sent at once. From any thread.
+        Return whether calls can be sent at once. From any thread.
 
         :returns: True with an open session in a loop that runs.
         """
@@ -495,7 +495,7 @@ class Supervisor:
 
     async def tools_now(self, session: Session, timeout: float, *, again: bool = False) -> ToolListing:
         """
-        Give the tools of an open session, and list them before if the server has said that they changed since.
+        Return the tools of an open session, and list them before if the server has said that they changed since.
 
         :param session: The session.
         :param timeout: How long listing them may take, in seconds.
@@ -565,7 +565,7 @@ class Supervisor:
         self, ask: Callable[[MCPClient], Awaitable[T]], *, connection_timeout: float, timeout: float
     ) -> T:
         """
-        Let the handlers answer what the server wants to know for a task, even if the session ends meanwhile.
+        Ask the handlers for what the server wants to know for a task, even if the session ends meanwhile.
 
         :param ask: Does it.
         :param connection_timeout: How long opening a session may take, in seconds.

@@ -373,7 +373,7 @@ def pending_error(call: MCPPendingCall, request: CallRequest, reason: str = "") 
 
 async def keep(call: MCPPendingCall, supervisor: Supervisor) -> None:
     """
-    Let the user keep a call, so that it can be continued whatever happens to this process.
+    Pass a call to the user, so that it can be continued whatever happens to this process.
 
     :param call: The call.
     :param supervisor: Has the handlers.
