@@ -17,7 +17,7 @@ HAYSTACK2_TESTS := tests/components tests/hooks tests/cli/test_serve.py tests/co
 	$(patsubst %,tests/journeys/test_%.py,agents_and_pipelines examples handlers_in_agents) \
 	tests/journeys/test_docs.py::test_the_python_blocks_of_a_page_run_and_print_what_they_say \
 	tests/registry/test_loops.py $(patsubst %,tests/tools/test_%.py,mcp_tool mcp_toolset serialization) \
-	tests/serving/seed_001 $(filter-out $(SERVED_ON_ONE_MAJOR),$(wildcard tests/serving/test_*.py))
+	tests/serving/fastmcp_features $(filter-out $(SERVED_ON_ONE_MAJOR),$(wildcard tests/serving/test_*.py))
 # After how many seconds the tests on one major are ended, with all that they have started.
 TEST_LIMIT ?= 1500
 # What the two majors' tests must cover together, in percent.

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from haystack_integrations.tools.mcp import serving
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
-from tests.serving.seed_001.kinds import ObligingChatGenerator
+from tests.serving.fastmcp_features.served_kinds import ObligingChatGenerator
 from tests.support.processes import run_to_end
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT

@@ -18,7 +18,7 @@ from haystack.dataclasses import ChatMessage
 from haystack_integrations.tools.mcp import FromState, InProcessServerInfo, MCPToolCall, MCPToolset
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
-HERE = "tests.journeys.test_interceptors"
+HERE = "tests.journeys.test_interceptors_in_agents"
 GO = [ChatMessage.from_user("go")]
 
 seen: list[str] = []

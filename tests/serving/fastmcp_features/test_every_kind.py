@@ -18,7 +18,7 @@ from fastmcp.server.dependencies import get_context
 from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp.serving import ServeOptions
-from tests.serving.seed_001.kinds import NAME
+from tests.serving.fastmcp_features.served_kinds import NAME
 from tests.support.rows import rows
 
 

@@ -4,7 +4,7 @@
 
 import pytest
 
-from tests.serving.seed_001.kinds import KINDS
+from tests.serving.fastmcp_features.served_kinds import KINDS
 
 
 @pytest.fixture(params=KINDS, ids=str)
