@@ -35,8 +35,15 @@ _EXIT_TIMEOUT = 10.0
 _SHUT_DOWN = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
 
 
+# Bytes. A few times what a large message takes.
+_KEPT_MEMORY = 4 * 1024 * 1024
+
+
 def _new_event_loop() -> asyncio.AbstractEventLoop:
     _check_descriptors()
+    # glibc returns freed memory to the system beyond twice the largest block that was freed so far. After this one,
+    # which is never touched, a message of 1 MB need not get its memory anew, which would take longer than reading it.
+    bytes(_KEPT_MEMORY)
     # uvloop (the extra `fast`, not available on Windows) makes a call about 10 % faster.
     try:
         import uvloop  # noqa: PLC0415
