@@ -28,9 +28,9 @@ from haystack_integrations.tools.mcp.connection.preload import preloaded
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.connection.requests import (
     Admission,
-    CallOptions,
+    CallKeywords,
     CallRequest,
-    RepeatableCallOptions,
+    RepeatableCallKeywords,
     call_request,
     executor_failed,
 )
@@ -291,7 +291,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return supervisor.generation if supervisor is not None else 0
 
     def call_tool(
-        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[RepeatableCallOptions]
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[RepeatableCallKeywords]
     ) -> types.CallToolResult:
         """
         Call a tool.
@@ -314,7 +314,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return self._deliver(_blocking(call_request(tool_name, tool_args, **options)))
 
     async def call_tool_async(
-        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[RepeatableCallOptions]
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[RepeatableCallKeywords]
     ) -> types.CallToolResult:
         """
         Do the same as `call_tool` without blocking the event loop.
@@ -324,7 +324,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return await self._deliver_async(call_request(tool_name, tool_args, **options))
 
     def begin_call(
-        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallOptions]
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallKeywords]
     ) -> types.CallToolResult | MCPPendingCall:
         """
         Call a tool, and return as soon as the server runs it as a task, or wants something of the user first.
@@ -345,7 +345,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
             return error.pending_call
 
     async def begin_call_async(
-        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallOptions]
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallKeywords]
     ) -> types.CallToolResult | MCPPendingCall:
         """
         Do the same as `begin_call` without blocking the event loop.
@@ -361,7 +361,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         answers: Mapping[str, Any] | None = None,
         *,
         withheld: Mapping[str, Any] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[CallKeywords],
     ) -> types.CallToolResult:
         """
         Go on with a call that was left open, on this or any other connection to the same server.
@@ -388,7 +388,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         answers: Mapping[str, Any] | None = None,
         *,
         withheld: Mapping[str, Any] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[CallKeywords],
     ) -> types.CallToolResult:
         """
         Do the same as `continue_call` without blocking the event loop.
@@ -430,7 +430,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         call: MCPPendingCall,
         answers: Mapping[str, Any] | None,
         withheld: Mapping[str, Any] | None,
-        options: CallOptions,
+        options: CallKeywords,
     ) -> CallRequest:
         if not self._checked_call(call).can_be_continued:
             msg = (

@@ -108,7 +108,7 @@ class Admission(Protocol):
         """
 
 
-class CallOptions(TypedDict, total=False):
+class CallKeywords(TypedDict, total=False):
     """
     What a caller may say of a call. `MCPConnection.call_tool` documents it.
     """
@@ -120,7 +120,7 @@ class CallOptions(TypedDict, total=False):
     on_progress: ProgressCallback | None
 
 
-class RepeatableCallOptions(CallOptions, total=False):
+class RepeatableCallKeywords(CallKeywords, total=False):
     """
     What a caller may say of a call that may be sent again.
     """
@@ -148,7 +148,7 @@ def call_request(
     :param tool_args: Its arguments.
     :param leaves_tasks: Whether a call that becomes a task is left open.
     :param continues: The call to continue, and the answers to its questions.
-    :param display_name: As of CallOptions, as the further parameters.
+    :param display_name: As of CallKeywords, as the further parameters.
     :param secrets: The secrets among the arguments.
     :param meta: The `_meta` of the request.
     :param on_progress: The function for progress.
