@@ -149,5 +149,5 @@ bench: $(HAYSTACK3)/.ready
 	$(HAYSTACK3)/$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(DEMO) $(DOCS) $(HAYSTACK2) $(HAYSTACK3) site .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist
+	rm -rf $(DEMO) $(DOCS) $(HAYSTACK2) $(HAYSTACK3) site .cache .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
