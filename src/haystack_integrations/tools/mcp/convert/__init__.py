@@ -1,3 +1,9 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
+
+"""
+Pure functions from MCP to Haystack: schemas and names of tools, results, resources, prompts and skills.
+
+Servers send odd things and providers refuse many; what a model or a program gets of them is decided here.
+"""

@@ -1,3 +1,7 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
+
+"""
+The tools of a server as somebody looked at them, and how those that it has now differ.
+"""
