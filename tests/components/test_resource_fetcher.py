@@ -289,7 +289,7 @@ async def test_it_is_warmed_up_and_closed_asynchronously(library):
         ({"uris": "notes://today"}, "`uris` must be a list of URIs, got str"),
         ({"uris": [""]}, "`uris` must be a list of non-empty strings"),
         ({"uri_template": 5}, "`uri_template` must be a string or None, got int"),
-        ({"uri_template": "a://{day"}, "has a brace that is not closed"),
+        ({"uri_template": "a://{day"}, "has a brace without its counterpart"),
         ({"uri_template": "a://{prefix}"}, "the variable 'prefix', which is an input"),
         ({"prefix": 5}, "`prefix` must be a string or None"),
         ({"max_resources": 0}, "`max_resources` must be an integer of at least 1"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
-from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters
+from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x"]}
 SCHEMA = normalize_parameters(

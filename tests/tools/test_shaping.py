@@ -26,7 +26,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     ToolOverride,
 )
-from haystack_integrations.tools.mcp.convert import tool_definitions
 from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 from haystack_integrations.tools.mcp.shaping import ToolSelection, limit_result
 from tests.support.executors import every_executor
@@ -137,29 +136,6 @@ class TestWhichTools:
         tool = MCPTool("long", COUNTER)
         with pytest.raises(ValueError, match=r"'long' of .* cannot be used: it can only be called as a task"):
             tool._load(1, [listed])
-
-    def test_thousands_of_odd_members_are_each_looked_up_once(self, monkeypatch):
-        compared = 0
-
-        class Index(int):
-            __hash__ = int.__hash__
-
-            def __eq__(self, other: object) -> bool:
-                nonlocal compared
-                compared += 1
-                return int(self) == other
-
-        find = tool_definitions._places
-        monkeypatch.setattr(
-            tool_definitions,
-            "_places",
-            lambda error: [tuple(Index(each) if isinstance(each, int) else each for each in at) for at in find(error)],
-        )
-        odd = {"name": "odd", "inputSchema": {"type": "object"}, "icons": [{"src": "x://"}, *[{}] * 1_000]}
-        page = read_page({"tools": [odd]}, "2025-11-25")
-        assert page.result["tools"][0]["icons"] == [{"src": "x://"}]
-        assert len(page.dropped["odd"]) == 1_000
-        assert compared < 10_000
 
     def test_your_own_code_may_call_a_tool_that_is_for_apps(self, caplog):
         server = ForeignServer(definition("hidden", _meta={"ui": {"visibility": ["app"]}}))

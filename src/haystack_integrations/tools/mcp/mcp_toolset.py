@@ -23,9 +23,9 @@ from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEO
 from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.connection.retry import BackgroundRetry
-from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
+from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPConnectionError,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,6 @@ from haystack_integrations.tools.mcp import (
     resource_streams,
 )
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency, gather_bounded
-from haystack_integrations.tools.mcp.convert.uri_templates import UriTemplate
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
+# An expression of a URI template: its operator and its variables. The SDK, which fills templates in, is not imported
+# before a component connects.
+_EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
 # The inputs of `run` that are not variables of a template.
 _INPUTS = ("uris", "prefix")
 
@@ -122,7 +125,8 @@ class MCPResourceFetcher(ReaderBase):
         )
         self.uris: list[str] | None = None if uris is None else _checked_uris(uris)
         self.uri_template = uri_template
-        self._template = None if uri_template is None else _checked_template(uri_template)
+        # Whether each variable of the template needs a value.
+        self._variables: dict[str, bool] = {} if uri_template is None else _checked_variables(uri_template)
         self.prefix: str | None = _checked_text("prefix", prefix)
         self.as_streams = as_streams
         self.server_name: str | None = _checked_text("server_name", server_name)
@@ -134,10 +138,8 @@ class MCPResourceFetcher(ReaderBase):
             raise ValueError(msg)
         self.max_resources = max_resources
         self.max_concurrency: int = check_max_concurrency(max_concurrency)
-        if self._template is not None:
-            for variable in self._template.variables:
-                optional = {"default": None} if variable in self._template.optional else {}
-                component.set_input_type(self, variable, Any, **optional)
+        for name, is_required in self._variables.items():
+            component.set_input_type(self, name, Any, **({} if is_required else {"default": None}))
 
     @component.output_types(documents=list[Document], streams=list[ByteStream], failures=list[dict[str, str]])
     def run(self, uris: list[str] | None = None, prefix: str | None = None, **variables: Any) -> dict[str, Any]:
@@ -187,8 +189,8 @@ class MCPResourceFetcher(ReaderBase):
             uris = None if uris is None else _checked_uris(uris)
             prefix = _checked_text("prefix", prefix)
         wanted = list(uris or [])
-        if self._template is not None:
-            wanted.append(self._expanded(self._template, variables))
+        if self.uri_template is not None:
+            wanted.append(self._expanded(self.uri_template, variables))
         elif variables:
             names = ", ".join(map(repr, variables))
             msg = f"MCPResourceFetcher got {names}, but has no `uri_template` with such variables"
@@ -198,18 +200,25 @@ class MCPResourceFetcher(ReaderBase):
             raise ValueError(msg)
         return wanted, prefix
 
-    @staticmethod
-    def _expanded(template: UriTemplate, values: dict[str, Any]) -> str:
-        unknown = [name for name in values if name not in template.variables]
-        missing = [name for name in template.variables if values.get(name) is None and name not in template.optional]
-        for names, problem in ((unknown, "does not have"), (missing, "needs a value for")):
-            if names:
+    def _expanded(self, template: str, values: dict[str, Any]) -> str:
+        from mcp import UriTemplate  # noqa: PLC0415 - see _EXPRESSION
+
+        given = {name: value for name, value in values.items() if value is not None}
+        unknown = [name for name in values if name not in self._variables]
+        missing = [name for name, is_required in self._variables.items() if is_required and name not in given]
+        for wrong, problem in ((unknown, "does not have"), (missing, "needs a value for")):
+            if wrong:
                 msg = (
-                    f"The URI template {template.template!r} {problem} {', '.join(map(repr, names))}. Its variables "
-                    f"are: {', '.join(template.variables) or 'none'}."
+                    f"The URI template {template!r} {problem} {', '.join(map(repr, wrong))}. Its variables "
+                    f"are: {', '.join(self._variables) or 'none'}."
                 )
                 raise ValueError(msg)
-        return template.expand(values)
+        return UriTemplate.parse(template).expand(
+            {
+                name: list(map(_as_text, value)) if isinstance(value, list | tuple) else _as_text(value)
+                for name, value in given.items()
+            }
+        )
 
     async def _fetch_if_reachable(self, uris: list[str], prefix: str | None) -> dict[str, Any]:
         try:
@@ -363,15 +372,27 @@ def _checked_text(parameter: str, value: Any) -> str | None:
     return value
 
 
-def _checked_template(uri_template: Any) -> UriTemplate:
+def _as_text(value: Any) -> str:
+    # As JSON has it, and not as Python prints it.
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _checked_variables(uri_template: Any) -> dict[str, bool]:
     if not isinstance(uri_template, str):
         msg = f"`uri_template` must be a string or None, got {type(uri_template).__name__}"
         raise ValueError(msg)
-    template = UriTemplate(uri_template)
-    if taken := [name for name in template.variables if name in _INPUTS]:
+    if re.search("[{}]", _EXPRESSION.sub("", uri_template)):
+        msg = f"`uri_template` {uri_template!r} is none: it has a brace without its counterpart, or nothing in braces"
+        raise ValueError(msg)
+    variables = {
+        name.removesuffix("*"): operator not in ("?", "&")  # servers do without those in the query
+        for operator, names in _EXPRESSION.findall(uri_template)
+        for name in names.split(",")
+    }
+    if taken := [name for name in variables if name in _INPUTS]:
         msg = (
             f"`uri_template` has the variable {taken[0]!r}, which is an input of MCPResourceFetcher already. Fill the "
             "template in yourself and pass the result as `uris`."
         )
         raise ValueError(msg)
-    return template
+    return variables

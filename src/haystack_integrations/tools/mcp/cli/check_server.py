@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.cli.options import Reach
 from haystack_integrations.tools.mcp.cli.output import Output, one_line
 from haystack_integrations.tools.mcp.cli.targets import Server
 from haystack_integrations.tools.mcp.cli.wording import for_terminal
-from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters
+from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.secret_template import resolved
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot

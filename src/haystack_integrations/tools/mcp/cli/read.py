@@ -16,7 +16,6 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.options import OUTPUT, Json, Reach, Target, Verbose
 from haystack_integrations.tools.mcp.cli.output import Output
 from haystack_integrations.tools.mcp.cli.targets import server_of
-from haystack_integrations.tools.mcp.convert.uri_templates import UriTemplate
 
 
 def read(
@@ -71,8 +70,10 @@ def _content(part: Any) -> str | bytes:
 
 
 def _filled(uri: str, variables: dict[str, str]) -> str:
+    from mcp import UriTemplate  # noqa: PLC0415 - the other commands start faster without it
+
     try:
-        template = UriTemplate(uri)
+        template = UriTemplate.parse(uri)
         if not template.variables and variables:
             msg = f"'{uri}' has no variables; a template has them in braces, as in 'notes://days/{{day}}'"
             raise CommandError(msg)

@@ -30,7 +30,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
 
-from haystack_integrations.tools.mcp.convert.schema_references import all_subschemas
+from haystack_integrations.tools.mcp.convert.tool_schemas import subschemas
 
 _MAX_QUOTED: Final = 200
 
@@ -133,7 +133,7 @@ def _build(schema: dict[str, Any]) -> Any:
     error = next(bounded(draft.META_SCHEMA, registry=Registry()).iter_errors(schema), None)
     if error is not None:
         raise _InvalidSchemaError(_describe(error))
-    keywords = {name for each in all_subschemas(schema) for name in each}
+    keywords = {name for _, each in subschemas(schema) for name in each}
     skipped, strict = keywords & _NOT_EVALUATED.keys(), keywords & _STRICT
     if skipped and strict:
         msg = f"it has '{min(strict)}', and '{min(skipped)}', which is not evaluated"

@@ -11,16 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from haystack_integrations.tools.mcp.convert.schema_references import schema_at, segments
+from haystack_integrations.tools.mcp.convert.tool_schemas import at_pointer
 
 ALL_TYPES: tuple[str, ...] = ("null", "boolean", "integer", "number", "string", "array", "object")
 
-# References within a schema may lead in circles, and so may what is in it.
+_NAMES = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+# References within a schema may lead in circles, and so may alternatives.
 _MOST_REFERENCES = 32
 _DEEPEST = 4
-
-# A schema that allows everything.
-_ANYTHING: Mapping[str, Any] = {}
 
 
 def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -33,53 +39,37 @@ def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     for _ in range(_MOST_REFERENCES):
         if not isinstance(schema, Mapping):
-            return _ANYTHING
+            return {}
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return schema
-        schema = root if reference == "#" else schema_at(root, segments(reference) or ("",))
-    return _ANYTHING
+        schema = at_pointer(root, reference[1:]) if reference.startswith("#") else None
+    return {}
 
 
-def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
+def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
     """
-    Tell which JSON types a schema allows.
+    Return the JSON types that a schema allows.
 
     :param schema: The schema.
     :param root: The document that it is in.
+    :param depth: In how many alternatives it is.
     :returns: Names of types; all if the schema does not say.
     """
-    return _types(schema, root, 0, {})
-
-
-def _types(schema: Any, root: Mapping[str, Any], depth: int, known: dict[int, set[str]]) -> set[str]:
     schema = resolved(schema, root)
-    if id(schema) not in known:
-        # Each schema is looked at once: what refers to itself several times would take time without a bound.
-        known[id(schema)] = set(ALL_TYPES)
-        known[id(schema)] = _types_in(schema, root, depth, known)
-    return known[id(schema)]
-
-
-def _types_in(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, known: dict[int, set[str]]) -> set[str]:
     named = schema.get("type")
-    if isinstance(named, str):
-        return {named}
-    if isinstance(named, list):
-        return {str(each) for each in named}
-    if depth > _DEEPEST:
-        return set(ALL_TYPES)
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list):
-            return {kind for option in schema[key] for kind in _types(option, root, depth + 1, known)}
-    if isinstance(schema.get("allOf"), list):
-        return set(ALL_TYPES).intersection(*(_types(option, root, depth + 1, known) for option in schema["allOf"]))
-    return {str(type_of(value)) for value in choices_of(schema)} or set(ALL_TYPES)
+    if isinstance(named, str | list):
+        return {named} if isinstance(named, str) else set(map(str, named))
+    for key in ("anyOf", "oneOf", "allOf"):
+        if isinstance(schema.get(key), list) and depth <= _DEEPEST:
+            options = [types_of(option, root, depth + 1) for option in schema[key]]
+            return set(ALL_TYPES).intersection(*options) if key == "allOf" else set().union(*options)
+    return {type_of(value) for value in choices_of(schema)} or set(ALL_TYPES)
 
 
 def choices_of(schema: Mapping[str, Any]) -> list[Any]:
     """
-    Give the values that a schema names.
+    Return the values that a schema names.
 
     :param schema: The schema.
     :returns: The values; none if it names none.
@@ -96,17 +86,4 @@ def type_of(value: Any) -> str:
     :param value: JSON.
     :returns: "integer" for whole numbers, "number" for others.
     """
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
+    return _NAMES.get(type(value), "object")

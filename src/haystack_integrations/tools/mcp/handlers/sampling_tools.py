@@ -19,8 +19,8 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.convert.results import model_text
-from haystack_integrations.tools.mcp.convert.schemas import normalize_parameters
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
+from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 
 # The value of the generator's `tool_choice` that has the model use a tool, by parts of the generators' class names; the
 # others have OpenAI's word for it, or no such parameter (sampling.py).

@@ -18,10 +18,9 @@ from fastmcp.prompts.base import Message, Prompt, PromptArgument, PromptResult
 from fastmcp.resources.base import Resource, ResourceContent, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
 from haystack import logging
-from mcp import types
+from mcp import UriTemplate, types
 from pydantic import AnyUrl, PrivateAttr
 
-from haystack_integrations.tools.mcp.convert.uri_templates import UriTemplate
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.serving.source import Unsubscribe
@@ -66,7 +65,14 @@ class _RemoteTemplate(ResourceTemplate):
             return known
         found = self._parsed.match(uri)
         # A path from the root is what `{+path}` is for. What leads out of it is still refused.
-        return None if found is None else {name: text.lstrip("/") for name, text in found.items()}
+        return (
+            None
+            if found is None
+            else {
+                name: "/".join([value] if isinstance(value, str) else value).lstrip("/")
+                for name, value in found.items()
+            }
+        )
 
     async def create_resource(self, uri: str, params: dict[str, Any]) -> Resource:  # noqa: ARG002
         """
@@ -234,7 +240,7 @@ class ForwardedReading:
         )
         template._toolset = self._toolset
         try:
-            template._parsed = UriTemplate(listed.uri_template)
+            template._parsed = UriTemplate.parse(listed.uri_template)
         except ValueError:
             logger.debug("The URI template {template} can be read by nobody", template=repr(listed.uri_template))
         return template

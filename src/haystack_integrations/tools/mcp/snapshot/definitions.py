@@ -16,7 +16,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from haystack_integrations.tools.mcp.convert.schema_texts import SCHEMAS_BY_NAME, SUBSCHEMAS
+from haystack_integrations.tools.mcp.convert.tool_schemas import SCHEMA_LISTS, SCHEMAS_BY_NAME, SINGLE_SCHEMAS
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Keywords whose values are sets of names.
 _SETS: Final = ("required", "type")
 
-# What is nested more deeply is in no schema of a tool that can be used (see convert/schemas.py).
+# What is nested more deeply is in no schema of a tool that can be used (see convert/tool_schemas.py).
 _DEEPEST: Final = 100
 _TOO_DEEP: Final = "nested too deeply"
 
@@ -70,7 +70,7 @@ def canonical_schema(schema: Any, depth: int = 0) -> Any:
         value = schema[key]
         if key in SCHEMAS_BY_NAME and isinstance(value, dict):
             result[key] = {name: canonical_schema(value[name], depth + 2) for name in sorted(value)}
-        elif key in SUBSCHEMAS:
+        elif key in SINGLE_SCHEMAS or key in SCHEMA_LISTS:
             result[key] = canonical_schema(value, depth + 1)
         elif key in _SETS and isinstance(value, list) and all(isinstance(item, str) for item in value):
             result[key] = sorted(set(value))

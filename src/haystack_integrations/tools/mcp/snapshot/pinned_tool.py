@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters
-from haystack_integrations.tools.mcp.convert.schema_texts import map_texts
+from haystack_integrations.tools.mcp.convert.tool_schemas import map_texts
 from haystack_integrations.tools.mcp.shaping import unusable_by_model
 from haystack_integrations.tools.mcp.snapshot.definitions import (
     FIELDS,

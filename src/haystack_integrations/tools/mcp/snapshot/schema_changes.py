@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from haystack_integrations.tools.mcp.convert.schema_texts import SCHEMAS_BY_NAME, TEXTS
+from haystack_integrations.tools.mcp.convert.tool_schemas import SCHEMAS_BY_NAME, TEXTS
 
 Direction = Literal["text", "wider", "narrower", "changed"]
 

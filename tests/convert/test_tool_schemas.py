@@ -1,0 +1,413 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+import copy
+import warnings
+from typing import Any
+
+import pytest
+from haystack.tools import Tool
+
+from haystack_integrations.tools.mcp.convert.tool_schemas import (
+    at_pointer,
+    map_texts,
+    normalize_parameters,
+    without_properties,
+)
+from tests.support.rows import rows
+
+A, B, C = {"type": "string"}, {"type": "integer"}, {"type": "object", "properties": {"c": {"type": "boolean"}}}
+UNCOMPILABLE = r"^\p{L}+$"
+
+
+def normalize_property(schema: Any) -> Any:
+    return normalize_parameters({"type": "object", "properties": {"p": schema}})["properties"]["p"]
+
+
+def assert_accepted_by_haystack(schema: dict[str, Any]) -> None:
+    Tool(name="t", description="", parameters=schema, function=lambda **arguments: arguments)
+
+
+class TestForeignSchemas:
+    def test_a_2020_12_schema_comes_out_as_it_went_in(self):
+        schema = {
+            "$comment": "c",
+            "type": "object",
+            "title": "T",
+            "description": "D",
+            "properties": {
+                "a": {"type": ["string", "null"], "pattern": "^a", "minLength": 1, "format": "date", "default": None},
+                "b": {"type": "array", "prefixItems": [{"const": 1}], "items": False, "uniqueItems": True},
+                "c": {"anyOf": [{"$ref": "#/$defs/X"}, True], "examples": [1, {"x": []}], "deprecated": True},
+                "d": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 7, "multipleOf": 0.5},
+                "e": {"nullable": True, "x-vendor": {"deep": [1, {"pattern": UNCOMPILABLE}]}, "enum": ["a", None, {}]},
+                "head": {"$ref": "#/$defs/Node"},
+            },
+            "patternProperties": {"^x-": {"type": "string"}},
+            "required": ["a"],
+            "dependentRequired": {"a": ["b"]},
+            "dependentSchemas": {"a": {"maxProperties": 3}},
+            "unevaluatedProperties": False,
+            "$defs": {"X": {"type": "string"}, "Node": {"properties": {"next": {"$ref": "#/$defs/Node"}}}},
+        }
+        before = copy.deepcopy(schema)
+        result = normalize_parameters(schema)
+        assert result == schema
+        result["properties"]["e"]["enum"].append(1)
+        assert schema == before
+        assert_accepted_by_haystack(result)
+
+    @rows(
+        ("old", "new"),
+        [
+            ({"items": [A, B], "additionalItems": False}, {"prefixItems": [A, B], "items": False}),
+            ({"items": A, "additionalItems": False}, {"items": A}),
+            ({"items": []}, {}),
+            ({"minimum": 1, "exclusiveMinimum": True, "maximum": 5}, {"exclusiveMinimum": 1, "maximum": 5}),
+            ({"minimum": 1, "exclusiveMinimum": False, "exclusiveMaximum": True}, {"minimum": 1}),
+            (
+                {"dependencies": {"a": ["b"], "c": {"items": [True]}, "d": "e"}},
+                {"dependentRequired": {"a": ["b"], "d": ["e"]}, "dependentSchemas": {"c": {"prefixItems": [True]}}},
+            ),
+            (
+                {"properties": {"c": {"type": "any", "required": True}}, "required": ["d"]},
+                {"properties": {"c": {}}, "required": ["d", "c"]},
+            ),
+            ({"id": "http://x/y", "$id": "#name", "$anchor": "x", "$schema": "urn:mine"}, {"id": "http://x/y"}),
+            ([], {}),
+            ({"properties": [], "dependencies": []}, {"properties": {}}),
+            ({"type": None, "properties": None, "required": None, "description": None}, {}),
+            ({"type": "string", "title": 5, "format": 1, "examples": "x", "readOnly": "yes"}, {"type": "string"}),
+            ({"required": ["a", "a"]}, {"required": ["a"]}),
+            *[({"type": "string", "pattern": pattern}, A) for pattern in (UNCOMPILABLE, "(?<y>x)", "(" * 5000)],
+            ({"patternProperties": {UNCOMPILABLE: {}, "^x": {}}}, {"patternProperties": {"^x": {}}}),
+            (
+                {"properties": {"id": A, "items": B, "required": {}}},
+                {"properties": {"id": A, "items": B, "required": {}}},
+            ),
+        ],
+    )
+    def test_older_drafts_and_odd_encoders_are_translated(self, old, new):
+        assert normalize_property(old) == new
+        assert_accepted_by_haystack(normalize_parameters({"properties": {"p": old}}))
+
+    def test_a_pattern_that_warns_is_dropped_only_when_warnings_are_errors(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert normalize_property({"pattern": "[[a]once"}) == {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert normalize_property({"pattern": "[[a]twice"}) == {"pattern": "[[a]twice"}
+
+    @rows("schema", [{}, {"type": None}, {"type": ["null", "object"]}, {"properties": None}])
+    def test_the_root_is_always_an_object_with_properties(self, schema):
+        assert normalize_parameters(schema) == {"type": "object", "properties": {}}
+
+    def test_references_follow_what_moves(self):
+        schema = {
+            "properties": {
+                "pair/s": {"items": [{"items": [{"type": "string"}]}], "additionalItems": {"type": "null"}},
+                "inner": {"$ref": "#/properties/pair~1s/items/0/items/0"},
+                "rest": {"$ref": "#/properties/pair~1s/additionalItems"},
+                "dependent": {"$ref": "#/dependencies/rest/properties/%C3%A4"},
+                "self": {"$recursiveRef": "#"},
+            },
+            "dependencies": {"rest": {"properties": {"ä": {}}}},
+        }
+        properties = normalize_parameters(schema)["properties"]
+        assert [properties[name]["$ref"] for name in ("inner", "rest", "dependent", "self")] == [
+            "#/properties/pair~1s/prefixItems/0/prefixItems/0",
+            "#/properties/pair~1s/items",
+            "#/dependentSchemas/rest/properties/%C3%A4",
+            "#",
+        ]
+
+
+BY_KIND = [
+    {"type": "object", "properties": {"kind": {"const": kind}, key: A}, "required": ["kind", key]}
+    for kind, key in (("post", "text"), ("photo", "url"))
+]
+ALTERNATIVES = {"kind": {"enum": ["post", "photo"]}, "text": A, "url": A}
+
+
+class TestOneObject:
+    @pytest.mark.parametrize(
+        ("schema", "expected"),
+        [
+            (
+                {"allOf": [{"properties": {"a": A}, "required": ["a"]}, C]},
+                {"properties": {"a": A, "c": {}}, "required": ["a"]},
+            ),
+            ({"anyOf": BY_KIND}, {"properties": ALTERNATIVES, "required": ["kind"]}),
+            ({"type": "object", "oneOf": BY_KIND}, {"properties": ALTERNATIVES, "required": ["kind"]}),
+            (
+                {
+                    "oneOf": [{"$ref": "#/$defs/Post"}, {"$ref": "#/$defs/Photo"}],
+                    "discriminator": {"propertyName": "kind"},
+                }
+                | {"$defs": dict(zip(("Post", "Photo"), BY_KIND, strict=True))},
+                {"properties": ALTERNATIVES, "required": ["kind"]},
+            ),
+            (
+                {"properties": {"a": A, "b": B}, "required": [], "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+                {"properties": {"a": A, "b": B}},
+            ),
+            (
+                {"properties": {"a": A}, "required": ["a"], "not": {"required": ["b"]}, "enum": [{"a": "x"}]},
+                {"properties": {"a": A}, "required": ["a"]},
+            ),
+            (
+                {
+                    "properties": {"a": A},
+                    "if": {"required": ["a"]},
+                    "then": {"properties": {"a": B, "b": B}, "required": ["b"]},
+                }
+                | {"else": {"properties": {"d": A}}},
+                {"properties": {"a": A, "b": B, "d": A}},
+            ),
+            ({"anyOf": [{"properties": {"a": A}}, {"properties": {"a": B}}]}, {"properties": {"a": {"anyOf": [A, B]}}}),
+            ({"anyOf": [{"type": "null"}, {"type": "string"}, C, False]}, {"properties": {"c": {}}}),
+            ({"allOf": [{"anyOf": [C, {"allOf": [{"properties": {"a": A}}]}]}]}, {"properties": {"c": {}, "a": A}}),
+            ({"properties": {"a": A}, "allOf": [{"properties": {"a": {"minLength": 1}}}]}, {"properties": {"a": A}}),
+            ({"properties": {"a": A}, "allOf": [{"properties": {"a": B}}]}, {"properties": {"a": {"allOf": [A, B]}}}),
+            (
+                {"$ref": "#/definitions/C", "required": ["c"], "definitions": {"C": C}},
+                {"properties": {"c": {}}, "required": ["c"]},
+            ),
+            (
+                {"$ref": "#/$defs/B", "title": "T", "$defs": {"B": {"$ref": "#/$defs/C"}, "C": C}},
+                {"properties": {"c": {}}},
+            ),
+            ({"$ref": "#c", "$defs": {"C": {**C, "$anchor": "c"}}}, {"properties": {"c": {}}}),
+            ({"$ref": "https://example.com/schema", "properties": {"a": A}}, {"properties": {"a": A}}),
+            ({"$ref": "#"}, {"properties": {}}),
+            ({"allOf": [{"$ref": "#"}], "properties": {"a": A}}, {"properties": {"a": A}}),
+            ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, {"properties": {}}),
+            (
+                {"anyOf": [{**C, "additionalProperties": False}] * 2, "unevaluatedProperties": False},
+                {"properties": {"c": {}}, "additionalProperties": False},
+            ),
+        ],
+    )
+    def test_what_is_said_of_the_root_in_several_subschemas_becomes_one_object(self, schema, expected):
+        before = copy.deepcopy(schema)
+        result = normalize_parameters(schema)
+        assert schema == before
+        assert {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "$ref"}.isdisjoint(result)
+        assert result["type"] == "object"
+        assert result["properties"].keys() == expected["properties"].keys()
+        for name, wanted in expected["properties"].items():
+            assert wanted.items() <= result["properties"][name].items()
+        assert result.get("required", []) == expected.get("required", [])
+        assert ("additionalProperties" in result) is ("additionalProperties" in expected)
+        assert normalize_parameters(result) == result
+        assert_accepted_by_haystack(result)
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            {"allOf": [{"type": "array"}, {"type": "object"}]},
+            {"oneOf": [False]},
+            {"$ref": "#/$defs/S", "$defs": {"S": {"type": "string"}}},
+        ],
+    )
+    def test_a_schema_that_no_object_fits_is_rejected(self, schema):
+        with pytest.raises(ValueError, match="#: accepts no object"):
+            normalize_parameters(schema)
+
+
+class TestReferences:
+    @pytest.mark.parametrize(
+        ("ref", "elsewhere"),
+        [
+            ("#/definitions/X", {"$defs": {"X": A}}),
+            ("#/$defs/X", {"definitions": {"X": A}}),
+            ("#/$defs/X", {"dependentSchemas": {"other": {"$defs": {"X": A}}}}),
+            ("#/definitions/X", {"$defs": {"Y": {"properties": {"p": {"definitions": {"X": A}}}}}}),
+            ("#/components/schemas/X", {"components": {"schemas": {"X": {"type": "string", "required": True}}}}),
+            ("#/components/schemas/X", {"$defs": {"X": A}}),
+            ("#/$defs/X", {"components": {"schemas": {"X": A}}}),
+            ("#/$defs/a~1b~0c%25", {"$defs": {"a/b~c%": A}}),
+            ("#/definitions/X%3CY%3E", {"$defs": {"X<Y>": A}}),
+            ("#/$defs/X%20Y", {"$defs": {"X%20Y": A}}),
+            ("#X", {"$defs": {"A": {**A, "$anchor": "X"}}}),
+            ("#X", {"definitions": {"A": {**A, "$id": "#X"}}}),
+            ("#X", {"$defs": {"A": {**A, "$dynamicAnchor": "X"}}}),
+            ("X", {"$defs": {"X": A}}),
+            ("X.json", {"$defs": {"A": {**A, "$id": "X.json"}}}),
+            ("/schemas/x", {"$id": "https://example.com/root", "$defs": {"A": {**A, "$id": "/schemas/x"}}}),
+            ("urn:x#/$defs/X", {"$defs": {"A": {"$id": "urn:x", "$defs": {"X": A}}}}),
+            ("https://example.com/root#/$defs/X", {"$id": "https://example.com/root", "$defs": {"X": A}}),
+            ("#/anyOf/0/properties/q", {"anyOf": [{"properties": {"q": A}, "required": ["q"]}]}),
+            ("#/allOf/0/$defs/X", {"allOf": [{"$defs": {"X": A}}]}),
+        ],
+    )
+    def test_what_stands_elsewhere_is_found(self, ref, elsewhere):
+        result = normalize_parameters({"type": "object", "properties": {"p": {"$ref": ref}}, **elsewhere})
+        assert at_pointer(result, result["properties"]["p"]["$ref"][1:]) == A
+        assert_accepted_by_haystack(result)
+
+    @pytest.mark.parametrize("identifier", [{}, {"$id": "https://example.com/order"}])
+    def test_definitions_of_a_schema_that_is_part_of_another_are_its_own(self, identifier):
+        order = {"type": "object", "properties": {"item": {"$ref": "#/$defs/Item"}}, "$defs": {"Item": A}, **identifier}
+        schema = {"properties": {"a": order}} | ({"$defs": {"Item": B}} if identifier else {})
+        result = normalize_parameters(schema)
+        assert at_pointer(result, result["properties"]["a"]["properties"]["item"]["$ref"][1:]) == A
+
+    @pytest.mark.parametrize(
+        "ref",
+        [
+            "#/$defs/X",
+            "#/properties/X",
+            "#x",
+            "x.json",
+            "x.json#/$defs/Y",
+            "http://127.0.0.1:1/x.json",
+            "//h/Y",
+            "http://[",
+            "#%zz",
+        ],
+    )
+    def test_what_stands_nowhere_is_replaced_by_anything_and_noted(self, ref):
+        notes: list[str] = []
+        member = {"$ref": ref, "description": "D", "$comment": "c"}
+        schema = {"properties": {"p": member, "q": {"type": "array", "items": {"$ref": ref}}}, "$defs": {"Y": A}}
+        if ref == "x.json#/$defs/Y":
+            schema["$defs"] = {}
+        result = normalize_parameters(schema, notes)
+        assert result["properties"] == {"p": {"description": "D", "$comment": "c"}, "q": {"type": "array", "items": {}}}
+        assert notes == [
+            f"its schema refers to definitions that it does not have, in whose place it takes anything: {ref!r}"
+        ]
+
+    def test_a_reference_to_true_accepts_anything(self):
+        schema = {"properties": {"p": {"$ref": "#/$defs/Value", "title": "T"}}, "$defs": {"Value": True}}
+        notes: list[str] = []
+        assert normalize_parameters(schema, notes)["properties"] == {"p": {"title": "T"}}
+        assert notes == []
+
+
+class TestRejections:
+    @rows("schema", [None, True, [], "object", 5])
+    def test_what_is_not_an_object_is_rejected(self, schema):
+        with pytest.raises(ValueError, match="#: must be a JSON object, not"):
+            normalize_parameters(schema)
+
+    @rows("declared", ["string", ["string"], {}, "", "objekt"])
+    def test_a_top_level_type_other_than_object_is_rejected(self, declared):
+        with pytest.raises(ValueError, match="#/type: must be 'object'"):
+            normalize_parameters({"type": declared})
+
+    @rows(
+        ("schema", "message"),
+        [
+            ({"type": "objekt"}, "/type: must be a JSON type, or a list of them, not 'objekt'"),
+            ({"type": []}, "/type: must be a JSON type"),
+            ({"type": [1]}, "/type: must be a JSON type"),
+            ({"properties": 5}, "/properties: must be an object, not int"),
+            ({"properties": {"a/b~": 5}}, "/properties/a~1b~0: must be a schema, not int"),
+            ({"required": "a"}, "/required: must be a list of strings"),
+            ({"enum": "a"}, "/enum: must be a list, not 'a'"),
+            ({"anyOf": []}, "/anyOf: must be a non-empty list"),
+            ({"allOf": [{}, 3]}, "/allOf/1: must be a schema, not int"),
+            ({"items": [{"type": 1}]}, "/prefixItems/0/type: must be a JSON type"),
+            ({"dependencies": {"a": 5}}, "/dependentSchemas/a: must be a schema, not int"),
+            ({"minimum": "1"}, "/minimum: must be a finite number, not '1'"),
+            ({"maximum": float("nan")}, "/maximum: must be a finite number"),
+            ({"multipleOf": 0}, "/multipleOf: must be a number greater than 0"),
+            ({"minLength": -1}, "/minLength: must be a whole number"),
+            ({"uniqueItems": "yes"}, "/uniqueItems: must be a boolean, not 'yes'"),
+            ({"pattern": 5}, "/pattern: must be a string, not int"),
+            ({"$ref": 5}, "/$ref: must be a string, not int"),
+        ],
+    )
+    def test_an_invalid_keyword_is_rejected_with_its_place(self, schema, message):
+        with pytest.raises(ValueError) as caught:
+            normalize_property(schema)
+        assert str(caught.value).startswith(f"#/properties/p{message}")
+
+    def test_the_reason_does_not_dump_the_schema(self):
+        with pytest.raises(ValueError) as caught:
+            normalize_property({"x" * 5000: 1, "properties": {"n" * 5000: {"type": "t" * 5000}}})
+        assert len(str(caught.value)) < 600
+
+    def test_what_is_nested_too_deeply_for_haystack_is_rejected(self):
+        schema: dict[str, Any] = {}
+        for _ in range(300):
+            schema = {"anyOf": [schema]}
+        with pytest.raises(ValueError, match="nested more than 64 levels deep"):
+            normalize_property(schema)
+
+    def test_alternatives_that_multiply_when_they_are_folded_are_rejected(self):
+        definitions: dict[str, Any] = {"L0": {"properties": {"p": {"minLength": 1}}}}
+        for level in range(1, 20):
+            below = {"$ref": f"#/$defs/L{level - 1}"}
+            definitions[f"L{level}"] = {
+                "anyOf": [below, {"allOf": [below, {"properties": {"p": {"minLength": level}}}]}]
+            }
+        with pytest.raises(ValueError, match="has more than 1,000 alternatives"):
+            normalize_parameters({"$ref": "#/$defs/L19", "$defs": definitions})
+
+
+def test_texts_for_readers_are_replaced_and_nothing_else():
+    schema = {
+        "title": "t",
+        "properties": {"title": {"description": "d", "default": {"title": "x"}}},
+        "anyOf": [{"$comment": "c"}],
+    }
+    assert map_texts(schema, str.upper) == {
+        "title": "T",
+        "properties": {"title": {"description": "D", "default": {"title": "x"}}},
+        "anyOf": [{"$comment": "C"}],
+    }
+
+
+class TestHiddenProperties:
+    def test_hidden_properties_are_gone_and_the_original_is_untouched(self):
+        schema = {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"enum": [1]}, "secret": {"type": "string"}},
+            "required": ["a", "secret"],
+            "dependentRequired": {"a": ["secret"]},
+            "minProperties": 2,
+            "additionalProperties": False,
+        }
+        before = copy.deepcopy(schema)
+        result = without_properties(schema, iter(["secret", "unknown"]))
+        assert result == {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"enum": [1]}},
+            "required": ["a"],
+            "additionalProperties": False,
+        }
+        result["properties"]["b"]["enum"].append(2)
+        assert schema == before
+        assert without_properties(schema, ["secret", "a", "b"]) == {
+            "type": "object",
+            "properties": {},
+            "additionalProperties": False,
+        }
+
+    def test_a_hidden_property_that_others_refer_to_lives_on_as_a_definition(self):
+        schema = {
+            "type": "object",
+            "properties": {
+                "a": {"type": "array", "items": {"type": "string"}},
+                "b": {"$ref": "#/properties/a"},
+                "c": {"$ref": "#/properties/a/items"},
+                "d": {"$ref": "#/properties/b"},
+                "e": {"$ref": "#/$defs/a"},
+            },
+            "$defs": {"a": {"type": "null"}},
+        }
+        result = without_properties(schema, ["a"])
+        assert result["properties"] == {
+            "b": {"$ref": "#/$defs/a_"},
+            "c": {"$ref": "#/$defs/a_/items"},
+            "d": {"$ref": "#/properties/b"},
+            "e": {"$ref": "#/$defs/a"},
+        }
+        assert result["$defs"] == {"a": {"type": "null"}, "a_": {"type": "array", "items": {"type": "string"}}}
+        assert normalize_parameters(result) == result
+        assert_accepted_by_haystack(result)
