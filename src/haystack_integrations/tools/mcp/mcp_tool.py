@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
 from haystack_integrations.tools.mcp.convert.tables import html_parameters
-from haystack_integrations.tools.mcp.convert.tool_definitions import NEEDS_TASKS, needs_tasks
+from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import (
     check_exposed_name,
     describe_choices,

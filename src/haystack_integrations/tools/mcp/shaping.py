@@ -23,7 +23,7 @@ from haystack.utils import Secret, deserialize_callable
 
 from haystack_integrations.tools.mcp.connection.limits import check_timeout
 from haystack_integrations.tools.mcp.convert.results import model_text, result_handler
-from haystack_integrations.tools.mcp.convert.tool_definitions import NEEDS_TASKS, needs_tasks
+from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import check_exposed_name
 from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.tool_failures import OnToolError, check_max_tool_failures, check_on_tool_error

@@ -24,9 +24,8 @@ _NAMES = {
     list: "array",
     dict: "object",
 }
-# References within a schema may lead in circles, and so may alternatives.
+# References within a schema may lead in circles.
 _MOST_REFERENCES = 32
-_DEEPEST = 4
 
 
 def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -47,22 +46,32 @@ def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
+def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
     """
     Return the JSON types that a schema allows.
 
     :param schema: The schema.
     :param root: The document that it is in.
-    :param depth: In how many alternatives it is.
     :returns: Names of types; all if the schema does not say.
     """
+    return _types_of(schema, root, {})
+
+
+def _types_of(schema: Any, root: Mapping[str, Any], known: dict[int, set[str]]) -> set[str]:
     schema = resolved(schema, root)
+    if id(schema) not in known:
+        known[id(schema)] = set(ALL_TYPES)  # what it says if it is in itself
+        known[id(schema)] = _own_types(schema, root, known)
+    return known[id(schema)]
+
+
+def _own_types(schema: Mapping[str, Any], root: Mapping[str, Any], known: dict[int, set[str]]) -> set[str]:
     named = schema.get("type")
     if isinstance(named, str | list):
         return {named} if isinstance(named, str) else set(map(str, named))
     for key in ("anyOf", "oneOf", "allOf"):
-        if isinstance(schema.get(key), list) and depth <= _DEEPEST:
-            options = [types_of(option, root, depth + 1) for option in schema[key]]
+        if isinstance(schema.get(key), list):
+            options = [_types_of(option, root, known) for option in schema[key]]
             return set(ALL_TYPES).intersection(*options) if key == "allOf" else set().union(*options)
     return {type_of(value) for value in choices_of(schema)} or set(ALL_TYPES)
 

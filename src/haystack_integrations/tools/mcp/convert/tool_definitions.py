@@ -19,21 +19,27 @@ import mcp_types as types
 from mcp_types import methods
 from pydantic import TypeAdapter, ValidationError
 
-from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS
+from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS, count_values
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters, permissive_schema
 
 LIST_METHOD: Final = "tools/list"
 
-NEEDS_TASKS: Final = (
-    "it can only be called as a task of revision 2025-11-25 (execution.taskSupport), which later revisions have "
-    "replaced. This client runs tasks with servers of revision 2026-07-28"
-)
-
 # What a page of 2026-07-28 must have besides its tools.
 _PAGE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
 _TOOL: Final = TypeAdapter(types.Tool)
-# The specification wants 128 characters at most.
+# The rest is only in some revisions.
+_PLAIN_FIELDS: Final = frozenset("name title description inputSchema outputSchema annotations _meta".split())
+
+# How many values a definition may have, and how many of them may be invalid: each is validated several times, in up to
+# 8 ms, and a call of another session may wait for a dozen definitions.
+_MAX_VALUES: Final = 5_000
+_MAX_FAULTS: Final = 1_000
+
+# The specification wants 128 characters at most. Each is looked at when names are made fit for models.
 _LONGEST_NAME: Final = 1_000
+
+_Place = tuple[int | str, ...]
 
 
 @dataclass
@@ -52,16 +58,6 @@ class ToolPage:
     dropped: dict[str | int, list[str]] = field(default_factory=dict)
 
 
-def needs_tasks(definition: types.Tool) -> bool:
-    """
-    Whether a tool can be called only as a task of revision 2025-11-25.
-
-    :param definition: The tool's definition.
-    :returns: Whether it says so.
-    """
-    return definition.execution is not None and definition.execution.task_support == "required"
-
-
 def read_page(page: dict[str, Any], version: str) -> ToolPage:
     """
     Make a page of `tools/list` readable.
@@ -74,6 +70,9 @@ def read_page(page: dict[str, Any], version: str) -> ToolPage:
     tools = page.get("tools", "missing")
     if tools is None:  # as Go encodes an empty list
         tools = []
+        page = {**page, "tools": tools}
+    if not isinstance(page.get("_meta", {}), dict):
+        page = {name: value for name, value in page.items() if name != "_meta"}
     if not isinstance(tools, list):
         problem = "is missing" if tools == "missing" else f"must be a list, not {type(tools).__name__}"
         msg = f"its answer to {LIST_METHOD} cannot be read: `tools` {problem}"
@@ -81,14 +80,20 @@ def read_page(page: dict[str, Any], version: str) -> ToolPage:
     if len(tools) > MAX_TOOLS:
         msg = f"it has more than {MAX_TOOLS:,} tools"
         raise ValueError(msg)
-    meta = {} if isinstance(page.get("_meta", {}), dict) else {"_meta": None}
     readable: list[dict[str, Any]] = []
-    read = ToolPage({name: value for name, value in page.items() if name not in meta} | {"tools": readable})
+    read = ToolPage({**page, "tools": readable})
     for position, tool in enumerate(tools, 1):
+        is_small = count_values(tool) <= _MAX_VALUES
+        if is_small and _is_plain(tool):
+            readable.append(tool)
+            continue
         name = tool.get("name") if isinstance(tool, dict) else None
         label = name if isinstance(name, str) and name else position
+        if not is_small:
+            read.left_out[label] = f"its definition has more than {_MAX_VALUES:,} values"
+            continue
         try:
-            mended, dropped = _mended(tool, version)
+            mended, dropped = _mend(tool, version)
         except ValueError as error:
             read.left_out[label] = str(error)
         else:
@@ -98,28 +103,60 @@ def read_page(page: dict[str, Any], version: str) -> ToolPage:
     return read
 
 
+def _is_plain(tool: Any) -> bool:
+    """
+    Tell whether a definition is valid in every revision; most are, and validation against a revision takes 0.1 ms.
+    """
+    try:
+        definition = _TOOL.validate_python(tool, by_name=False)
+    except ValidationError:
+        return False
+    return (
+        0 < len(definition.name) <= _LONGEST_NAME
+        and _PLAIN_FIELDS.issuperset(tool)
+        and _is_plain_schema(definition.input_schema)
+        and (definition.output_schema is None or _is_plain_schema(definition.output_schema))
+    )
+
+
+def _is_plain_schema(schema: dict[str, Any]) -> bool:
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    return (
+        schema.get("type") == "object"
+        and isinstance(schema.get("$schema", ""), str)
+        and isinstance(properties, dict)
+        and all(isinstance(value, dict) for value in properties.values())
+        and isinstance(required, list)
+        and all(isinstance(name, str) for name in required)
+    )
+
+
 @cache
 def _wire_format(version: str) -> TypeAdapter[Any]:
     model: Any = methods.SERVER_RESULTS[LIST_METHOD, version]
     return TypeAdapter(model)
 
 
-def _odd_fields(tool: dict[str, Any], version: str) -> set[str]:
+def _problems(tool: dict[str, Any], version: str) -> list[_Place]:
     try:
         _wire_format(version).validate_python({**_PAGE, "tools": [tool]}, by_name=False)
     except ValidationError as error:
-        return {str(each["loc"][2]) for each in error.errors(include_url=False, include_input=False)}
+        return [place[2:] for place in _places(error)]
     try:
         _TOOL.validate_python(tool, by_name=False)
     except ValidationError as error:
-        return {str(each["loc"][0]) for each in error.errors(include_url=False, include_input=False)}
-    return set()
+        return _places(error)
+    return []
 
 
-def _mended(tool: Any, version: str) -> tuple[dict[str, Any], list[str]]:
-    """
-    Return a definition that can be read, and the names of the fields that were dropped from it.
-    """
+def _places(error: ValidationError) -> list[_Place]:
+    if error.error_count() > _MAX_FAULTS:
+        msg = f"more than {_MAX_FAULTS:,} values of its definition are invalid"
+        raise ValueError(msg)
+    return [each["loc"] for each in error.errors(include_url=False, include_input=False, include_context=False)]
+
+
+def _mend(tool: Any, version: str) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(tool, dict):
         msg = f"its definition must be a JSON object, not {type(tool).__name__}"
         raise ValueError(msg)
@@ -130,30 +167,48 @@ def _mended(tool: Any, version: str) -> tuple[dict[str, Any], list[str]]:
     if len(name) > _LONGEST_NAME:
         msg = f"its name has more than {_LONGEST_NAME:,} characters"
         raise ValueError(msg)
+    mended = dict(tool)
+    schema = mended.get("inputSchema")
+    if schema is None or schema is True:
+        mended["inputSchema"] = permissive_schema()
+    elif schema == []:  # as PHP encodes an empty object
+        mended["inputSchema"] = {}
     dropped: list[str] = []
     tried: set[str] = set()
-    while odd := _odd_fields(tool, version):
-        for key in sorted(odd):
-            value = tool.get(key)
-            tool = {other: each for other, each in tool.items() if other != key}
-            if key == "inputSchema" and key not in tried:
-                tool[key] = _input_schema(value)
-            elif key in ("inputSchema", "name"):
-                msg = "its input schema is unusable" if key == "inputSchema" else "its name is invalid"
+    while problems := _problems(mended, version):
+        members: dict[str, dict[int | str, None]] = {}  # in their order, and quickly found
+        for place in problems:
+            members.setdefault(str(place[0]), {}).update(dict.fromkeys(place[1:2]))
+        for at, odd in members.items():
+            if at in ("inputSchema", "name") and (at == "name" or at in tried):
+                msg = "its name is invalid" if at == "name" else "its input schema is unusable"
                 raise ValueError(msg)
-            elif key == "outputSchema" and key not in tried and isinstance(value, dict) and "type" not in value:
-                tool[key] = {**value, "type": "object"}  # up to 2025-11-25 a structured result is an object
+            value = mended.pop(at)
+            if at == "inputSchema":
+                mended[at] = _input_schema(value)
+            elif at == "outputSchema" and at not in tried and _may_be_object(value):
+                mended[at] = {**value, "type": "object"}  # up to 2025-11-25 a structured result is an object
+            elif odd and at not in tried and isinstance(value, dict):
+                mended[at] = {name: member for name, member in value.items() if name not in odd}
+                dropped += [f"{at}.{name}" for name in odd]
+            elif odd and at not in tried and isinstance(value, list):
+                mended[at] = [member for index, member in enumerate(value) if index not in odd]
+                dropped += [f"{at}[{index}]" for index in odd]
             else:
-                dropped.append(key)
-            tried.add(key)
-    return tool, dropped
+                dropped.append(at)
+            tried.add(at)
+    return mended, list(dict.fromkeys(dropped))
 
 
 def _input_schema(schema: Any) -> dict[str, Any]:
-    if schema is None or schema is True:
-        return permissive_schema()
     try:
-        return normalize_parameters({} if schema == [] else schema)  # as PHP encodes an empty object
+        return normalize_parameters(schema)
     except ValueError as error:
         msg = f"its input schema is unusable: {error}"
         raise ValueError(msg) from error
+
+
+def _may_be_object(schema: Any) -> bool:
+    # An empty one promises nothing; with a type it would promise a structured result.
+    declared = schema.get("type", "object") if isinstance(schema, dict) and schema else None
+    return declared == "object" or (isinstance(declared, list) and "object" in declared)
