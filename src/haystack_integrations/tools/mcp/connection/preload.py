@@ -10,11 +10,11 @@ The import takes more than half a second. In the thread of an event loop it woul
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import importlib
 import os
 import threading
+
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 
 _MODULES = (
     "haystack_integrations.tools.mcp.connection.identities",
@@ -32,46 +32,30 @@ _MODULES = (
 whole_imports: threading.RLock = threading.RLock()
 
 
-class _Preload:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._done: concurrent.futures.Future[None] = concurrent.futures.Future()
-
-    def begin(self) -> bool:
-        with self._lock:
-            if self._thread is None:
-                # A daemon, so that a program may end meanwhile.
-                thread = threading.Thread(target=self._import, name="mcp-haystack-preload", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:  # this process has too many threads
-                    return False
-                self._thread = thread
-            return True
-
-    def _import(self) -> None:
-        try:
-            for module in _MODULES:
-                importlib.import_module(module)
-        except ImportError:
-            pass  # whoever needs it imports it again, and gets the error
-        finally:
-            self._done.set_result(None)
-
-    async def wait(self) -> None:
-        # Without a thread, whoever waits goes on and imports it where it is.
-        if not self._done.done() and self.begin():
-            # Shielded, because a caller that is cancelled would cancel the future of all.
-            await asyncio.shield(asyncio.wrap_future(self._done))
-
-    def finish(self) -> None:
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+_lock = threading.Lock()
+_thread: threading.Thread | None = None
 
 
-_preload = _Preload()
+def _import() -> None:
+    try:
+        for module in _MODULES:
+            importlib.import_module(module)
+    except ImportError:
+        pass  # whoever needs it imports it again, and gets the error
+
+
+def _begun() -> threading.Thread | None:
+    global _thread  # noqa: PLW0603
+    with _lock:
+        if _thread is None:
+            # A daemon, so that a program may end meanwhile.
+            thread = threading.Thread(target=_import, name="mcp-haystack-preload", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # this process has too many threads
+                return None
+            _thread = thread
+        return _thread
 
 
 def preload() -> None:
@@ -82,18 +66,22 @@ def preload() -> None:
     program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
     of the import. If no thread can be started, the import is left to the first connection.
     """
-    _preload.begin()
+    _begun()
 
 
 async def preloaded() -> None:
     """
     Wait for the import without blocking the event loop; begin it if nobody has.
     """
-    await _preload.wait()
+    thread = _begun()
+    # Without a thread, whoever waits goes on and imports it where it is.
+    if thread is not None and thread.is_alive():
+        await start_in_thread(thread.join)
 
 
 def _before_fork() -> None:
-    _preload.finish()
+    if _thread is not None and _thread is not threading.current_thread():
+        _thread.join()
     whole_imports.acquire()
 
 
