@@ -20,6 +20,10 @@ A, B, C = {"type": "string"}, {"type": "integer"}, {"type": "object", "propertie
 UNCOMPILABLE = r"^\p{L}+$"
 
 
+# A pattern that Python cannot compile.
+ODD = r"^\p{L}+$"
+
+
 def normalize_property(schema: Any) -> Any:
     return normalize_parameters({"type": "object", "properties": {"p": schema}})["properties"]["p"]
 
@@ -90,6 +94,26 @@ class TestForeignSchemas:
     def test_older_drafts_and_odd_encoders_are_translated(self, old, new):
         assert normalize_property(old) == new
         assert_accepted_by_haystack(normalize_parameters({"properties": {"p": old}}))
+
+    @rows(
+        ("schema", "widened"),
+        [
+            ({"type": "string", "not": {"pattern": ODD}}, {"type": "string"}),
+            ({"if": {"pattern": ODD}, "then": {"minLength": 3}, "else": {"maxLength": 3}}, {}),
+            ({"oneOf": [{"pattern": ODD}, {"type": "string"}]}, {"anyOf": [{}, {"type": "string"}]}),
+            ({"contains": {"pattern": ODD}, "maxContains": 2, "minContains": 1}, {"contains": {}, "minContains": 1}),
+            (
+                {"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False},
+                {"patternProperties": {"^x": {}}},
+            ),
+            (
+                {"patternProperties": {"^x": {"pattern": ODD}}, "additionalProperties": False},
+                {"patternProperties": {"^x": {}}, "additionalProperties": False},
+            ),
+        ],
+    )
+    def test_a_schema_without_an_odd_pattern_accepts_what_it_accepted_with_it(self, schema, widened):
+        assert normalize_property(schema) == widened
 
     def test_a_pattern_that_warns_is_dropped_only_when_warnings_are_errors(self):
         with warnings.catch_warnings():
@@ -313,6 +337,7 @@ class TestRejections:
             ({"allOf": [{}, 3]}, "/allOf/1: must be a schema, not int"),
             ({"items": [{"type": 1}]}, "/prefixItems/0/type: must be a JSON type"),
             ({"dependencies": {"a": 5}}, "/dependentSchemas/a: must be a schema, not int"),
+            ({"dependencies": {"a": ["b"]}, "dependentRequired": 5}, "/dependentRequired: must be an object, not int"),
             ({"minimum": "1"}, "/minimum: must be a finite number, not '1'"),
             ({"maximum": float("nan")}, "/maximum: must be a finite number"),
             ({"multipleOf": 0}, "/multipleOf: must be a number greater than 0"),

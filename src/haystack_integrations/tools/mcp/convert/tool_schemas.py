@@ -204,15 +204,6 @@ def _fail(path: Path, reason: str) -> NoReturn:
     raise ValueError(msg)
 
 
-def _compiles(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    # Warning: `[[a]` warns about future syntax. Under -W error, Haystack's own check would raise it.
-    except (re.error, OverflowError, RecursionError, Warning):
-        return False
-    return True
-
-
 class _Conversion:
     """
     The conversion of one schema.
@@ -228,6 +219,8 @@ class _Conversion:
         # Schemas with a `$ref`, by their identities, and those around them that may have what it names.
         self._holders: dict[int, tuple[Schema, tuple[Schema, ...]]] = {}
         self._folds = 0
+        # How many patterns were dropped.
+        self._dropped = 0
 
     def schema(self, node: Any, path: Path, scopes: tuple[Schema, ...] = ()) -> Any:
         if isinstance(node, bool):
@@ -241,8 +234,9 @@ class _Conversion:
         if "$id" in node or not _DEFINITIONS.isdisjoint(node):
             scopes = (*scopes, node)
         result: Schema = {}
+        dropped = self._dropped
         self._made[id(node)] = result
-        for key, value in (node if _OLD.isdisjoint(node) else _modern(node)).items():
+        for key, value in (node if _OLD.isdisjoint(node) else _modern(node, path)).items():
             place = (*path, key)
             if key in _IDENTIFIERS or (value is None and key not in ("default", "const")):
                 continue
@@ -252,7 +246,7 @@ class _Conversion:
                 result[key] = {
                     name: self.schema(each, (*place, name), scopes)
                     for name, each in _mapping(value, place).items()
-                    if key != "patternProperties" or _compiles(name)
+                    if key != "patternProperties" or self._compiles(name)
                 }
             elif key in SCHEMA_LISTS:
                 if not isinstance(value, list) or not value:
@@ -260,12 +254,23 @@ class _Conversion:
                 result[key] = [self.schema(each, (*place, str(index)), scopes) for index, each in enumerate(value)]
             elif key in SINGLE_SCHEMAS:
                 result[key] = self.schema(value, place, scopes)
-            elif _is_kept(value, place):
+            elif _is_kept(value, place) and (key != "pattern" or self._compiles(value)):
                 result[key] = deepcopy(value)
         _require(result, node)
+        if self._dropped > dropped:
+            _widen(result, node)
         if "$ref" in result:
             self._holders[id(result)] = result, scopes
         return result
+
+    def _compiles(self, pattern: str) -> bool:
+        try:
+            re.compile(pattern)
+        # Warning: `[[a]` warns about future syntax. Under -W error, Haystack's own check would raise it.
+        except (re.error, OverflowError, RecursionError, Warning):
+            self._dropped += 1
+            return False
+        return True
 
     @cached_property
     def _names(self) -> dict[str, Any]:
@@ -439,7 +444,7 @@ def _mapping(value: Any, path: Path) -> Schema:
     return value if isinstance(value, dict) else _fail(path, f"must be an object, not {type(value).__name__}")
 
 
-def _modern(node: Schema) -> Schema:
+def _modern(node: Schema, path: Path) -> Schema:
     """
     Translate the keywords of older drafts.
     """
@@ -452,10 +457,10 @@ def _modern(node: Schema) -> Schema:
     for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(out.get(exclusive), bool) and out.pop(exclusive) and limit in out:
             out[exclusive] = out.pop(limit)
-    dependencies = _mapping(out.pop("dependencies", None) or {}, ("dependencies",))
+    dependencies = _mapping(out.pop("dependencies", None) or {}, (*path, "dependencies"))
     for name, each in dependencies.items():
         key = "dependentRequired" if isinstance(each, str | list) else "dependentSchemas"
-        out[key] = {name: [each] if isinstance(each, str) else each, **(out.get(key) or {})}
+        out[key] = {name: [each] if isinstance(each, str) else each, **_mapping(out.get(key) or {}, (*path, key))}
     for key in ("$recursiveRef", "$dynamicRef"):
         if isinstance(out.get(key), str):
             out.setdefault("$ref", out[key])
@@ -490,7 +495,21 @@ def _is_kept(value: Any, place: Path) -> bool:
         is_valid, reason = _RULES[key]
         if not is_valid(value):
             _fail(place, f"{reason}, not {_shortened(repr(value)) if isinstance(value, str) else type(value).__name__}")
-    return key != "pattern" or _compiles(value)
+    return True
+
+
+def _widen(result: Schema, node: Schema) -> None:
+    """
+    Drop what could refuse more than before, because a pattern in the schema was dropped.
+    """
+    for key in ("not", "if", "then", "else", "maxContains"):
+        result.pop(key, None)
+    if len(result.get("patternProperties", ())) < len(node.get("patternProperties") or ()):
+        result.pop("additionalProperties", None)
+        result.pop("unevaluatedProperties", None)
+    if "oneOf" in result and "anyOf" not in result:
+        result["anyOf"] = result.pop("oneOf")
+    result.pop("oneOf", None)
 
 
 def _are_strings(value: Any) -> bool:
