@@ -29,7 +29,7 @@ from mcp.types import ElicitRequest, ElicitRequestFormParams, InputRequiredResul
 
 from haystack_integrations.tools.mcp.serving import BearerToken, run_server
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from haystack_integrations.tools.mcp.serving.source import Source
+from haystack_integrations.tools.mcp.serving.sources import Source
 from tests.support.background import in_thread
 
 HALF_AN_EMOJI = "\ud83d"

@@ -18,7 +18,7 @@ from haystack.errors import FilterError
 from mcp import MCPError
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
-from haystack_integrations.tools.mcp.serving.source import Source
+from haystack_integrations.tools.mcp.serving.sources import Source
 from tests.support.rows import rows
 
 PNG = b"\x89PNG\r\n"

@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
 from haystack_integrations.tools.mcp.serving.results import Answer
 from haystack_integrations.tools.mcp.serving.schemas import InputSchema, ServedInput, output_schema
 from haystack_integrations.tools.mcp.serving.served_tool import ServedCall, ServedTool
-from haystack_integrations.tools.mcp.serving.source import Source
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 # What clients send and get, beside State, by the names that they see.
 _TASK, _MESSAGES, _ANSWER = "task", "messages", "answer"

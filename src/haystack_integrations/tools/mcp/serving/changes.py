@@ -3,9 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Telling clients that a list has changed, or a resource.
-
-FastMCP 4 tells them only of changes of visibility in a session. What is added here, in the two ways of the protocol:
+Notifications that a list has changed, or a resource. FastMCP 4 sends none when something is added or removed.
 
 * Clients that speak 2026-07-28 ask for a stream of changes (`subscriptions/listen`).
 * Those that shake hands get notifications in their session (`list_changed`), and may subscribe to resources.
@@ -15,14 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any
-from weakref import WeakKeyDictionary
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Literal
 
 from fastmcp import FastMCP
-from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from fastmcp.server.context import Context
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
 from mcp.server.subscriptions import ListenHandler, SubscriptionBus
+from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
@@ -30,17 +31,14 @@ from mcp.shared.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
-from mcp.types import (
-    EmptyResult,
-    SubscribeRequestParams,
-    SubscriptionsListenRequestParams,
-    UnsubscribeRequestParams,
-)
+from mcp.types import EmptyResult, SubscriptionsListenRequestParams
 
-from haystack_integrations.tools.mcp.serving.low_level import low_level_server
-from haystack_integrations.tools.mcp.serving.source import Listing
+# What changed: which list a client has to get anew.
+Listing = Literal["tools", "resources", "prompts"]
+Unsubscribe = Callable[[], None]
 
-# How many subscriptions to resources a session may have.
+# How many sessions are notified, the newest ones, and how many resources each may subscribe to.
+_MOST_SESSIONS = 1000
 _MOST_SUBSCRIPTIONS = 1000
 
 _EVENTS: dict[Listing, ServerEvent] = {
@@ -51,44 +49,79 @@ _EVENTS: dict[Listing, ServerEvent] = {
 _ALL: tuple[Listing, ...] = tuple(_EVENTS)
 
 # What changes a FastMCP server while it runs, and which lists.
-_SERVER_METHODS: dict[str, tuple[Listing, ...]] = {
-    "enable": _ALL,
-    "disable": _ALL,
-    "mount": _ALL,
-    "add_provider": _ALL,
+_SERVER_METHODS: dict[str, tuple[Listing, ...]] = dict.fromkeys(("enable", "disable", "mount", "add_provider"), _ALL)
+_COMPONENTS: dict[str, Listing] = {
+    "tool": "tools",
+    "resource": "resources",
+    "template": "resources",
+    "prompt": "prompts",
 }
 # Decorators of the server use these, too.
 _LOCAL_METHODS: dict[str, tuple[Listing, ...]] = {
-    "add_tool": ("tools",),
-    "add_resource": ("resources",),
-    "add_template": ("resources",),
-    "add_prompt": ("prompts",),
-    "remove_tool": ("tools",),
-    "remove_resource": ("resources",),
-    "remove_template": ("resources",),
-    "remove_prompt": ("prompts",),
+    f"{verb}_{component}": (listing,) for component, listing in _COMPONENTS.items() for verb in ("add", "remove")
 }
 
 
-class ChangeAnnouncer:
+class Changes:
     """
-    Tells the clients of one server what has changed. Its methods may be called in any thread.
+    Calls functions when something has changed. From any thread.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the Changes.
+        """
+        self._callbacks: tuple[Callable[[Listing], None], ...] = ()
+        self._lock = threading.Lock()
+
+    def on_change(self, callback: Callable[[Listing], None]) -> Unsubscribe:
+        """
+        Call a function when something was added, removed or changed.
+
+        :param callback: Gets what changed: `"tools"`, `"resources"` or `"prompts"`. It is called in any thread, and
+            must neither block nor raise.
+        :returns: Ends that.
+        """
+        with self._lock:
+            self._callbacks = (*self._callbacks, callback)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._callbacks = tuple(each for each in self._callbacks if each is not callback)
+
+        return unsubscribe
+
+    def changed(self, listing: Listing) -> None:
+        """
+        Call the functions.
+
+        :param listing: What changed.
+        """
+        for callback in self._callbacks:
+            callback(listing)
+
+
+class ChangeAnnouncer(Middleware):
+    """
+    Notifies the clients of one server of changes. Its public methods may be called in any thread.
     """
 
     def __init__(self, server: FastMCP[Any]) -> None:
         """
-        Teach a server to tell of changes.
+        Initialize the ChangeAnnouncer.
 
         :param server: The server, before anybody has connected to it.
         """
         self._bus = _LoopBus()
         self._listen = ListenHandler(self._bus)
-        self._sessions = _Sessions()
-        low_level = low_level_server(server)
-        low_level.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, self._listen)
-        low_level.add_request_handler("resources/subscribe", SubscribeRequestParams, self._sessions.subscribe)
-        low_level.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._sessions.unsubscribe)
-        low_level.middleware.append(self._sessions.note)
+        # By their ids. The SDK does not say when one has ended; what is sent to it then is dropped.
+        self._sessions: dict[str, _Session] = {}
+        self._methods: dict[str | None, Callable[[Any, Context], Awaitable[Any]]] = {
+            "notifications/initialized": self._note_session,
+            "subscriptions/listen": self._serve_stream,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
         self._watched: set[int] = set()
         self._watch_methods(server, _SERVER_METHODS)
         self._watch_methods(server.local_provider, _LOCAL_METHODS)
@@ -101,7 +134,13 @@ class ChangeAnnouncer:
         :param listing: `"tools"`, `"resources"` or `"prompts"`.
         """
         self._bus.tell(_EVENTS[listing])
-        self._sessions.tell_all(listing)
+        for each in list(self._sessions.values()):
+            send = {
+                "tools": each.session.send_tool_list_changed,
+                "resources": each.session.send_resource_list_changed,
+                "prompts": each.session.send_prompt_list_changed,
+            }[listing]
+            _call_in(each.loop, _start, send)
 
     def resource_updated(self, uri: str) -> None:
         """
@@ -110,7 +149,9 @@ class ChangeAnnouncer:
         :param uri: The URI of the resource.
         """
         self._bus.tell(ResourceUpdated(uri))
-        self._sessions.tell_subscribers(uri)
+        for each in list(self._sessions.values()):
+            if uri in each.subscriptions:
+                _call_in(each.loop, _start, functools.partial(each.session.send_resource_updated, uri))
 
     def close(self) -> None:
         """
@@ -145,22 +186,69 @@ class ChangeAnnouncer:
 
         return announcing
 
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """
+        Answer what FastMCP has no handlers for, and say in its answers that there are notifications.
 
-_ANNOUNCERS: WeakKeyDictionary[FastMCP[Any], ChangeAnnouncer] = WeakKeyDictionary()
+        :param context: The message of a client.
+        :param call_next: What FastMCP does with it.
+        :returns: The answer.
+        """
+        if context.method in ("initialize", "server/discover"):
+            return _with_notifications(await call_next(context))
+        method = self._methods.get(context.method)
+        if method is None or context.fastmcp_context is None:
+            return await call_next(context)
+        if context.type == "notification":
+            await call_next(context)
+        return await method(context.message, context.fastmcp_context)
+
+    async def _note_session(self, _params: Any, context: Context) -> None:
+        request: Any = context.request_context and context.request_context.request
+        # Without sessions over HTTP, nothing can be sent outside of a call.
+        if request is None or "mcp-session-id" in request.headers:
+            self._session(context)
+
+    def _session(self, context: Context) -> _Session:
+        if context.session_id not in self._sessions:
+            while len(self._sessions) >= _MOST_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            self._sessions[context.session_id] = _Session(context.session)
+        return self._sessions[context.session_id]
+
+    async def _subscribe(self, params: Any, context: Context) -> EmptyResult:
+        subscriptions = self._session(context).subscriptions
+        if len(subscriptions) < _MOST_SUBSCRIPTIONS:
+            subscriptions.add(str(params.get("uri")))
+        return EmptyResult()
+
+    async def _unsubscribe(self, params: Any, context: Context) -> EmptyResult:
+        self._session(context).subscriptions.discard(str(params.get("uri")))
+        return EmptyResult()
+
+    async def _serve_stream(self, params: Any, context: Context) -> Any:
+        request = context.request_context
+        request_context: ServerRequestContext[Any, Any] = ServerRequestContext(
+            session=context.session,
+            lifespan_context=None,
+            protocol_version=context.session.protocol_version,
+            method="subscriptions/listen",
+            # FastMCP gives numbers as texts.
+            request_id=coerce_request_id(request.request_id) if request and request.request_id else None,
+        )
+        parsed = SubscriptionsListenRequestParams.model_validate(params, by_name=False)
+        return await self._listen(request_context, parsed)
 
 
-def announcer_of(server: FastMCP[Any]) -> ChangeAnnouncer:
+class _Session:
     """
-    Give what tells the clients of a server of changes. The server learns to do so at the first time.
-
-    :param server: Any FastMCP server.
-    :returns: The same announcer each time.
+    The session of a client that has shaken hands.
     """
-    announcer = _ANNOUNCERS.get(server)
-    if announcer is None:
-        announcer = _ANNOUNCERS[server] = ChangeAnnouncer(server)
-    announcer.watch_providers(server.providers)
-    return announcer
+
+    def __init__(self, session: ServerSession) -> None:
+        self.session = session
+        self.loop = asyncio.get_running_loop()
+        self.subscriptions: set[str] = set()
 
 
 class _LoopBus(SubscriptionBus):
@@ -188,51 +276,31 @@ class _LoopBus(SubscriptionBus):
         return unsubscribe
 
 
-class _Sessions:
+def announcer_of(server: FastMCP[Any]) -> ChangeAnnouncer:
     """
-    The sessions of clients that have shaken hands.
+    Return what notifies the clients of a server. The first time, it is added to the server's middleware.
+
+    :param server: Any FastMCP server.
+    :returns: The same announcer each time.
     """
+    announcer = next((each for each in server.middleware if isinstance(each, ChangeAnnouncer)), None)
+    if announcer is None:
+        announcer = ChangeAnnouncer(server)
+        server.add_middleware(announcer)
+    announcer.watch_providers(server.providers)
+    return announcer
 
-    def __init__(self) -> None:
-        # A session ends with its connection, of which nobody else tells.
-        self._loops: WeakKeyDictionary[Connection, asyncio.AbstractEventLoop] = WeakKeyDictionary()
-        self._subscriptions: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
 
-    async def note(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """
-        Remember a session once its client is ready for notifications.
-        """
-        result = await call_next(ctx)
-        connection = _connection(ctx)
-        if ctx.method == "notifications/initialized" and connection.has_standalone_channel:
-            self._loops[connection] = asyncio.get_running_loop()
-        return result
-
-    async def subscribe(self, context: ServerRequestContext[Any, Any], params: SubscribeRequestParams) -> EmptyResult:
-        uris = self._subscriptions.setdefault(_connection(context), set())
-        if len(uris) < _MOST_SUBSCRIPTIONS:
-            uris.add(str(params.uri))
-        return EmptyResult()
-
-    async def unsubscribe(
-        self, context: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
-    ) -> EmptyResult:
-        self._subscriptions.get(_connection(context), set()).discard(str(params.uri))
-        return EmptyResult()
-
-    def tell_all(self, listing: Listing) -> None:
-        for connection, loop in list(self._loops.items()):
-            send = {
-                "tools": connection.send_tool_list_changed,
-                "resources": connection.send_resource_list_changed,
-                "prompts": connection.send_prompt_list_changed,
-            }[listing]
-            _call_in(loop, _start, send)
-
-    def tell_subscribers(self, uri: str) -> None:
-        for connection, loop in list(self._loops.items()):
-            if uri in self._subscriptions.get(connection, ()):
-                _call_in(loop, _start, functools.partial(connection.send_resource_updated, uri))
+def _with_notifications(result: Any) -> Any:
+    """Declare the capabilities, in the result of `initialize` or `server/discover`."""
+    capabilities = getattr(result, "capabilities", None)
+    for each in ("tools", "resources", "prompts"):
+        capability = getattr(capabilities, each, None)
+        if capability is not None:
+            capability.list_changed = True
+            if each == "resources":
+                capability.subscribe = True
+    return result
 
 
 # Tasks that nobody else refers to could be collected before they are done.
@@ -246,17 +314,8 @@ def _start(send: Callable[[], Any]) -> None:
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> None:
-    if loop.is_closed():
-        return
     try:
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
-        # Closed in this moment: its clients have gone.
+        # The loop is closed: its clients have gone.
         return
-
-
-def _connection(context: ServerRequestContext[Any, Any]) -> Connection:
-    """
-    Give the connection behind a request, for which the SDK has no public name.
-    """
-    return context.session._connection

@@ -30,7 +30,7 @@ from haystack.errors import FilterError
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import CallPool
 from haystack_integrations.tools.mcp.serving.reads import HIDE, NoSuchThingError, ReadPlaces, checked_names, refused
-from haystack_integrations.tools.mcp.serving.source import Source
+from haystack_integrations.tools.mcp.serving.sources import Source
 from haystack_integrations.tools.mcp.serving.values import JsonWriter
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from pydantic import AnyUrl, PrivateAttr
 
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.serving.source import Unsubscribe
+from haystack_integrations.tools.mcp.serving.changes import Unsubscribe
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.serving.source import Unsubscribe
+from haystack_integrations.tools.mcp.serving.changes import Unsubscribe
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

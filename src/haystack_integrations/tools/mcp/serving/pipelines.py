@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
 from haystack_integrations.tools.mcp.serving.schemas import InputSchema, output_schema
 from haystack_integrations.tools.mcp.serving.served_tool import ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.sockets import InputMapping, Socket, map_inputs, map_outputs
-from haystack_integrations.tools.mcp.serving.source import Source
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 

@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import CallPool
 from haystack_integrations.tools.mcp.serving.reads import HIDE, ReadPlaces, checked_names, refused
 from haystack_integrations.tools.mcp.serving.results import content_blocks
-from haystack_integrations.tools.mcp.serving.source import Source
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 _OUTPUT = "prompt"
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Literal, TypeVar, get_args
@@ -23,13 +24,12 @@ from haystack import logging
 from mcp.types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
 from haystack_integrations.tools.mcp.serving.background_tasks import tasks_extension
-from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.changes import Listing, Unsubscribe, announcer_of
 from haystack_integrations.tools.mcp.serving.exits import surviving_exits
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import DEFAULT_MAX_CONCURRENCY, CallPool
 from haystack_integrations.tools.mcp.serving.served_tool import ServedTool
-from haystack_integrations.tools.mcp.serving.source import Listing, Source, Unsubscribe
-from haystack_integrations.tools.mcp.serving.sources import build_sources, options_by_name
+from haystack_integrations.tools.mcp.serving.sources import NamedOptions, Source
 from haystack_integrations.tools.mcp.serving.tools import ToolSource
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -40,6 +40,16 @@ _DESCRIPTION = 80
 ComponentT = TypeVar("ComponentT", bound=FastMCPComponent)
 
 DuplicatePolicy = Literal["warn", "error", "replace", "ignore"]
+
+# The parameters of `create_mcp_server` beside `tools`, and the class that serves what is given there. Each is imported
+# only if it is used, and made with `Class(things, options=..., pool=...)`.
+_SOURCES = {
+    "pipelines": "pipelines.PipelineSource",
+    "agents": "agents.AgentSource",
+    "document_stores": "document_stores.DocumentStoreSource",
+    "prompts": "prompts.PromptSource",
+    "skills": "skills.SkillSource",
+}
 
 
 class HaystackProvider(Provider):
@@ -95,29 +105,33 @@ class HaystackProvider(Provider):
         self._removed_names: set[tuple[str, str | None]] = set()
         self._removed: list[Tool] = []
         self._listed: list[Tool] = []
-        self._options = options_by_name(options)
+        self._options = NamedOptions(options)
         self._tools = ToolSource([] if tools is None else tools, options=self._options, pool=self.pool)
-        self._skills = build_sources(skills=skills, options=self._options, pool=self.pool)
+        given = {
+            "pipelines": pipelines,
+            "agents": agents,
+            "document_stores": document_stores,
+            "prompts": prompts,
+            "skills": skills,
+        }
         self.sources: tuple[Source, ...] = (
             self._tools,
-            *build_sources(
-                pipelines=pipelines,
-                agents=agents,
-                document_stores=document_stores,
-                prompts=prompts,
-                options=self._options,
-                pool=self.pool,
-            ),
-            *self._skills,
+            *(self._source(each, things) for each, things in given.items() if things is not None),
             *sources,
         )
         # What toolsets and skill stores have is known later, and some of it changes.
-        self._is_open = bool(self._skills or sources)
+        self._is_open = skills is not None or bool(sources)
         if self._tools.is_complete and not self._is_open:
-            self._options.check_all_used()
+            self._check_options()
         self._unique(self._known_tools(), may_raise=True)
         uses_tasks = any(each.task for each in self._options.values()) or any(each.uses_tasks for each in self.sources)
         self._extensions = [tasks_extension(task_queue)] if uses_tasks else []
+
+    def _source(self, parameter: str, things: Any) -> Source:
+        module, _, name = _SOURCES[parameter].partition(".")
+        kind = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+        made: Source = kind(things, options=self._options, pool=self.pool)
+        return made
 
     def required_extensions(self) -> Sequence[ServerExtension]:
         """
@@ -245,11 +259,9 @@ class HaystackProvider(Provider):
     async def _list_prompts(self) -> Sequence[Prompt]:
         return await self._collect(Source.list_prompts.__name__)
 
-    async def _collect(
-        self, method: str, *arguments: Any, may_raise: bool = False, sources: Sequence[Source] | None = None
-    ) -> list[Any]:
+    async def _collect(self, method: str, *arguments: Any, may_raise: bool = False) -> list[Any]:
         found: list[Any] = []
-        for source in self.sources if sources is None else sources:
+        for source in self.sources:
             listing: Callable[..., Awaitable[Sequence[Any]]] = getattr(source, method)
             try:
                 found += await listing(*arguments)
@@ -348,20 +360,17 @@ class HaystackProvider(Provider):
 
         return unsubscribe
 
-    async def _check_options(self) -> None:
+    def _check_options(self) -> None:
         """
-        Tell of options for something that is not served: a name with a typo protects nothing.
+        Refuse, or warn of, options for something that is not served: a name with a typo protects nothing.
         """
-        if self._options.unused is None:
-            return
-        if not self._is_open and not self._tools.may_change:
-            self._options.check_all_used()
-        # Skills are looked up as they are listed.
-        await self._collect(Source.list_resources.__name__, sources=self._skills)
-        if self._options.unused is not None:
+        unused = self._options.unused
+        if unused is not None and not self._is_open and not self._tools.may_change:
+            raise ValueError(unused)
+        if unused is not None:
             logger.warning(
                 "{unused} Unless it comes later, correct the name: until then these options apply to nothing",
-                unused=self._options.unused,
+                unused=unused,
             )
 
     @asynccontextmanager
@@ -380,7 +389,10 @@ class HaystackProvider(Provider):
                 for source in self.sources:
                     await source.warm_up()
                 self._unique(await self._collect(Source.list_tools.__name__, may_raise=True), may_raise=True)
-                await self._check_options()
+                if self._options.unused is not None and self._is_open:
+                    # Skills are looked up as they are listed.
+                    await self._list_resources()
+                self._check_options()
                 yield
             finally:
                 for source in reversed(self.sources):

@@ -39,7 +39,7 @@ from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.pool import CallPool
 from haystack_integrations.tools.mcp.serving.reads import HIDE, NoSuchThingError, ReadPlaces
-from haystack_integrations.tools.mcp.serving.source import Source
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -2,44 +2,109 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-"""
-Which source serves what. Each is imported only if it is used.
-"""
-
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fastmcp.prompts.base import Prompt
+from fastmcp.resources.base import Resource
+from fastmcp.resources.template import ResourceTemplate
+from fastmcp.server.extensions import ServerExtension
+from fastmcp.tools.base import Tool
+
+from haystack_integrations.tools.mcp.serving.changes import Changes
 from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_options
-from haystack_integrations.tools.mcp.serving.pool import CallPool
-from haystack_integrations.tools.mcp.serving.source import Source
-
-# The parameters of `create_mcp_server` beside `tools`, and the class that serves what is given there. Each is made with
-# `Class(things, options=..., pool=...)`.
-_SOURCES = {
-    "pipelines": "pipelines.PipelineSource",
-    "agents": "agents.AgentSource",
-    "document_stores": "document_stores.DocumentStoreSource",
-    "prompts": "prompts.PromptSource",
-    "skills": "skills.SkillSource",
-}
 
 
-def build_sources(*, options: Mapping[str, ServeOptions], pool: CallPool, **things: Any) -> list[Source]:
+class Source(Changes):
     """
-    Make the sources of what a user gave.
+    What a provider serves. Each kind of thing has its own: tools, pipelines, agents, document stores, prompts, skills.
 
-    :param options: ServeOptions by the name of what they are for.
-    :param pool: Where calls take their places.
-    :param things: What is served, by the parameter: `pipelines`, `agents`, ...; None for nothing.
-    :returns: The sources.
-    :raises ValueError: If something cannot be served.
+    It is asked for each listing and for each call, so it builds what it returns once, and again when that changed.
     """
-    return [
-        _class(parameter)(given, options=options, pool=pool) for parameter, given in things.items() if given is not None
-    ]
+
+    @property
+    def known_tools(self) -> Sequence[Tool]:
+        """
+        The tools that are known before anything is warmed up.
+        """
+        return ()
+
+    @property
+    def uses_tasks(self) -> bool:
+        """
+        Whether clients may run something of it as a background task.
+        """
+        return any(tool.task_config.supports_tasks() for tool in self.known_tools)
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """
+        List the tools, all versions of them.
+        """
+        return self.known_tools
+
+    async def list_resources(self) -> Sequence[Resource]:
+        """
+        List the resources.
+        """
+        return []
+
+    async def find_resources(self, uri: str) -> Sequence[Resource]:
+        """
+        Find a resource by its URI, to read it. Sources that need not list all of theirs for that say so here.
+
+        :param uri: The URI.
+        :returns: All versions of the resource; none if it is no resource of this source.
+        """
+        return [resource for resource in await self.list_resources() if str(resource.uri) == uri]
+
+    async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
+        """
+        List the templates of resources.
+        """
+        return []
+
+    async def list_prompts(self) -> Sequence[Prompt]:
+        """
+        List the prompts.
+        """
+        return []
+
+    async def complete(
+        self,
+        reference: str,  # noqa: ARG002 - for subclasses
+        argument: str,  # noqa: ARG002
+        value: str,  # noqa: ARG002
+        known: Mapping[str, str],  # noqa: ARG002
+    ) -> Sequence[str] | None:
+        """
+        Complete an argument of a prompt or of a template of resources.
+
+        :param reference: The name of the prompt, or the URI template.
+        :param argument: The name of the argument.
+        :param value: What was typed so far.
+        :param known: The other arguments that are known.
+        :returns: Values that clients may offer; None if this source does not have that.
+        """
+        return None
+
+    @property
+    def extensions(self) -> Sequence[ServerExtension]:
+        """
+        The extensions of the protocol that are needed for what is served.
+        """
+        return []
+
+    async def warm_up(self) -> None:
+        """
+        Prepare what is served, when the server starts. It may be called again after `close`.
+        """
+
+    async def close(self) -> None:
+        """
+        Release what `warm_up` opened, when the server stops. It may be called without `warm_up`, and more than once.
+        """
 
 
 class NamedOptions(dict[str, ServeOptions]):
@@ -47,34 +112,29 @@ class NamedOptions(dict[str, ServeOptions]):
     Options by the name of what they are for, which remember the names that were asked for.
     """
 
-    def __init__(self, options: Mapping[str, ServeOptions]) -> None:
+    def __init__(self, options: Any) -> None:
         """
         Initialize the NamedOptions.
 
-        :param options: The options.
+        :param options: ServeOptions, or dictionaries of them, by the name of what they are for; None for none.
+        :raises ValueError: If it is something else.
         """
-        super().__init__(options)
+        if not isinstance(options, Mapping | None):
+            msg = f"`options` must be a dictionary of names to ServeOptions, got {type(options).__name__}"
+            raise ValueError(msg)
+        super().__init__({name: check_options(value) for name, value in (options or {}).items()})
         self._asked_for: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:
         """
-        Give options.
+        Return options.
 
         :param name: The name of what they are for.
-        :param default: What to give if there are none.
+        :param default: What to return if there are none.
         :returns: The options.
         """
         self._asked_for.add(name)
         return super().get(name, default)
-
-    def check_all_used(self) -> None:
-        """
-        Refuse options for something that is not served.
-
-        :raises ValueError: If there are some.
-        """
-        if message := self.unused:
-            raise ValueError(message)
 
     @property
     def unused(self) -> str | None:
@@ -88,24 +148,3 @@ class NamedOptions(dict[str, ServeOptions]):
             f"`options` name {', '.join(map(repr, unused))}, which is not served. "
             f"There is {', '.join(sorted(self._asked_for)) or 'nothing'}."
         )
-
-
-def options_by_name(options: Any) -> NamedOptions:
-    """
-    Check what was given as options.
-
-    :param options: ServeOptions, or dictionaries of them, by the name of what they are for; None for none.
-    :returns: The options.
-    :raises ValueError: If it is something else.
-    """
-    if options is None:
-        return NamedOptions({})
-    if not isinstance(options, Mapping):
-        msg = f"`options` must be a dictionary of names to ServeOptions, got {type(options).__name__}"
-        raise ValueError(msg)
-    return NamedOptions({name: check_options(value) for name, value in options.items()})
-
-
-def _class(parameter: str) -> Any:
-    module, _, name = _SOURCES[parameter].partition(".")
-    return getattr(importlib.import_module(f"{__package__}.{module}"), name)

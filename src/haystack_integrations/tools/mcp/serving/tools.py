@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.serving.haystack_tools import serve_tool
 from haystack_integrations.tools.mcp.serving.live_tools import LiveTools
 from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_options
 from haystack_integrations.tools.mcp.serving.pool import CallPool
-from haystack_integrations.tools.mcp.serving.source import Source
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
