@@ -29,7 +29,7 @@ from tests.support.waiting import wait_until
 QUESTION = [ChatMessage.from_user("How much is it?")]
 OURS = ["add", "note", "pull"]
 # Which change, and how it is called in a report.
-KINDS = {"description": "description", "schema": "schema_narrower", "relaxed": "annotations_relaxed"}
+KINDS = {"description": "description", "schema": "input_schema", "relaxed": "annotations_relaxed"}
 
 every_mode = pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
 every_change = pytest.mark.parametrize("change", list(KINDS))

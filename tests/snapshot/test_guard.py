@@ -137,7 +137,7 @@ def test_eager_connect_and_refresh_check_at_once(pinned, server, requests):
 
 CHANGES = {
     "description": ["description"],
-    "schema": ["description", "schema_narrower", "schema_wider"],
+    "schema": ["description", "input_schema"],
     "tightened": ["annotations"],
     "new": ["added"],
     "gone": ["removed"],
@@ -220,7 +220,7 @@ def test_a_schema_that_became_malformed_hides_its_own_tool_only(malformed):
     with MCPToolset(server.info, snapshot=snapshot, on_drift="quarantine", eager_connect=True) as toolset:
         assert names(toolset) == ["note"]
         assert toolset["note"].call().text == "fine"
-    with pytest.raises(MCPDriftError, match=r"'add' \(schema_"):
+    with pytest.raises(MCPDriftError, match=r"'add' \(input_schema"):
         MCPToolset(server.info, snapshot=snapshot, eager_connect=True)
 
 
@@ -403,7 +403,7 @@ def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
         assert toolset["note"].call(text="a").text == "a"
         toolset["pull"].call(change="schema")  # the server does not tell
         peer.restart()
-        with pytest.raises(MCPDriftedCallError, match="schema_narrower"):
+        with pytest.raises(MCPDriftedCallError, match="input_schema"):
             toolset["note"].invoke(text="b")
         assert peer.calls() == ["note"]
 

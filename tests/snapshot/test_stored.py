@@ -75,7 +75,7 @@ tools:
           type: number
         b:
           default: 1.5
-          maximum: 3
+          maximum: 3.0
           type:
           - 'null'
           - number
@@ -83,7 +83,7 @@ tools:
       - a
       type: object
     name: add
-  hash: sha256:b99c94cdc76529cdcf80b13e104aad695c38246f7197a4a09af01ab50eaf68c0
+  hash: sha256:668f1865dc10bbe27afc29015de9b65737b5c70c148cbaebe1a8a85790fa5b7b
   parameters:
   - b
   - a

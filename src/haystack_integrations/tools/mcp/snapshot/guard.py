@@ -30,10 +30,8 @@ from haystack.tracing.tracer import tracer
 from haystack_integrations.tools.mcp.errors import MCPDriftError
 from haystack_integrations.tools.mcp.handlers.calling import in_thread
 from haystack_integrations.tools.mcp.request_context import current_identity
-from haystack_integrations.tools.mcp.snapshot.comparison import tool_drifts
-from haystack_integrations.tools.mcp.snapshot.drift import MCPDriftReport, MCPToolDrift
-from haystack_integrations.tools.mcp.snapshot.pinned_tool import PinnedTool
-from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.snapshot.drift import Definition, MCPDriftReport, drift_report
+from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot, PinnedTool
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -215,14 +213,14 @@ class SnapshotGuard:
 
     async def _judged(self, listing: ToolListing) -> Verdict:
         # Many calls may wait for the same session. Whoever gives up leaves it to the others.
-        number, under_way = listing.number, self._under_way
-        if number not in under_way:
+        number = listing.number
+        task = self._under_way.get(number)
+        if task is None:
             # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
             task = asyncio.create_task(in_thread(self._judge, listing, name="mcp-haystack-snapshot"))
-            under_way[number] = task
-            task.add_done_callback(lambda done: _forget(under_way, number, done))
-        verdict: Verdict = await asyncio.shield(under_way[number])
-        return verdict
+            self._under_way[number] = task
+            task.add_done_callback(lambda _: self._under_way.pop(number))
+        return await asyncio.shield(task)
 
     def _judge(self, listing: ToolListing) -> Verdict:
         verdict = self.verdict(listing)
@@ -242,26 +240,27 @@ class SnapshotGuard:
         known = self._verdicts.get(listing.number)
         if known is not None:
             return known
-        verdict = Verdict(MCPDriftReport(tuple(self._drifts(listing))), self._on_drift, self._server)
+        verdict = Verdict(self._report(listing), self._on_drift, self._server)
         if len(self._verdicts) >= _MOST_VERDICTS:
             self._verdicts = dict([*self._verdicts.items()][_MOST_VERDICTS // 2 :])
         self._verdicts[listing.number] = self.latest = verdict
         self._tell(verdict)
         return verdict
 
-    def _drifts(self, listing: ToolListing) -> list[MCPToolDrift]:
+    def _report(self, listing: ToolListing) -> MCPDriftReport:
         listed: dict[str, types.Tool] = {}
         for definition in listing.tools:
             listed.setdefault(definition.name, definition)
-        drifts: list[MCPToolDrift] = []
-        for name in sorted(self._pinned.keys() | listed.keys()):
+        before: dict[str, Definition] = {}
+        after: dict[str, Definition] = {}
+        for name in self._pinned.keys() | listed.keys():
             pinned, now = self._pinned.get(name), listed.get(name)
             if self._is_chosen(name, pinned, now):
-                drifts += tool_drifts(pinned, PinnedTool.of(now) if now is not None else None)
-        instructions = self.snapshot.instructions
-        if instructions is not None and instructions != (listing.instructions or ""):
-            drifts.append(MCPToolDrift("", "instructions", before=instructions, after=listing.instructions))
-        return drifts
+                if pinned is not None:
+                    before[name] = pinned.definition
+                if now is not None:
+                    after[name] = PinnedTool.of(now).definition
+        return drift_report(before, after, self.snapshot.instructions, listing.instructions or "")
 
     def _is_chosen(self, name: str, pinned: PinnedTool | None, now: types.Tool | None) -> bool:
         if now is not None and (pinned is None or not pinned.is_for_models):
@@ -326,12 +325,6 @@ _CONSEQUENCES: Final[dict[OnDrift, str]] = {
     "quarantine": "these are not called, and are hidden unless they are gone",
     "warn": "they are used as the server has them",
 }
-
-
-def _forget(under_way: dict[int, asyncio.Task[Verdict]], number: int, done: asyncio.Task[Verdict]) -> None:
-    under_way.pop(number, None)
-    if not done.cancelled():
-        done.exception()  # whoever waits has it; without this, asyncio would log it if nobody does
 
 
 def _with_extras(pinned: types.Tool, definition: types.Tool) -> types.Tool:

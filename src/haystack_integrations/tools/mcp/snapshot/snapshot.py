@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import json
 import os
-import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json
-from haystack_integrations.tools.mcp.snapshot.comparison import tool_drifts
-from haystack_integrations.tools.mcp.snapshot.drift import MCPDriftReport, MCPToolDrift
-from haystack_integrations.tools.mcp.snapshot.pinned_tool import PinnedTool
+from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json, invisible_characters
+from haystack_integrations.tools.mcp.convert.tool_schemas import (
+    SCHEMA_LISTS,
+    SCHEMAS_BY_NAME,
+    SINGLE_SCHEMAS,
+    map_texts,
+)
+from haystack_integrations.tools.mcp.shaping import unusable_by_model
+from haystack_integrations.tools.mcp.snapshot.drift import MCPDriftReport, drift_report
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -38,8 +43,146 @@ class ToolSource(Protocol):
         """The MCPConnection to the server."""
 
     def _selects(self, definition: types.Tool) -> bool:
-        """Tell whether it has a tool of the server."""
+        """Return whether it has a tool of the server."""
         ...
+
+
+@dataclass(frozen=True)
+class PinnedTool:
+    """
+    One tool of a snapshot.
+
+    :param definition: The canonical form of its definition: the fields `name`, `title`, `description`, `inputSchema`,
+        `outputSchema` and `annotations` of the protocol, without empty values, with sorted keys, and with the names in
+        `required` and `type` sorted. Two definitions are the same if their canonical forms have the same hash.
+    :param parameters: The names of its parameters in the server's order, in which models see them.
+    :param is_for_models: Whether a model may see it. The server says so in its `_meta`, which is no part of the form.
+    """
+
+    definition: dict[str, Any]
+    parameters: tuple[str, ...] = ()
+    is_for_models: bool = True
+
+    @property
+    def name(self) -> str:
+        """
+        The server's name of the tool.
+        """
+        name: str = self.definition["name"]
+        return name
+
+    @property
+    def hash(self) -> str:
+        """
+        The hash of the definition: `sha256:` and 64 hexadecimal digits, of its compact JSON text with sorted keys.
+        """
+        text = json.dumps(self.definition, sort_keys=True, separators=(",", ":"))
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+    @classmethod
+    def of(cls, tool: types.Tool) -> PinnedTool:
+        """
+        Pin a tool.
+
+        :param tool: The server's definition.
+        :returns: Its canonical form, which shares nothing with it.
+        """
+        definition = {
+            "name": tool.name,
+            "title": tool.title,
+            "description": tool.description,
+            "inputSchema": _canonical(tool.input_schema),
+            "outputSchema": _canonical(tool.output_schema),
+            "annotations": tool.annotations and tool.annotations.model_dump(by_alias=True, exclude_none=True),
+        }
+        properties = tool.input_schema.get("properties")
+        return cls(
+            _sorted({key: value for key, value in definition.items() if value not in (None, "", {})}),
+            tuple(properties) if isinstance(properties, dict) else (),
+            is_for_models=unusable_by_model(tool) is None,
+        )
+
+    def as_tool(self) -> types.Tool:
+        """
+        Return the definition as the MCP SDK has it: a tool of its own, with the parameters in the server's order.
+        """
+        # A fourth of what `mcp` takes to import, which nothing needs before the first call.
+        import mcp_types  # noqa: PLC0415
+
+        definition = _sorted(self.definition)
+        properties = definition["inputSchema"].get("properties")
+        if isinstance(properties, dict):
+            in_order = {name: properties[name] for name in self.parameters if name in properties}
+            definition["inputSchema"]["properties"] = in_order | properties
+        return mcp_types.Tool.model_validate(definition)
+
+    def invisible_characters(self) -> Counter[str]:
+        """
+        Count the invisible characters in its texts, by names such as `U+200B`.
+        """
+        found: Counter[str] = Counter()
+
+        def count(text: str) -> str:
+            found.update(invisible_characters(text))
+            return text
+
+        for field in ("title", "description"):
+            count(self.definition.get(field, ""))
+        for field in ("inputSchema", "outputSchema"):
+            map_texts(self.definition.get(field), count)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the tool: `hash`, `parameters` and `definition`, and `is_for_models` if it is not.
+        """
+        return {
+            "hash": self.hash,
+            "parameters": list(self.parameters),
+            "definition": _sorted(self.definition),
+            **({} if self.is_for_models else {"is_for_models": False}),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PinnedTool:
+        """
+        Deserialize a tool.
+
+        :param data: The result of `to_dict`.
+        :returns: The tool.
+        :raises ValueError: If the hash is not that of the definition.
+        """
+        is_for_models = data.get("is_for_models") is not False
+        tool = cls(_sorted(data["definition"]), tuple(data.get("parameters", ())), is_for_models=is_for_models)
+        if tool.hash != data["hash"]:
+            msg = (
+                f"the definition of tool '{tool.name}' was changed after it was captured: its hash is another. Look at "
+                "what the server says now, and capture it again"
+            )
+            raise ValueError(msg)
+        return tool
+
+
+def _canonical(schema: Any) -> Any:
+    # Sorts what a JSON schema may have in any order.
+    if isinstance(schema, list):
+        return [_canonical(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = dict(schema)
+    for key, value in schema.items():
+        if key in SCHEMAS_BY_NAME and isinstance(value, dict):
+            result[key] = {name: _canonical(each) for name, each in value.items()}
+        elif key in SINGLE_SCHEMAS or key in SCHEMA_LISTS:
+            result[key] = _canonical(value)
+        elif key in ("required", "type") and isinstance(value, list) and all(isinstance(each, str) for each in value):
+            result[key] = sorted(set(value))
+    return result
+
+
+def _sorted(definition: dict[str, Any]) -> Any:
+    # A deep copy: neither the SDK's definition nor the caller's data are shared.
+    return json.loads(json.dumps(definition, sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -189,14 +332,9 @@ class MCPToolSnapshot:
         if not isinstance(current, MCPToolSnapshot):
             is_source = hasattr(current, "connection")
             current = MCPToolSnapshot.capture(current) if is_source else MCPToolSnapshot.from_tools(current)  # type: ignore[arg-type]
-        before = {tool.name: tool for tool in self.tools}
-        after = {tool.name: tool for tool in current.tools}
-        drifts: list[MCPToolDrift] = []
-        for name in sorted(before.keys() | after.keys()):
-            drifts += tool_drifts(before.get(name), after.get(name))
-        if None not in (self.instructions, current.instructions) and self.instructions != current.instructions:
-            drifts.append(MCPToolDrift("", "instructions", before=self.instructions, after=current.instructions))
-        return MCPDriftReport(tuple(drifts))
+        before = {tool.name: tool.definition for tool in self.tools}
+        after = {tool.name: tool.definition for tool in current.tools}
+        return drift_report(before, after, self.instructions, current.instructions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """
@@ -206,15 +344,12 @@ class MCPToolSnapshot:
         :raises OSError: If it cannot be written. The file that was there then remains.
         """
         target = Path(path)
-        if not target.parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "There is no such folder for the snapshot", str(target.parent))
         text = escaped_json(json.dumps(self.to_dict(), indent=2, ensure_ascii=False)) + "\n"
-        written = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+        written = target.with_name(f".{target.name}.new")
         try:
-            with written.open("x", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            written.write_text(text, encoding="utf-8", newline="\n")
             written.replace(target)
-        except BaseException:
+        except OSError:
             written.unlink(missing_ok=True)
             raise
 
@@ -234,10 +369,7 @@ class MCPToolSnapshot:
             raise FileNotFoundError(msg)
         try:
             return cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
-        except json.JSONDecodeError as error:
-            msg = f"The snapshot file {file} cannot be used: it is no JSON: {error}. Capture it again"
-            raise ValueError(msg) from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             msg = f"The snapshot file {file} cannot be used: {error}"
             raise ValueError(msg) from None
 
@@ -268,28 +400,20 @@ class MCPToolSnapshot:
         :raises ValueError: If it is no snapshot, or one of another version, or was changed by hand: the hash of a
             definition is another.
         """
-        if not isinstance(data, Mapping) or not isinstance(data.get("tools"), list):
-            msg = "it is no snapshot of tools: `tools` must be a list"
-            raise ValueError(msg)
-        if data.get("version") != _VERSION:
-            msg = f"it has version {data.get('version')!r} of snapshots, and this mcp-haystack reads version {_VERSION}"
-            raise ValueError(msg)
-        server, instructions = data.get("server") or {}, data.get("instructions")
-        texts = [server.get("name"), server.get("version")] if isinstance(server, Mapping) else [server]
-        if not all(text is None or isinstance(text, str) for text in (*texts, instructions)):
-            msg = "it is no snapshot of tools: `server` and `instructions` must have texts"
-            raise ValueError(msg)
-        tools = [PinnedTool.from_dict(tool) for tool in data["tools"]]
-        names = [tool.name for tool in tools]
-        if len(set(names)) < len(names):
-            msg = "it is no snapshot of tools: it has a tool twice"
-            raise ValueError(msg)
-        return cls(
-            tuple(sorted(tools, key=lambda tool: tool.name)),
-            server_name=server.get("name"),
-            server_version=server.get("version"),
-            instructions=instructions,
-        )
+        try:
+            version, server = data["version"], data["server"]
+            if version != _VERSION:
+                msg = f"it has version {version!r} of snapshots, and this mcp-haystack reads version {_VERSION}"
+                raise ValueError(msg)
+            return cls(
+                tuple(PinnedTool.from_dict(tool) for tool in data["tools"]),
+                server_name=server.get("name"),
+                server_version=server.get("version"),
+                instructions=data["instructions"],
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            msg = f"it is no snapshot of tools: {error!r}"
+            raise ValueError(msg) from None
 
     def __repr__(self) -> str:
         """
